@@ -1,0 +1,1 @@
+//! Black-box tests of the `weir` binary live in `tests/`.
