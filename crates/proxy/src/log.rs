@@ -1,0 +1,170 @@
+//! The log: lines in PgBouncer's shape, `YYYY-MM-DD HH:MM:SS.mmm TZ [PID] LEVEL message`.
+//!
+//! A line goes to stderr, to the log file, or to both, each with a single `write`, so lines of
+//! different threads never mix. A level that is off costs one relaxed load: its message is not
+//! formatted. This is not a tracing framework: no targets, no spans, no background thread.
+//!
+//! ```ignore
+//! use proxy::{log, warning};
+//! log::init(true, 0);
+//! log!("listening on {address}");
+//! warning!("pooler error: {reason}");
+//! ```
+
+mod line;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::Path,
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+/// How much a line matters. The order is the order of verbosity: the default shows everything up
+/// to `Log`, one `-v` adds `Debug`, two add `Noise`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Fatal,
+    Error,
+    Warning,
+    Log,
+    Debug,
+    Noise,
+}
+
+impl Level {
+    /// The word in the line, which log readers written for PgBouncer look for.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fatal => "FATAL",
+            Self::Error => "ERROR",
+            Self::Warning => "WARNING",
+            Self::Log => "LOG",
+            Self::Debug => "DEBUG",
+            Self::Noise => "NOISE",
+        }
+    }
+
+    /// The most talkative level shown at a verbosity of 0, 1, 2 or more.
+    fn from_verbosity(verbose: u8) -> Self {
+        match verbose {
+            0 => Self::Log,
+            1 => Self::Debug,
+            _ => Self::Noise,
+        }
+    }
+}
+
+struct Sinks {
+    stderr: bool,
+    file: Option<File>,
+    /// Verbosity asked for on the command line; the configuration may raise it, not lower it.
+    verbose_min: u8,
+}
+
+static LEVEL_MAX: AtomicU8 = AtomicU8::new(Level::Log as u8);
+static SINKS: RwLock<Sinks> = RwLock::new(Sinks { stderr: true, file: None, verbose_min: 0 });
+
+/// Takes over what the command line says: whether stderr is written to (not with `-q` or `-d`),
+/// and how many `-v` were given. Before this call lines go to stderr at the default level.
+pub fn init(stderr: bool, verbose: u8) {
+    let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
+    sinks.stderr = stderr;
+    sinks.verbose_min = verbose;
+    set_level(verbose);
+}
+
+/// Takes over what the configuration says: the log file and `verbose` (0 to 3). To be called at
+/// start and on every reload, since it opens the file anew: that is how a rotated file is let go.
+///
+/// # Errors
+/// When the file cannot be opened for appending. The log then goes on as it was.
+pub fn configure(file: Option<&Path>, verbose: u8) -> io::Result<()> {
+    let opened = match file {
+        Some(path) => Some(OpenOptions::new().append(true).create(true).open(path)?),
+        None => None,
+    };
+    let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
+    sinks.file = opened;
+    set_level(verbose.max(sinks.verbose_min));
+    Ok(())
+}
+
+fn set_level(verbose: u8) {
+    LEVEL_MAX.store(Level::from_verbosity(verbose) as u8, Ordering::Relaxed);
+}
+
+/// Whether lines of this level are written at present.
+#[inline]
+#[must_use]
+pub fn enabled(level: Level) -> bool {
+    level as u8 <= LEVEL_MAX.load(Ordering::Relaxed)
+}
+
+/// Writes one line, whatever the level. The macros call it after asking [`enabled`].
+///
+/// A sink that cannot be written to is passed over: there is nowhere left to complain.
+pub fn write(level: Level, message: fmt::Arguments<'_>) {
+    line::with(level, message, |line| {
+        let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner);
+        if sinks.stderr {
+            let _ = io::stderr().write_all(line);
+        }
+        if let Some(mut file) = sinks.file.as_ref() {
+            let _ = file.write_all(line);
+        }
+    });
+}
+
+/// Writes a line of the given [`Level`], formatting it only when that level is on.
+#[macro_export]
+macro_rules! log_at {
+    ($level:expr, $($message:tt)+) => {{
+        let level = $level;
+        if $crate::log::enabled(level) {
+            $crate::log::write(level, format_args!($($message)+));
+        }
+    }};
+}
+
+/// What ends the process.
+#[macro_export]
+macro_rules! fatal {
+    ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Fatal, $($message)+) };
+}
+
+/// What failed and needs an operator.
+#[macro_export]
+macro_rules! error {
+    ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($message)+) };
+}
+
+/// What went wrong and was dealt with.
+#[macro_export]
+macro_rules! warning {
+    ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Warning, $($message)+) };
+}
+
+/// What an operator wants to see on an ordinary day.
+#[macro_export]
+macro_rules! log {
+    ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Log, $($message)+) };
+}
+
+/// Detail, shown with `-v`.
+#[macro_export]
+macro_rules! debug {
+    ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Debug, $($message)+) };
+}
+
+/// Detail of every event, shown with `-vv`.
+#[macro_export]
+macro_rules! noise {
+    ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Noise, $($message)+) };
+}

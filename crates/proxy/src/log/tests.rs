@@ -1,0 +1,91 @@
+use std::{cell::Cell, env, fmt, fs, process};
+
+use super::*;
+
+fn line_of(level: Level, message: fmt::Arguments<'_>) -> String {
+    let mut text = String::new();
+    line::with(level, message, |line| text = String::from_utf8(line.to_vec()).unwrap());
+    text
+}
+
+/// `YYYY-MM-DD HH:MM:SS.mmm ZONE [PID] LEVEL message`, as readers of PgBouncer's log split it.
+#[test]
+fn a_line_has_the_shape_of_pgbouncer() {
+    let line = line_of(Level::Warning, format_args!("pooler error: {}", "no such user"));
+    let (stamp, rest) = line.split_at(23);
+    for (i, c) in stamp.chars().enumerate() {
+        match i {
+            4 | 7 => assert_eq!(c, '-', "{line}"),
+            10 => assert_eq!(c, ' ', "{line}"),
+            13 | 16 => assert_eq!(c, ':', "{line}"),
+            19 => assert_eq!(c, '.', "{line}"),
+            _ => assert!(c.is_ascii_digit(), "{line}"),
+        }
+    }
+    let (zone, rest) = rest.strip_prefix(' ').unwrap().split_once(' ').unwrap();
+    assert!(!zone.is_empty(), "{line}");
+    assert_eq!(rest, format!("[{}] WARNING pooler error: no such user\n", process::id()));
+}
+
+#[test]
+fn a_line_end_in_a_message_cannot_forge_a_line() {
+    let line = line_of(Level::Log, format_args!("user={}", "a\nb\r\0c"));
+    assert!(line.ends_with("LOG user=a b  c\n"), "{line:?}");
+}
+
+#[test]
+fn a_long_message_is_cut_between_characters() {
+    let line = line_of(Level::Log, format_args!("{}", "é".repeat(9000)));
+    assert!(line.len() <= 8192 && line.len() > 8180, "{}", line.len());
+    assert!(line.ends_with("é\n"));
+}
+
+#[test]
+fn a_line_logged_within_a_line_does_not_panic() {
+    struct Chatty;
+    impl fmt::Display for Chatty {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            line_of(Level::Log, format_args!("inner"));
+            f.write_str("outer")
+        }
+    }
+    assert!(line_of(Level::Log, format_args!("{Chatty}")).ends_with("LOG outer\n"));
+}
+
+/// One test for all that is global: the level, the file, its reopening.
+#[test]
+fn the_file_is_reopened_and_the_level_obeyed() {
+    let dir = env::temp_dir().join(format!("weir-log-{}", process::id()));
+    fs::create_dir(&dir).unwrap();
+    let (path, rotated) = (dir.join("log"), dir.join("log.1"));
+    init(false, 0);
+    configure(Some(&path), 0).unwrap();
+
+    let formatted = Cell::new(0);
+    let count = || {
+        formatted.set(formatted.get() + 1);
+        formatted.get()
+    };
+    crate::debug!("not shown {}", count());
+    crate::log!("first {}", count());
+    fs::rename(&path, &rotated).unwrap();
+    crate::log!("second {}", count());
+    configure(Some(&path), 1).unwrap();
+    crate::debug!("third {}", count());
+    crate::noise!("not shown {}", count());
+
+    let old = fs::read_to_string(&rotated).unwrap();
+    let new = fs::read_to_string(&path).unwrap();
+    assert!(old.contains("LOG first 1\n") && old.contains("LOG second 2\n"), "{old}");
+    assert!(new.contains("DEBUG third 3\n") && !new.contains("not shown"), "{new}");
+
+    assert!(configure(Some(&dir), 0).is_err());
+    crate::error!("the log goes on");
+    assert!(fs::read_to_string(&path).unwrap().contains("ERROR the log goes on\n"));
+
+    init(false, 1);
+    configure(None, 0).unwrap();
+    assert!(enabled(Level::Debug) && !enabled(Level::Noise));
+    init(true, 0);
+    fs::remove_dir_all(&dir).unwrap();
+}
