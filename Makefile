@@ -1,0 +1,41 @@
+# The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench setup setup-demo release
+
+# Extra arguments, e.g. make demo ARGS='--bench 5'
+ARGS ?=
+# With no terminal to watch the live line on, the demo is the lab: it prints its table and ends.
+LAB := --bench 5
+
+help:
+	@echo "make demo    a throw-away PostgreSQL with Weir before it; Ctrl-C removes both"
+	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
+	@echo "make test    formatting, lints, unit and end-to-end tests"
+	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
+	@echo "make help    this list"
+	@echo
+	@echo "Missing Debian packages are installed when root or by sudo, else named."
+
+demo: setup-demo release
+	@if [ -n "$(strip $(ARGS))" ] || [ -t 1 ]; then \
+		cargo run -q --locked --release -p weir-cli -- demo $(ARGS); \
+	else \
+		cargo run -q --locked --release -p weir-cli -- demo $(LAB); \
+	fi
+
+test: setup
+	@scripts/check
+
+bench: setup release
+	@bench/run $(ARGS)
+
+release:
+	@echo "building weir (release); the first build takes a few minutes"
+	@cargo build --locked --release -p weir-cli
+
+setup:
+	@scripts/setup test
+
+setup-demo:
+	@scripts/setup demo
