@@ -1,0 +1,43 @@
+//! Borrowed views of the messages a pooler reads.
+//!
+//! A view is made from a message's *body*, the bytes after the five of the header, copies nothing
+//! and allocates nothing. Only messages somebody here needs to look into have one: the rest passes
+//! through unread.
+
+mod backend;
+mod frontend;
+
+use thiserror::Error;
+
+pub use self::backend::{
+    AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, Mechanisms, ParameterStatus,
+    ReadyForQuery, Values,
+};
+pub use self::frontend::{
+    Bind, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,
+};
+use crate::reader::Reader;
+
+/// A message whose body is not what its code promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("malformed {message}: expected {expected}")]
+pub struct MessageError {
+    /// The message's name in the protocol chapter.
+    pub message: &'static str,
+    /// What should have stood where the body ended or went on.
+    pub expected: &'static str,
+}
+
+impl MessageError {
+    pub(crate) const fn new(message: &'static str, expected: &'static str) -> Self {
+        Self { message, expected }
+    }
+
+    /// Fails when the body goes on behind its last field.
+    pub(crate) fn check_end(reader: &Reader<'_>, message: &'static str) -> Result<(), Self> {
+        if reader.is_empty() { Ok(()) } else { Err(Self::new(message, "the end of the message")) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Messages from PostgreSQL. Errors and notices are in [`crate::error_fields`].
+
+use std::fmt;
+
+use super::MessageError;
+use crate::backend::authentication;
+use crate::reader::Reader;
+
+/// What the server wants before it lets us in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthenticationRequest<'a> {
+    /// Nothing: we are in.
+    Ok,
+    Cleartext,
+    /// The salt to hash with.
+    Md5([u8; 4]),
+    Sasl(Mechanisms<'a>),
+    SaslContinue(&'a [u8]),
+    SaslFinal(&'a [u8]),
+    /// A method that is not spoken here (GSSAPI, SSPI, Kerberos), by its number.
+    Unsupported(u32),
+}
+
+impl<'a> AuthenticationRequest<'a> {
+    /// # Errors
+    /// When the method's number or its data are cut short, or bytes follow them.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "AuthenticationRequest";
+        let error = |expected| MessageError::new(NAME, expected);
+        let mut reader = Reader::new(body);
+        let request = match reader.u32().ok_or(error("a method"))? {
+            authentication::OK => Self::Ok,
+            authentication::CLEARTEXT => Self::Cleartext,
+            authentication::MD5 => Self::Md5(reader.array().ok_or(error("a salt"))?),
+            authentication::SASL => Self::Sasl(Mechanisms::read(&mut reader)?),
+            authentication::SASL_CONTINUE => Self::SaslContinue(reader.rest()),
+            authentication::SASL_FINAL => Self::SaslFinal(reader.rest()),
+            other => return Ok(Self::Unsupported(other)),
+        };
+        MessageError::check_end(&reader, NAME)?;
+        Ok(request)
+    }
+}
+
+/// The names of the SASL mechanisms a server offers, its preferred one first; an iterator.
+#[derive(Clone, Copy, Debug)]
+pub struct Mechanisms<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Mechanisms<'a> {
+    /// Reads the whole list, so that iterating over it cannot fail.
+    fn read(reader: &mut Reader<'a>) -> Result<Self, MessageError> {
+        let list = Self { reader: *reader };
+        let error = MessageError::new("AuthenticationSASL", "a list of mechanisms");
+        while !reader.cstr().ok_or(error)?.is_empty() {}
+        Ok(list)
+    }
+
+    /// Whether that mechanism is offered.
+    #[must_use]
+    pub fn contains(&self, mechanism: &str) -> bool {
+        self.into_iter().any(|offered| offered == mechanism.as_bytes())
+    }
+}
+
+impl<'a> Iterator for Mechanisms<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.reader.cstr().filter(|name| !name.is_empty())
+    }
+}
+
+impl PartialEq for Mechanisms<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.into_iter().eq(*other)
+    }
+}
+
+impl Eq for Mechanisms<'_> {}
+
+/// A run-time parameter of the server and its value now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterStatus<'a> {
+    pub name: &'a [u8],
+    pub value: &'a [u8],
+}
+
+impl<'a> ParameterStatus<'a> {
+    /// # Errors
+    /// When a string is not terminated or bytes follow the second.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "ParameterStatus";
+        let mut reader = Reader::new(body);
+        let name = reader.cstr().ok_or(MessageError::new(NAME, "a name"))?;
+        let value = reader.cstr().ok_or(MessageError::new(NAME, "a value"))?;
+        MessageError::check_end(&reader, NAME)?;
+        Ok(Self { name, value })
+    }
+}
+
+/// What a cancel request to this server must hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct BackendKeyData<'a> {
+    pub pid: u32,
+    /// 4 to 256 bytes; 4 in protocol 3.0.
+    pub secret: &'a [u8],
+}
+
+impl<'a> BackendKeyData<'a> {
+    /// # Errors
+    /// When the process id is cut short or the secret's length is outside 4 to 256 bytes.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "BackendKeyData";
+        let mut reader = Reader::new(body);
+        let pid = reader.u32().ok_or(MessageError::new(NAME, "a process id"))?;
+        let secret = reader.rest();
+        if !(4..=crate::startup::CANCEL_SECRET_LEN_MAX).contains(&secret.len()) {
+            return Err(MessageError::new(NAME, "a secret of 4 to 256 bytes"));
+        }
+        Ok(Self { pid, secret })
+    }
+}
+
+impl fmt::Debug for BackendKeyData<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackendKeyData").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// The end of one statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandComplete<'a> {
+    /// The command's name, for some with the count of rows: `SELECT 1`, `DISCARD ALL`.
+    pub tag: &'a [u8],
+}
+
+impl<'a> CommandComplete<'a> {
+    /// # Errors
+    /// When the tag is not terminated or bytes follow it.
+    #[inline]
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(body);
+        let tag = reader.cstr().ok_or(MessageError::new("CommandComplete", "a tag"))?;
+        MessageError::check_end(&reader, "CommandComplete")?;
+        Ok(Self { tag })
+    }
+}
+
+/// The server waits for the next query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyForQuery {
+    /// `I` idle, `T` in a transaction, `E` in a failed one; never anything else.
+    pub status: u8,
+}
+
+impl ReadyForQuery {
+    /// # Errors
+    /// When the body is not exactly one of the three states.
+    #[inline]
+    pub fn decode(body: &[u8]) -> Result<Self, MessageError> {
+        match body {
+            &[status @ (b'I' | b'T' | b'E')] => Ok(Self { status }),
+            _ => Err(MessageError::new("ReadyForQuery", "a status of I, T or E")),
+        }
+    }
+}
+
+/// One row of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataRow<'a> {
+    columns: u16,
+    values: &'a [u8],
+}
+
+impl<'a> DataRow<'a> {
+    /// # Errors
+    /// When the row has fewer values than it counts, a value is cut short, or bytes follow the
+    /// last.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "DataRow";
+        let mut reader = Reader::new(body);
+        let columns = reader.u16().ok_or(MessageError::new(NAME, "a count of columns"))?;
+        let row = Self { columns, values: reader.rest() };
+        let mut values = row.values();
+        if values.by_ref().count() != row.len() {
+            return Err(MessageError::new(NAME, "as many values as counted"));
+        }
+        MessageError::check_end(&values.reader, NAME)?;
+        Ok(row)
+    }
+
+    /// How many columns it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.columns)
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.columns == 0
+    }
+
+    /// The values in the order of the columns; `None` is the SQL null.
+    #[must_use]
+    pub fn values(&self) -> Values<'a> {
+        Values { left: self.columns, reader: Reader::new(self.values) }
+    }
+}
+
+/// The iterator of [`DataRow::values`].
+#[derive(Clone, Debug)]
+pub struct Values<'a> {
+    left: u16,
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Option<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        match self.reader.i32()? {
+            -1 => Some(None),
+            len => self.reader.bytes(usize::try_from(len).ok()?).map(Some),
+        }
+    }
+}

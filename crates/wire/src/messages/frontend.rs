@@ -1,0 +1,172 @@
+//! Messages towards PostgreSQL.
+
+use std::fmt;
+
+use super::MessageError;
+use crate::reader::Reader;
+
+/// A statement to prepare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parse<'a> {
+    /// Empty for the unnamed statement.
+    pub name: &'a [u8],
+    pub sql: &'a [u8],
+    /// The count of parameter types and their OIDs as they stand in the message; the length is
+    /// checked against the count.
+    pub types_raw: &'a [u8],
+}
+
+impl<'a> Parse<'a> {
+    /// # Errors
+    /// When a string is not terminated or the list of types is not as long as it says.
+    #[inline]
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        let error = |expected| MessageError::new("Parse", expected);
+        let mut reader = Reader::new(body);
+        let name = reader.cstr().ok_or(error("a statement name"))?;
+        let sql = reader.cstr().ok_or(error("a query string"))?;
+        let types_raw = reader.rest();
+        let types = Reader::new(types_raw).u16().ok_or(error("a count of parameter types"))?;
+        if types_raw.len() != 2 + 4 * usize::from(types) {
+            return Err(error("as many parameter types as counted"));
+        }
+        Ok(Self { name, sql, types_raw })
+    }
+}
+
+/// A statement to make into a portal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind<'a> {
+    /// Empty for the unnamed portal.
+    pub portal: &'a [u8],
+    /// Empty for the unnamed statement.
+    pub statement: &'a [u8],
+    /// Formats, values and result formats, not looked into.
+    pub rest: &'a [u8],
+}
+
+impl<'a> Bind<'a> {
+    /// # Errors
+    /// When a name is not terminated.
+    #[inline]
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(body);
+        let error = |expected| MessageError::new("Bind", expected);
+        let portal = reader.cstr().ok_or(error("a portal name"))?;
+        let statement = reader.cstr().ok_or(error("a statement name"))?;
+        Ok(Self { portal, statement, rest: reader.rest() })
+    }
+}
+
+/// Portal, statement and where in the body the rest begins, from as much of a [`Bind`] as has
+/// arrived; `None` when that does not reach the end of both names.
+#[inline]
+#[must_use]
+pub fn bind_names(partial_body: &[u8]) -> Option<(&[u8], &[u8], usize)> {
+    let mut reader = Reader::new(partial_body);
+    let portal = reader.cstr()?;
+    let statement = reader.cstr()?;
+    Some((portal, statement, partial_body.len() - reader.remaining()))
+}
+
+/// A Describe or a Close: both name a statement or a portal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatementOrPortal<'a> {
+    /// `S` for a statement, `P` for a portal; never anything else.
+    pub kind: u8,
+    pub name: &'a [u8],
+}
+
+impl<'a> StatementOrPortal<'a> {
+    /// # Errors
+    /// When the kind is neither `S` nor `P`, the name is not terminated, or bytes follow it.
+    #[inline]
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "Describe or Close";
+        let mut reader = Reader::new(body);
+        let Some(kind @ (b'S' | b'P')) = reader.u8() else {
+            return Err(MessageError::new(NAME, "a kind of S or P"));
+        };
+        let name = reader.cstr().ok_or(MessageError::new(NAME, "a name"))?;
+        MessageError::check_end(&reader, NAME)?;
+        Ok(Self { kind, name })
+    }
+}
+
+/// A simple query: one or more statements, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query<'a> {
+    pub sql: &'a [u8],
+}
+
+impl<'a> Query<'a> {
+    /// # Errors
+    /// When the string is not terminated or bytes follow it.
+    #[inline]
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(body);
+        let sql = reader.cstr().ok_or(MessageError::new("Query", "a query string"))?;
+        MessageError::check_end(&reader, "Query")?;
+        Ok(Self { sql })
+    }
+}
+
+/// The answer to a request for a password, in clear or as an MD5 hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Password<'a> {
+    pub password: &'a [u8],
+}
+
+impl<'a> Password<'a> {
+    /// # Errors
+    /// When the string is not terminated or bytes follow it.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(body);
+        let password = reader.cstr().ok_or(MessageError::new("PasswordMessage", "a password"))?;
+        MessageError::check_end(&reader, "PasswordMessage")?;
+        Ok(Self { password })
+    }
+}
+
+impl fmt::Debug for Password<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Password").finish_non_exhaustive()
+    }
+}
+
+/// The first answer in a SASL exchange. Later ones (SASLResponse) are nothing but their data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SaslInitialResponse<'a> {
+    /// The mechanism the client chose among those offered.
+    pub mechanism: &'a [u8],
+    /// Empty also where the client sent no initial data at all, which SCRAM does not allow.
+    pub data: &'a [u8],
+}
+
+impl<'a> SaslInitialResponse<'a> {
+    /// # Errors
+    /// When the mechanism is not terminated or the data are not as long as they say.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "SASLInitialResponse";
+        let error = |expected| MessageError::new(NAME, expected);
+        let mut reader = Reader::new(body);
+        let mechanism = reader.cstr().ok_or(error("a mechanism"))?;
+        let data = match reader.i32().ok_or(error("a length"))? {
+            -1 => &[][..],
+            len => usize::try_from(len)
+                .ok()
+                .and_then(|len| reader.bytes(len))
+                .ok_or(error("as many bytes of data as declared"))?,
+        };
+        MessageError::check_end(&reader, NAME)?;
+        Ok(Self { mechanism, data })
+    }
+}
+
+impl fmt::Debug for SaslInitialResponse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SaslInitialResponse")
+            .field("mechanism", &String::from_utf8_lossy(self.mechanism))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! SCRAM-SHA-256 (RFC 5802 and 7677) as PostgreSQL speaks it, both sides of the exchange.
+//!
+//! The client's user name is ignored, since the startup packet has named the user already, and
+//! channel binding (SCRAM-SHA-256-PLUS) is not offered. Nonces and salts come from the caller.
+//!
+//! ```text
+//!   client                                     server
+//!   n,,n=,r=NONCE                         ->
+//!                                         <-   r=NONCE+MORE,s=SALT,i=ITERATIONS
+//!   c=biws,r=NONCE+MORE,p=PROOF           ->
+//!                                         <-   v=SIGNATURE
+//! ```
+//!
+//! A pooler stands in the middle: it is the server to its clients and the client of PostgreSQL. The
+//! proof a client gives us reveals its `ClientKey` to whoever holds the verifier, and that key is
+//! all it takes to log in to PostgreSQL under the same verifier. So no password is needed anywhere.
+
+mod attributes;
+mod client;
+mod keys;
+mod saslprep;
+mod server;
+mod verifier;
+
+use thiserror::Error;
+
+pub use self::client::{ScramClient, ScramSecret};
+pub use self::keys::ScramKeys;
+pub use self::server::{ScramServer, ServerFinished};
+pub use self::verifier::ScramVerifier;
+
+/// The mechanism's name in the SASL negotiation.
+pub const MECHANISM: &str = "SCRAM-SHA-256";
+
+/// The iterations PostgreSQL uses unless told otherwise.
+pub const ITERATIONS_DEFAULT: u32 = 4096;
+
+/// The most iterations a password is hashed with at a server's demand, a third of a second or so.
+/// Without a limit a hostile server could keep us busy for hours.
+pub const ITERATIONS_MAX: u32 = 1_000_000;
+
+/// Random bytes in a nonce of ours, as many as PostgreSQL and libpq use.
+pub const NONCE_LEN: usize = 18;
+
+/// Why an exchange failed. After any of them the exchange is over.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ScramError {
+    /// The client wants to act as another user than the one it logs in as.
+    #[error("client uses authorization identity, but it is not supported")]
+    AuthorizationIdentity,
+    /// The client insists on channel binding, which was not offered.
+    #[error("client requires SCRAM channel binding, but it is not supported")]
+    ChannelBinding,
+    /// The client's last message repeats another channel-binding flag than its first.
+    #[error("SCRAM channel binding check failed")]
+    ChannelBindingMismatch,
+    #[error("SCRAM server demands {0} iterations, more than {ITERATIONS_MAX}")]
+    Iterations(u32),
+    #[error("malformed SCRAM message: expected {expected}")]
+    Malformed { expected: &'static str },
+    /// An extension that must be understood, and is not.
+    #[error("peer requires an unsupported SCRAM extension")]
+    MandatoryExtension,
+    #[error("SCRAM nonce does not match")]
+    Nonce,
+    /// A message came after the exchange's end, or before its turn.
+    #[error("SCRAM message out of order")]
+    OutOfOrder,
+    /// The client does not know the password.
+    #[error("SCRAM proof is wrong")]
+    Proof,
+    /// The server reported this error in place of its signature.
+    #[error("SCRAM server refused: {0}")]
+    Refused(String),
+    /// The server does not know the verifier: it may be an impostor.
+    #[error("incorrect SCRAM server signature")]
+    ServerSignature,
+}
+
+#[cfg(test)]
+mod tests;

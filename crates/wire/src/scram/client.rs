@@ -1,0 +1,159 @@
+//! The side that proves: we log in to a PostgreSQL, and make sure that it knows our password too.
+//!
+//! ```text
+//!   ExpectServerFirst -> ExpectServerFinal -> Done      (any error: Done)
+//! ```
+
+use std::fmt;
+
+use subtle::ConstantTimeEq;
+
+use super::attributes::{attributes, decode, decode_key, encode, is_nonce};
+use super::keys::{ScramKeys, hmac, sha256, xor};
+use super::verifier::parse_iterations;
+use super::{ITERATIONS_MAX, NONCE_LEN, ScramError};
+
+/// What we log in with. `Debug` shows only which.
+#[derive(Clone)]
+pub enum ScramSecret {
+    /// Keys a client's proof revealed; they fit only a server with the same verifier.
+    Keys(ScramKeys),
+    Password(Vec<u8>),
+}
+
+impl fmt::Debug for ScramSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keys(_) => "Keys(..)",
+            Self::Password(_) => "Password(..)",
+        })
+    }
+}
+
+/// One exchange; it answers the server's first message and checks its last.
+pub struct ScramClient {
+    secret: ScramSecret,
+    /// Our nonce as it stands in the messages.
+    nonce: String,
+    /// Keys of the password, by the salt and the iterations they were derived with.
+    derived: Option<(Vec<u8>, u32, ScramKeys)>,
+    state: State,
+}
+
+enum State {
+    ExpectServerFirst,
+    ExpectServerFinal { signature: [u8; 32] },
+    Done,
+}
+
+impl fmt::Debug for ScramClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScramClient").finish_non_exhaustive()
+    }
+}
+
+impl ScramClient {
+    /// The nonce must be random and never used before.
+    #[must_use]
+    pub fn new(secret: ScramSecret, nonce: [u8; NONCE_LEN]) -> Self {
+        Self { secret, nonce: encode(&nonce), derived: None, state: State::ExpectServerFirst }
+    }
+
+    /// Hands in what [`Self::derived`] gave in an earlier exchange with the same password. It
+    /// saves deriving the keys if the server still has the same salt and iterations, and changes
+    /// nothing if it does not.
+    #[must_use]
+    pub fn with_derived(mut self, salt: Vec<u8>, iterations: u32, keys: ScramKeys) -> Self {
+        self.derived = Some((salt, iterations, keys));
+        self
+    }
+
+    /// The data of the SASLInitialResponse.
+    pub fn first(&mut self) -> Vec<u8> {
+        format!("n,,{}", self.first_bare()).into_bytes()
+    }
+
+    /// PostgreSQL takes the user from the startup packet, so the name stays empty.
+    fn first_bare(&self) -> String {
+        format!("n=,r={}", self.nonce)
+    }
+
+    /// Takes the data of the AuthenticationSASLContinue and gives those of the SASLResponse. With
+    /// a password this derives the keys, unless they were handed in.
+    ///
+    /// # Errors
+    /// When the message is malformed, demands more than [`ITERATIONS_MAX`] iterations from a
+    /// password, belongs to another exchange, or is out of order.
+    pub fn server_first(&mut self, data: &[u8]) -> Result<Vec<u8>, ScramError> {
+        let State::ExpectServerFirst = std::mem::replace(&mut self.state, State::Done) else {
+            return Err(ScramError::OutOfOrder);
+        };
+        let malformed = |expected| ScramError::Malformed { expected };
+        let mut attributes = attributes(data);
+        let nonce = attributes.expect(b'r', "a nonce")?;
+        let salt = attributes.expect(b's', "a salt")?;
+        let salt = decode(salt).ok_or(malformed("a salt in base64"))?;
+        let iterations = attributes.expect(b'i', "a count of iterations")?;
+        let iterations = parse_iterations(iterations).ok_or(malformed("a positive number"))?;
+        attributes.skip_extensions()?;
+        // The server must have added something of its own.
+        if !nonce.strip_prefix(self.nonce.as_bytes()).is_some_and(is_nonce) {
+            return Err(ScramError::Nonce);
+        }
+
+        let keys = self.keys(salt, iterations)?;
+        let without_proof = [b"c=biws,r=", nonce].concat();
+        let signed = [self.first_bare().as_bytes(), b",", data, b",", &without_proof].concat();
+        let proof = xor(keys.client_key, hmac(&sha256(&keys.client_key), &[&signed]));
+        self.state = State::ExpectServerFinal { signature: hmac(&keys.server_key, &[&signed]) };
+        Ok([&without_proof[..], b",p=", encode(&proof).as_bytes()].concat())
+    }
+
+    fn keys(&mut self, salt: Vec<u8>, iterations: u32) -> Result<ScramKeys, ScramError> {
+        let password = match &self.secret {
+            ScramSecret::Keys(keys) => return Ok(keys.clone()),
+            ScramSecret::Password(password) => password,
+        };
+        match &self.derived {
+            Some((known_salt, known_iterations, keys))
+                if *known_salt == salt && *known_iterations == iterations =>
+            {
+                Ok(keys.clone())
+            }
+            _ if iterations > ITERATIONS_MAX => Err(ScramError::Iterations(iterations)),
+            _ => {
+                let keys = ScramKeys::from_password(password, &salt, iterations);
+                self.derived = Some((salt, iterations, keys.clone()));
+                Ok(keys)
+            }
+        }
+    }
+
+    /// Takes the data of the AuthenticationSASLFinal: whether the server is who it should be.
+    ///
+    /// # Errors
+    /// When the server reports an error, does not know the verifier, or is out of order.
+    pub fn server_final(&mut self, data: &[u8]) -> Result<(), ScramError> {
+        let State::ExpectServerFinal { signature } =
+            std::mem::replace(&mut self.state, State::Done)
+        else {
+            return Err(ScramError::OutOfOrder);
+        };
+        if let Some(error) = data.strip_prefix(b"e=") {
+            return Err(ScramError::Refused(String::from_utf8_lossy(error).into_owned()));
+        }
+        let mut attributes = attributes(data);
+        let given = decode_key(attributes.expect(b'v', "a signature")?)
+            .ok_or(ScramError::Malformed { expected: "a signature in base64" })?;
+        attributes.skip_extensions()?;
+        if bool::from(signature.ct_eq(&given)) { Ok(()) } else { Err(ScramError::ServerSignature) }
+    }
+
+    /// Salt, iterations and the keys they made of the password, for
+    /// [`Self::with_derived`] next time; `None` before [`Self::server_first`] or when it was given
+    /// keys. To be kept only once [`Self::server_final`] has succeeded.
+    #[must_use]
+    pub fn derived(&self) -> Option<(Vec<u8>, u32, ScramKeys)> {
+        self.derived.clone()
+    }
+}

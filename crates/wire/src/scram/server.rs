@@ -1,0 +1,150 @@
+//! The side that checks: a client proves to us that it knows a password.
+//!
+//! ```text
+//!   ExpectClientFirst -> ExpectClientFinal -> Done      (any error: Done)
+//! ```
+
+use std::fmt;
+
+use super::attributes::{attributes, decode_key, encode, is_nonce};
+use super::keys::{hmac, xor};
+use super::{NONCE_LEN, ScramError, ScramVerifier};
+
+/// One exchange; it answers each of the client's two messages once.
+pub struct ScramServer {
+    verifier: ScramVerifier,
+    nonce: [u8; NONCE_LEN],
+    state: State,
+}
+
+enum State {
+    ExpectClientFirst,
+    ExpectClientFinal {
+        /// The value the attribute `c` must have: base64 of the first message's header.
+        channel_binding: &'static [u8],
+        /// The client's nonce and ours in a row.
+        nonce: Vec<u8>,
+        /// What both sides sign, as far as it is known: the first message of each.
+        signed: Vec<u8>,
+    },
+    Done,
+}
+
+/// The client has proved itself. `Debug` shows nothing of it.
+pub struct ServerFinished {
+    /// The message that proves us to the client; it goes out before AuthenticationOk.
+    pub reply: Vec<u8>,
+    /// Recovered from the proof. With the verifier's server key it makes the
+    /// [`ScramKeys`](super::ScramKeys) to log in with at a server that holds the same verifier.
+    pub client_key: [u8; 32],
+}
+
+impl fmt::Debug for ServerFinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerFinished").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ScramServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScramServer").finish_non_exhaustive()
+    }
+}
+
+impl ScramServer {
+    /// The nonce must be random and never used before.
+    #[must_use]
+    pub fn new(verifier: ScramVerifier, server_nonce: [u8; NONCE_LEN]) -> Self {
+        Self { verifier, nonce: server_nonce, state: State::ExpectClientFirst }
+    }
+
+    /// Takes the data of the SASLInitialResponse and gives those of the AuthenticationSASLContinue.
+    ///
+    /// # Errors
+    /// When the message is malformed, asks for something unsupported, or was there already.
+    pub fn client_first(&mut self, data: &[u8]) -> Result<Vec<u8>, ScramError> {
+        let State::ExpectClientFirst = std::mem::replace(&mut self.state, State::Done) else {
+            return Err(ScramError::OutOfOrder);
+        };
+        let (channel_binding, bare) = parse_gs2_header(data)?;
+        let mut attributes = attributes(bare);
+        attributes.expect(b'n', "a user name")?;
+        let client_nonce = attributes.expect(b'r', "a nonce")?;
+        attributes.skip_extensions()?;
+        if !is_nonce(client_nonce) {
+            return Err(ScramError::Malformed { expected: "a nonce of visible characters" });
+        }
+
+        let nonce = [client_nonce, encode(&self.nonce).as_bytes()].concat();
+        let parameters =
+            format!(",s={},i={}", encode(&self.verifier.salt), self.verifier.iterations);
+        let reply = [b"r=", &nonce[..], parameters.as_bytes()].concat();
+        let signed = [bare, b",", &reply, b","].concat();
+        self.state = State::ExpectClientFinal { channel_binding, nonce, signed };
+        Ok(reply)
+    }
+
+    /// Takes the data of the SASLResponse and, if its proof is right, gives those of the
+    /// AuthenticationSASLFinal.
+    ///
+    /// # Errors
+    /// [`ScramError::Proof`] for a wrong password; others when the message is malformed, belongs
+    /// to another exchange, or is out of order.
+    pub fn client_final(&mut self, data: &[u8]) -> Result<ServerFinished, ScramError> {
+        let State::ExpectClientFinal { channel_binding, nonce, signed } =
+            std::mem::replace(&mut self.state, State::Done)
+        else {
+            return Err(ScramError::OutOfOrder);
+        };
+        let (without_proof, proof) = split_proof(data)?;
+        let mut attributes = attributes(without_proof);
+        let binding = attributes.expect(b'c', "a channel binding")?;
+        let repeated_nonce = attributes.expect(b'r', "a nonce")?;
+        attributes.skip_extensions()?;
+        if binding != channel_binding {
+            return Err(ScramError::ChannelBindingMismatch);
+        }
+        if repeated_nonce != nonce {
+            return Err(ScramError::Nonce);
+        }
+
+        let signature = hmac(&self.verifier.stored_key, &[&signed, without_proof]);
+        let client_key = xor(proof, signature);
+        if !self.verifier.verify_client_key(&client_key) {
+            return Err(ScramError::Proof);
+        }
+        let signature = hmac(&self.verifier.server_key, &[&signed, without_proof]);
+        Ok(ServerFinished { reply: format!("v={}", encode(&signature)).into_bytes(), client_key })
+    }
+}
+
+/// The channel-binding flag and the authorization identity stand before the message proper. Gives
+/// the value the last message has to repeat, and the rest.
+fn parse_gs2_header(data: &[u8]) -> Result<(&'static [u8], &[u8]), ScramError> {
+    let mut parts = data.splitn(3, |byte| *byte == b',');
+    let channel_binding: &[u8] = match parts.next() {
+        Some(b"n") => b"biws",
+        // The client could bind to the channel but thinks that we cannot, which is so.
+        Some(b"y") => b"eSws",
+        Some([b'p', b'=', ..]) => return Err(ScramError::ChannelBinding),
+        _ => return Err(ScramError::Malformed { expected: "a channel-binding flag" }),
+    };
+    match (parts.next(), parts.next()) {
+        (Some(b""), Some(bare)) => Ok((channel_binding, bare)),
+        (Some([b'a', b'=', ..]), _) => Err(ScramError::AuthorizationIdentity),
+        _ => Err(ScramError::Malformed { expected: "an empty authorization identity" }),
+    }
+}
+
+/// The proof is the last attribute and signs everything before it.
+fn split_proof(data: &[u8]) -> Result<(&[u8], [u8; 32]), ScramError> {
+    let error = ScramError::Malformed { expected: "a proof at the end" };
+    let comma = data.iter().rposition(|byte| *byte == b',');
+    let Some((without_proof, proof)) = comma.and_then(|at| data.split_at_checked(at)) else {
+        return Err(error);
+    };
+    match proof.strip_prefix(b",p=").and_then(decode_key) {
+        Some(proof) => Ok((without_proof, proof)),
+        None => Err(error),
+    }
+}

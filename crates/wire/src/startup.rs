@@ -1,0 +1,191 @@
+//! The packets a connection opens with: startup, cancel, SSLRequest, GSSENCRequest.
+//!
+//! They have a length but no code. What a client asks for inside a startup packet is read here;
+//! whether it gets it is not decided here.
+
+mod options;
+
+use std::fmt;
+
+use thiserror::Error;
+
+pub use self::options::{OptionsError, parse_options};
+use crate::reader::Reader;
+
+/// Protocol 3.0: the major number in the upper half, the minor in the lower.
+pub const PROTOCOL_3_0: u32 = 3 << 16;
+/// A request code has 1234 where a protocol version has its major number.
+pub const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
+pub const SSL_REQUEST: u32 = 1234 << 16 | 5679;
+pub const GSSENC_REQUEST: u32 = 1234 << 16 | 5680;
+
+/// The shortest packet: a length and a code.
+pub const PACKET_LEN_MIN: usize = 8;
+/// The longest packet accepted, in bytes. PostgreSQL stops at 10,000; PgBouncer below 64 kB.
+pub const PACKET_LEN_MAX: usize = 65_536;
+/// Bytes of a cancel key's secret: 4 in protocol 3.0, up to this many in 3.2.
+pub const CANCEL_SECRET_LEN_MAX: usize = 256;
+const CANCEL_SECRET_LEN_MIN: usize = 4;
+
+/// What the first packet of a connection asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartupRequest<'a> {
+    Startup(StartupPacket<'a>),
+    Cancel(CancelKey),
+    Ssl,
+    GssEnc,
+}
+
+/// What names a running query to cancel.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CancelKey {
+    pub pid: u32,
+    /// 4 bytes in protocol 3.0; 4 to [`CANCEL_SECRET_LEN_MAX`] are accepted.
+    pub secret: Vec<u8>,
+}
+
+impl fmt::Debug for CancelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelKey").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// A session's parameters as the client gave them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartupPacket<'a> {
+    /// Always 3.
+    pub major: u16,
+    /// Whatever the client asked for; only 0 is spoken.
+    pub minor: u16,
+    /// Names and values, each with its NUL, without the last terminator; checked by [`parse`].
+    parameters: &'a [u8],
+}
+
+impl<'a> StartupPacket<'a> {
+    /// Names and values in the packet's order, repeated names included.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters<'a> {
+        Parameters { reader: Reader::new(self.parameters) }
+    }
+
+    /// The value of a parameter; of a repeated one the last, which is the one PostgreSQL heeds.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        self.parameters().filter(|(key, _)| *key == name.as_bytes()).last().map(|(_, value)| value)
+    }
+}
+
+/// The iterator of [`StartupPacket::parameters`].
+#[derive(Clone, Debug)]
+pub struct Parameters<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.reader.cstr()?, self.reader.cstr()?))
+    }
+}
+
+/// Why the first bytes of a connection are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StartupError {
+    /// A cancel key no server could have given.
+    #[error("bad cancel request")]
+    CancelKey,
+    /// An HTTP client: its request's first word reads as a huge length.
+    #[error("received an HTTP request instead of a startup packet")]
+    Http,
+    /// A length outside the limits, or not the one of the packet it stands in.
+    #[error("invalid length of startup packet: {0}")]
+    Length(u32),
+    /// The parameters end in the middle of one, or not at the packet's end.
+    #[error("invalid startup packet layout: expected terminator as last byte")]
+    MissingTerminator,
+    /// Protocol 2, gone since PostgreSQL 14 (or 1, gone long before).
+    #[error("old V2 protocol not supported")]
+    OldProtocol,
+    /// TLS from the first byte, which nobody agreed upon.
+    #[error("received a TLS handshake instead of a startup packet")]
+    Tls,
+    #[error("unsupported protocol version {major}.{minor}")]
+    UnsupportedVersion { major: u16, minor: u16 },
+}
+
+/// The length of the packet that begins with `bytes`, in bytes and with the length field;
+/// `Ok(None)` when fewer than 4 bytes are there. [`parse`] wants exactly that many.
+///
+/// # Errors
+/// When the length is outside [`PACKET_LEN_MIN`]`..=`[`PACKET_LEN_MAX`]; what looks like another
+/// protocol gets an error that says so.
+pub fn packet_len(bytes: &[u8]) -> Result<Option<usize>, StartupError> {
+    let Some(first) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*first);
+    match length as usize {
+        len @ PACKET_LEN_MIN..=PACKET_LEN_MAX => Ok(Some(len)),
+        _ => Err(match first {
+            b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"CONN" | b"OPTI" | b"TRAC"
+            | b"PATC" | b"PRI " => StartupError::Http,
+            [0x16, 0x03, ..] => StartupError::Tls,
+            _ => StartupError::Length(length),
+        }),
+    }
+}
+
+/// Reads one whole packet, as long as [`packet_len`] said.
+///
+/// # Errors
+/// See [`StartupError`].
+pub fn parse(packet: &[u8]) -> Result<StartupRequest<'_>, StartupError> {
+    let declared = packet.first_chunk().map_or(0, |first| u32::from_be_bytes(*first));
+    if packet_len(packet)? != Some(packet.len()) {
+        return Err(StartupError::Length(declared));
+    }
+    let mut reader = Reader::new(packet);
+    let (Some(_), Some(code)) = (reader.u32(), reader.u32()) else {
+        return Err(StartupError::Length(declared));
+    };
+    match code {
+        CANCEL_REQUEST => parse_cancel(reader).map(StartupRequest::Cancel),
+        SSL_REQUEST if reader.is_empty() => Ok(StartupRequest::Ssl),
+        GSSENC_REQUEST if reader.is_empty() => Ok(StartupRequest::GssEnc),
+        SSL_REQUEST | GSSENC_REQUEST => Err(StartupError::Length(declared)),
+        _ => {
+            let (major, minor) = ((code >> 16) as u16, code as u16);
+            match major {
+                3 => {
+                    let parameters = parse_parameters(reader)?;
+                    Ok(StartupRequest::Startup(StartupPacket { major, minor, parameters }))
+                }
+                1 | 2 => Err(StartupError::OldProtocol),
+                _ => Err(StartupError::UnsupportedVersion { major, minor }),
+            }
+        }
+    }
+}
+
+fn parse_cancel(mut reader: Reader<'_>) -> Result<CancelKey, StartupError> {
+    let pid = reader.u32().ok_or(StartupError::CancelKey)?;
+    let secret = reader.rest();
+    if !(CANCEL_SECRET_LEN_MIN..=CANCEL_SECRET_LEN_MAX).contains(&secret.len()) {
+        return Err(StartupError::CancelKey);
+    }
+    Ok(CancelKey { pid, secret: secret.to_vec() })
+}
+
+/// Checks that names and values come in pairs up to an empty name, which is the last byte.
+fn parse_parameters(mut reader: Reader<'_>) -> Result<&[u8], StartupError> {
+    let mut ahead = reader;
+    while !ahead.cstr().ok_or(StartupError::MissingTerminator)?.is_empty() {
+        ahead.cstr().ok_or(StartupError::MissingTerminator)?;
+    }
+    match reader.rest().split_last() {
+        Some((_, parameters)) if ahead.is_empty() => Ok(parameters),
+        _ => Err(StartupError::MissingTerminator),
+    }
+}
+
+#[cfg(test)]
+mod tests;
