@@ -1,1 +1,24 @@
-//! Not written yet.
+//! What black-box tests stand on: a throw-away PostgreSQL, the pooler under test, and a wire
+//! client that shows every message.
+//!
+//! It knows nothing of the pooler's inside. Which binary is tested is chosen by `WEIR_BIN`
+//! (see [`pooler_binary`]); Debian's `pgbouncer` works too, which is how a test proves that it
+//! describes PgBouncer's behaviour and not ours alone.
+//!
+//! Being for tests, it panics with a readable text when the surroundings fail (no PostgreSQL, no
+//! port, a read that takes too long), and returns what a test may want to look at.
+
+mod binaries;
+mod guest;
+mod pooler;
+mod postgres;
+mod raw;
+mod scratch;
+mod wait;
+
+pub use binaries::{Flavour, flavour, pooler_binary, postgres_program};
+pub use pooler::{Ini, Pooler, Setup, Table};
+pub use postgres::{Postgres, Role, ServerAuth, Verifier};
+pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};
+pub use scratch::free_port;
+pub use wait::{eventually, poll_until};

@@ -1,1 +1,7 @@
-//! One binary, a module a topic.
+//! Black-box tests: the pooler's binary, a real PostgreSQL, real sockets. One module a topic.
+//!
+//! Tests of what PgBouncer does too pass with `WEIR_BIN` set to Debian's `pgbouncer`; those of
+//! what only Weir does begin with [`support::only_weir`].
+
+mod query;
+mod support;

@@ -1,0 +1,86 @@
+//! Where the programs are: PostgreSQL's own, and the pooler under test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::{guest, scratch};
+
+/// Which pooler is under test, for the tests of what only one of them can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    /// Ours.
+    Weir,
+    /// Debian's `pgbouncer`, against which the tests themselves are checked.
+    PgBouncer,
+}
+
+/// Path of a PostgreSQL program such as `initdb`. Looks where `pg_config` says, then in
+/// `/usr/lib/postgresql/*/bin` (the newest first), then in `PATH`.
+pub fn postgres_program(name: &str) -> PathBuf {
+    static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    let folders = FOLDERS.get_or_init(program_folders);
+    folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap_or_else(
+        || panic!("PostgreSQL's {name} not found: install the package postgresql (looked in {folders:?})"),
+    )
+}
+
+/// The pooler under test: `WEIR_BIN`, else the `weir` that cargo built beside the test.
+///
+/// Root gets a copy in the temporary folder, as the unprivileged user it is started by may have
+/// no way into the build folder.
+pub fn pooler_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let original = std::env::var_os("WEIR_BIN").map_or_else(beside_test, PathBuf::from);
+        assert!(
+            original.is_file(),
+            "no pooler at {}: build it (cargo build -p weir-cli) or set WEIR_BIN",
+            original.display()
+        );
+        if !guest::is_root() {
+            return original;
+        }
+        // By a program of its own: were the copy written by this process, another thread's fork
+        // could hold it open for writing, and starting it would fail with "text file busy".
+        let copy = scratch::root().join("pooler");
+        let status = Command::new("cp").arg(&original).arg(&copy).status();
+        assert!(status.is_ok_and(|s| s.success()), "cannot copy {}", original.display());
+        copy
+    })
+}
+
+/// Asks the binary under test for its version once.
+pub fn flavour() -> Flavour {
+    static FLAVOUR: OnceLock<Flavour> = OnceLock::new();
+    *FLAVOUR.get_or_init(|| {
+        let output = Command::new(pooler_binary()).arg("-V").output().expect("pooler -V");
+        let text = String::from_utf8_lossy(&output.stdout).to_lowercase();
+        if text.contains("weir") { Flavour::Weir } else { Flavour::PgBouncer }
+    })
+}
+
+/// Test executables lie in `target/<profile>/deps`, binaries one level up.
+fn beside_test() -> PathBuf {
+    let test = std::env::current_exe().expect("a process knows its executable");
+    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
+    profile.join("weir")
+}
+
+fn program_folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if let Ok(output) = Command::new("pg_config").arg("--bindir").output() {
+        folders.push(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
+    }
+    if let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") {
+        let mut versions: Vec<_> = versions.flatten().map(|v| v.path()).collect();
+        versions.sort_by_key(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            std::cmp::Reverse(name.parse::<u32>().unwrap_or(0))
+        });
+        folders.extend(versions.into_iter().map(|version| version.join("bin")));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    folders.extend(std::env::split_paths(&path));
+    folders
+}

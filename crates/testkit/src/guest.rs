@@ -1,0 +1,65 @@
+//! Commands that run as the unprivileged user, since neither PostgreSQL nor a pooler wants to be
+//! root. When the tests themselves are not run by root, that user is simply ours.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The account that Debian's packages create for PostgreSQL.
+const ACCOUNT: &str = "postgres";
+
+/// `program` as the unprivileged user.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = setpriv();
+    command.args(["--reuid", ACCOUNT, "--regid", ACCOUNT, "--init-groups"]).arg(program);
+    command
+}
+
+/// The same, killed by the kernel when the *thread* that started it ends. For what a test owns:
+/// a test has one thread, and has dropped what it owns when that ends.
+pub(crate) fn mortal_command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = setpriv();
+    command.args(["--pdeathsig", "KILL"]);
+    if is_root() {
+        command.args(["--reuid", ACCOUNT, "--regid", ACCOUNT, "--init-groups"]);
+    }
+    command.arg(program);
+    command
+}
+
+/// Makes the unprivileged user the owner of `path`.
+pub(crate) fn give_away(path: &Path) {
+    if is_root() {
+        let (uid, gid) = account();
+        chown(path, Some(uid), Some(gid))
+            .unwrap_or_else(|e| panic!("cannot give {} to {ACCOUNT}: {e}", path.display()));
+    }
+}
+
+/// True when this process runs as root.
+pub(crate) fn is_root() -> bool {
+    static ROOT: OnceLock<bool> = OnceLock::new();
+    *ROOT.get_or_init(|| std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0))
+}
+
+fn setpriv() -> Command {
+    Command::new("setpriv")
+}
+
+fn account() -> (u32, u32) {
+    static IDS: OnceLock<(u32, u32)> = OnceLock::new();
+    *IDS.get_or_init(|| {
+        let passwd = std::fs::read_to_string("/etc/passwd").expect("cannot read /etc/passwd");
+        passwd
+            .lines()
+            .map(|line| line.split(':').collect::<Vec<_>>())
+            .find(|fields| fields.first() == Some(&ACCOUNT))
+            .and_then(|fields| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?)))
+            .unwrap_or_else(|| panic!("no user {ACCOUNT}: install the package postgresql"))
+    })
+}

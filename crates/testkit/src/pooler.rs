@@ -1,0 +1,391 @@
+//! The pooler under test: a process of its own with a configuration written for one test.
+//!
+//! At the end of the test it is stopped, and the test fails when it had ended by itself, did not
+//! stop in order, or wrote of a panic into its log.
+
+mod ini;
+mod table;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::binaries::{Flavour, flavour, pooler_binary};
+use crate::wait::poll_until;
+use crate::{Outcome, Postgres, RawClient, Role, ServerError, guest, postgres, scratch};
+pub use ini::Ini;
+pub use table::Table;
+
+/// How long a start or a stop may take on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+const CONSOLE: &str = "pgbouncer";
+
+/// A configuration in the making. It starts out with what most tests want: `auth_type = trust`,
+/// a password for role `app` towards the server, and the console users `admin` and `stats`.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    ini: Ini,
+    server_port: u16,
+    arguments: Vec<String>,
+}
+
+impl Setup {
+    /// A key of `[pgbouncer]`.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: impl ToString) -> Self {
+        self.ini.set(key, value);
+        self
+    }
+
+    /// An entry of `[databases]` which leads to the server; `more` is added to host and port.
+    #[must_use]
+    pub fn database(mut self, name: &str, more: &str) -> Self {
+        let port = self.server_port;
+        self.ini.database(name, &format!("host=127.0.0.1 port={port} {more}"));
+        self
+    }
+
+    /// An entry of `[users]`.
+    #[must_use]
+    pub fn user(mut self, name: &str, settings: &str) -> Self {
+        self.ini.user(name, settings);
+        self
+    }
+
+    /// A line of `auth_file`.
+    #[must_use]
+    pub fn secret(mut self, user: &str, secret: &str) -> Self {
+        self.ini.secret(user, secret);
+        self
+    }
+
+    /// An argument on the command line, before the configuration file.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts the pooler and waits until it accepts connections.
+    #[track_caller]
+    pub fn start(mut self) -> Pooler {
+        let folder = scratch::folder("pooler");
+        // A port that was free a moment ago may be lost to an outgoing connection.
+        for _ in 0..3 {
+            let port = scratch::free_port();
+            self.ini.set("listen_port", port);
+            self.ini.set("unix_socket_dir", folder.display());
+            self.ini.set("auth_file", folder.join("userlist.txt").display());
+            let mut pooler = Pooler::new(folder.clone(), port, self.clone());
+            pooler.write_configuration();
+            pooler.spawn();
+            match pooler.wait_until_up() {
+                Ok(()) => return pooler,
+                Err(log) if log.contains("in use") => pooler.expect_exit = true,
+                Err(log) => {
+                    pooler.expect_exit = true;
+                    panic!("the pooler did not start:\n{log}");
+                }
+            }
+        }
+        panic!("three ports in a row were taken by others");
+    }
+}
+
+/// A running pooler.
+#[derive(Debug)]
+pub struct Pooler {
+    folder: PathBuf,
+    port: u16,
+    setup: Setup,
+    child: Option<Child>,
+    expect_exit: bool,
+}
+
+impl Pooler {
+    /// Begins a configuration for a pooler before `postgres`.
+    pub fn before(postgres: &Postgres) -> Setup {
+        let mut ini = Ini::default();
+        ini.set("listen_addr", "127.0.0.1");
+        ini.set("auth_type", "trust");
+        ini.set("admin_users", "admin");
+        ini.set("stats_users", "stats");
+        ini.set("max_client_conn", 1000);
+        ini.secret(Role::APP, Role::APP_PASSWORD);
+        ini.secret("admin", "admin-secret");
+        ini.secret("stats", "stats-secret");
+        Setup { ini, server_port: postgres.port(), arguments: Vec::new() }
+    }
+
+    /// Its TCP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder of its unix socket.
+    pub fn socket_folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the pooler was killed").id()
+    }
+
+    /// Logs in as role `app`.
+    #[track_caller]
+    pub fn client(&self, database: &str) -> RawClient {
+        self.login(Role::APP, database, Role::APP_PASSWORD)
+            .unwrap_or_else(|e| panic!("login refused: {e:?}\n{}", tail(&self.log())))
+    }
+
+    /// Logs in, and returns what the pooler refused with if it did.
+    #[track_caller]
+    pub fn login(
+        &self,
+        user: &str,
+        database: &str,
+        password: &str,
+    ) -> Result<RawClient, ServerError> {
+        RawClient::login(self.port, user, database, password)
+    }
+
+    /// A console connection of the administrator.
+    #[track_caller]
+    pub fn console(&self) -> RawClient {
+        self.login("admin", CONSOLE, "admin-secret")
+            .unwrap_or_else(|e| panic!("no way to the console: {e:?}\n{}", tail(&self.log())))
+    }
+
+    /// A console command that must succeed.
+    #[track_caller]
+    pub fn admin(&self, command: &str) -> Table {
+        let outcome = self.console().query(command);
+        assert!(outcome.error.is_none(), "{command}: {:?}", outcome.error);
+        Table::new(outcome)
+    }
+
+    /// A console command, whatever comes of it.
+    #[track_caller]
+    pub fn try_admin(&self, command: &str) -> Outcome {
+        self.console().query(command)
+    }
+
+    /// Columns of SHOW POOLS summed over all pools of a database.
+    #[track_caller]
+    pub fn pool_sums<const N: usize>(&self, database: &str, columns: [&str; N]) -> [u64; N] {
+        let pools = self.admin("SHOW POOLS").with("database", database);
+        columns.map(|column| pools.sum(column))
+    }
+
+    /// Waits until no client is left in `database`, all its servers are idle, and there are at
+    /// most `servers_max` of them: what must hold after any fault.
+    #[track_caller]
+    pub fn wait_until_quiet(&self, database: &str, servers_max: u64) {
+        const BUSY: [&str; 7] =
+            ["cl_active", "cl_waiting", "sv_active", "sv_idle", "sv_used", "sv_tested", "sv_login"];
+        let mut seen = [0; 7];
+        let quiet = poll_until(PATIENCE, || {
+            seen = self.pool_sums(database, BUSY);
+            let [active, waiting, sv_active, idle, used, tested, login] = seen;
+            let busy = active + waiting + sv_active + tested + login;
+            (busy == 0 && idle + used <= servers_max).then_some(())
+        });
+        assert!(quiet.is_some(), "clients or servers are left over: {BUSY:?} = {seen:?}");
+    }
+
+    /// Writes a changed configuration; it takes effect at [`Self::reload`] or a restart.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Ini)) {
+        change(&mut self.setup.ini);
+        self.write_configuration();
+    }
+
+    /// RELOAD on the console.
+    #[track_caller]
+    pub fn reload(&self) {
+        self.admin("RELOAD");
+    }
+
+    /// Path of its configuration file.
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.join("pooler.ini")
+    }
+
+    /// What it wrote to standard output and error.
+    pub fn log(&self) -> String {
+        fs::read(self.log_path())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Waits until the log holds a text.
+    #[track_caller]
+    pub fn log_contains(&self, text: &str) {
+        if poll_until(PATIENCE, || self.log().contains(text).then_some(())).is_none() {
+            panic!("the log never said {text:?}:\n{}", tail(&self.log()));
+        }
+    }
+
+    /// Sends a signal such as `HUP`.
+    pub fn signal(&self, signal: &str) {
+        send_signal(self.pid(), signal);
+    }
+
+    /// `kill -9`, as a crash would look from outside.
+    pub fn kill9(&mut self) {
+        let mut child = self.child.take().expect("the pooler was killed before");
+        child.kill().and_then(|()| child.wait()).expect("our own child");
+    }
+
+    /// Starts it again on the same port after [`Self::kill9`] or [`Self::wait_for_exit`].
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.spawn();
+        self.expect_exit = false;
+        if let Err(log) = self.wait_until_up() {
+            self.expect_exit = true;
+            panic!("the pooler did not start again:\n{log}");
+        }
+    }
+
+    /// Waits until it ends by itself, as the test has told it to.
+    #[track_caller]
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        self.expect_exit = true;
+        let mut child = self.child.take().expect("the pooler was killed");
+        let status = poll_until(PATIENCE, || child.try_wait().expect("our own child"));
+        status.unwrap_or_else(|| {
+            let _ = child.kill().and_then(|()| child.wait());
+            panic!("the pooler does not end:\n{}", tail(&self.log()))
+        })
+    }
+
+    /// True while the process runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Its resident memory in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.pid());
+        let status = fs::read_to_string(path).expect("the pooler runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).expect("a VmRSS line")
+    }
+
+    /// A connection string for drivers, as role `app`.
+    pub fn url(&self, database: &str) -> String {
+        postgres::url(self.port, database)
+    }
+
+    /// A PostgreSQL client program such as `psql` that connects to it as role `app`.
+    pub fn client_program(&self, name: &str, database: &str) -> Command {
+        Postgres::client_program(name, self.port, database)
+    }
+
+    fn new(folder: PathBuf, port: u16, setup: Setup) -> Self {
+        Self { folder, port, setup, child: None, expect_exit: false }
+    }
+
+    fn write_configuration(&self) {
+        let files = [
+            (self.configuration(), self.setup.ini.text()),
+            (self.folder.join("userlist.txt"), self.setup.ini.auth_file()),
+        ];
+        for (path, text) in files {
+            fs::write(&path, text).expect("cannot write the configuration");
+            guest::give_away(&path);
+        }
+    }
+
+    fn spawn(&mut self) {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .expect("cannot open the log");
+        let child = guest::mortal_command(pooler_binary())
+            .args(&self.setup.arguments)
+            .arg(self.configuration())
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .spawn()
+            .expect("cannot start the pooler");
+        self.child = Some(child);
+    }
+
+    /// The error is its log, when it has ended instead.
+    fn wait_until_up(&mut self) -> Result<(), String> {
+        let up = poll_until(PATIENCE, || {
+            if !self.is_running() {
+                return Some(false);
+            }
+            RawClient::try_connect(self.port).ok().map(|_| true)
+        });
+        match up {
+            // Somebody else may be listening there while ours is about to give up.
+            Some(true) if self.is_running() => Ok(()),
+            _ => Err(self.log()),
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// Stops it; the error says what was wrong with its end.
+    fn stop(&mut self) -> Result<(), String> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        if let Ok(Some(status)) = child.try_wait() {
+            let expected = self.expect_exit;
+            return if expected { Ok(()) } else { Err(format!("it ended by itself: {status}")) };
+        }
+        // Both mean "at once"; before 1.23 PgBouncer did that at SIGTERM, and with status 1.
+        let (signal, code) = if flavour() == Flavour::Weir { ("QUIT", 0) } else { ("TERM", 1) };
+        send_signal(child.id(), signal);
+        let status = poll_until(PATIENCE, || child.try_wait().ok().flatten());
+        match status {
+            Some(status) if status.code() == Some(code) => Ok(()),
+            Some(status) => Err(format!("SIG{signal} ended it with {status}")),
+            None => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(format!("it did not end at SIG{signal}"))
+            }
+        }
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let stopped = self.stop();
+        let log = self.log();
+        let _ = fs::remove_dir_all(&self.folder);
+        if std::thread::panicking() {
+            eprintln!("log of the pooler ({stopped:?}):\n{}", tail(&log));
+            return;
+        }
+        if let Err(problem) = stopped {
+            panic!("{problem}\n{}", tail(&log));
+        }
+        assert!(!log.contains("panicked at"), "the pooler panicked:\n{}", tail(&log));
+    }
+}
+
+/// The last lines of a log.
+pub(crate) fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(60)..].join("\n")
+}
+
+fn send_signal(pid: u32, signal: &str) {
+    let status = Command::new("sh")
+        .args(["-c", "kill -s \"$1\" \"$2\"", "kill", signal])
+        .arg(pid.to_string())
+        .status();
+    let sent: io::Result<bool> = status.map(|status| status.success());
+    assert!(sent.is_ok_and(|sent| sent), "cannot send SIG{signal} to process {pid}");
+}

@@ -1,0 +1,224 @@
+//! A real PostgreSQL in a temporary folder, with a free port on 127.0.0.1 and a unix socket.
+//!
+//! Starting one costs seconds, so tests share [`Postgres::shared`] and take databases and roles
+//! of their own; only a test that stops or breaks the server starts another.
+
+mod role;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::wait::eventually;
+use crate::{RawClient, binaries, guest, scratch};
+pub use role::{Role, ServerAuth, Verifier};
+
+/// Runs the server until its standard input ends, which happens when the test process does;
+/// a line on it is a signal to send. SIGQUIT makes PostgreSQL go at once and clean up.
+const SUPERVISOR: &str = r#""$@" & server=$!
+while read -r signal; do kill -s "$signal" $server; done
+kill -s QUIT $server 2>/dev/null; wait $server"#;
+
+const SETTINGS: &str = "\
+listen_addresses = '127.0.0.1'
+max_connections = 400
+shared_buffers = 32MB
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+autovacuum = off
+max_wal_size = 4GB
+log_line_prefix = '%m [%p] %q%u@%d '
+";
+
+/// A cluster whose superuser `postgres` is let in without password over the unix socket only.
+/// Over TCP, [`ServerAuth`] says how a role has to prove itself.
+#[derive(Debug)]
+pub struct Postgres {
+    folder: PathBuf,
+    port: u16,
+    supervisor: Mutex<Option<Child>>,
+    names: AtomicU32,
+}
+
+impl Postgres {
+    /// The cluster that all tests of this process share, started at the first call.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Makes and starts a cluster of its own.
+    pub fn start() -> Self {
+        let folder = scratch::folder("pg");
+        let data = folder.join("data");
+        let output = guest::command(binaries::postgres_program("initdb"))
+            .arg("-D")
+            .arg(&data)
+            .args(["-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync"])
+            .args(["--auth-local=trust", "--auth-host=scram-sha-256"])
+            .current_dir(&folder)
+            .output()
+            .expect("cannot run initdb");
+        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+
+        let port = scratch::free_port();
+        let socket = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
+        append(&data.join("postgresql.conf"), &format!("{SETTINGS}{socket}"));
+        fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
+
+        let postgres =
+            Self { folder, port, supervisor: Mutex::new(None), names: AtomicU32::new(0) };
+        postgres.launch();
+        postgres.sql("postgres", role::GROUPS);
+        postgres
+    }
+
+    /// Its TCP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder of its unix socket.
+    pub fn socket_folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Creates an empty database and returns its name.
+    pub fn database(&self) -> String {
+        let name = self.name("db");
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.sql("postgres", &format!("ALTER DATABASE {name} OWNER TO app"));
+        name
+    }
+
+    /// A name that no other test of this process uses.
+    pub fn name(&self, prefix: &str) -> String {
+        format!("{prefix}_{}", self.names.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A direct connection of the superuser.
+    #[track_caller]
+    pub fn superuser(&self, database: &str) -> RawClient {
+        let mut client = RawClient::connect_unix(&self.folder, self.port)
+            .unwrap_or_else(|e| panic!("cannot connect to PostgreSQL: {e}; {}", self.log_tail()));
+        client
+            .authenticate(&[("user", "postgres"), ("database", database)], "")
+            .unwrap_or_else(|e| panic!("PostgreSQL refuses its superuser: {e:?}"));
+        client
+    }
+
+    /// Runs statements as superuser; they must succeed.
+    #[track_caller]
+    pub fn sql(&self, database: &str, sql: &str) -> Vec<Vec<Option<String>>> {
+        self.superuser(database).rows(sql)
+    }
+
+    /// Process ids of the backends that serve `database`, apart from the one that asks.
+    pub fn backends(&self, database: &str) -> Vec<u32> {
+        let sql = format!(
+            "SELECT pid FROM pg_stat_activity WHERE datname = '{database}' \
+             AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        );
+        let rows = self.sql("postgres", &sql);
+        rows.iter().filter_map(|row| row[0].as_ref()?.parse().ok()).collect()
+    }
+
+    /// Stops it at once, as a power cut would for the clients. [`Self::launch`] starts it again.
+    pub fn stop(&self) {
+        let child = self.lock().take();
+        if let Some(mut child) = child {
+            drop(child.stdin.take());
+            child.wait().expect("our own child");
+        }
+    }
+
+    /// Starts it on the same port and waits until it lets the superuser in.
+    pub fn launch(&self) {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .expect("cannot open the log");
+        let mut command = guest::command("sh");
+        command
+            .args(["-c", SUPERVISOR, "supervisor"])
+            .arg(binaries::postgres_program("postgres"))
+            .arg("-D")
+            .arg(self.folder.join("data"))
+            .current_dir(&self.folder)
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .process_group(0);
+        *self.lock() = Some(command.spawn().expect("cannot start PostgreSQL"));
+        eventually("PostgreSQL is up", Duration::from_secs(60), || self.is_ready());
+    }
+
+    /// True in `Some` once the superuser can log in; for waiting until a crash has been recovered.
+    pub fn is_ready(&self) -> Option<()> {
+        let mut client = RawClient::connect_unix(&self.folder, self.port).ok()?;
+        client.authenticate(&[("user", "postgres"), ("database", "postgres")], "").ok()?;
+        Some(())
+    }
+
+    /// What the server wrote into its log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// A connection string for drivers, as role `app` straight to the server.
+    pub fn url(&self, database: &str) -> String {
+        url(self.port, database)
+    }
+
+    /// A PostgreSQL client program such as `psql`, with the environment that leads it to `port`
+    /// of 127.0.0.1 as role `app`.
+    pub fn client_program(name: &str, port: u16, database: &str) -> Command {
+        let mut command = Command::new(binaries::postgres_program(name));
+        command
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", port.to_string())
+            .env("PGUSER", Role::APP)
+            .env("PGPASSWORD", Role::APP_PASSWORD)
+            .env("PGDATABASE", database)
+            .env("PGCONNECT_TIMEOUT", "20")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    fn log_tail(&self) -> String {
+        crate::pooler::tail(&self.log())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
+        self.supervisor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.stop();
+        // What is left behind goes with the temporary folder of the process.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A connection string for drivers, as role `app` to `port` of 127.0.0.1.
+pub(crate) fn url(port: u16, database: &str) -> String {
+    format!("postgresql://{}:{}@127.0.0.1:{port}/{database}", Role::APP, Role::APP_PASSWORD)
+}
+
+fn append(path: &Path, text: &str) {
+    use std::io::Write;
+    let mut file = fs::File::options().append(true).open(path).expect("initdb wrote it");
+    file.write_all(text.as_bytes()).expect("cannot write the configuration");
+}

@@ -1,0 +1,99 @@
+//! Login roles, and how each has to prove itself to the server over TCP.
+
+use super::Postgres;
+
+/// A role's method is the group it is in; who is in none needs SCRAM.
+pub(super) const HBA: &str = "\
+local all postgres trust
+host all +auth_trust 127.0.0.1/32 trust
+host all +auth_password 127.0.0.1/32 password
+host all +auth_md5 127.0.0.1/32 md5
+host all all 127.0.0.1/32 scram-sha-256
+";
+
+/// The groups, and the role that most tests use.
+pub(super) const GROUPS: &str = "\
+CREATE ROLE auth_trust; CREATE ROLE auth_password; CREATE ROLE auth_md5; CREATE ROLE auth_scram;
+CREATE ROLE app LOGIN PASSWORD 'app-secret';
+GRANT pg_signal_backend TO app";
+
+/// How the server makes a role prove itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerAuth {
+    /// Not at all.
+    Trust,
+    /// The password as text.
+    Password,
+    /// An MD5 challenge; the role's verifier must be MD5 too.
+    Md5,
+    /// SCRAM-SHA-256.
+    Scram,
+}
+
+impl ServerAuth {
+    /// Every method.
+    pub const ALL: [Self; 4] = [Self::Trust, Self::Password, Self::Md5, Self::Scram];
+
+    fn group(self) -> &'static str {
+        match self {
+            Self::Trust => "auth_trust",
+            Self::Password => "auth_password",
+            Self::Md5 => "auth_md5",
+            Self::Scram => "auth_scram",
+        }
+    }
+}
+
+/// What the server keeps of a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verifier {
+    /// `md5` and 32 hexadecimal digits.
+    Md5,
+    /// `SCRAM-SHA-256$…`
+    Scram,
+}
+
+/// A login role made for one test.
+#[derive(Debug, Clone)]
+pub struct Role {
+    /// Its name.
+    pub name: String,
+    /// Its password.
+    pub password: String,
+    /// What the server stored of the password, in the form `auth_file` takes.
+    pub verifier: String,
+}
+
+impl Role {
+    /// The role most tests use: proves itself by SCRAM.
+    pub const APP: &'static str = "app";
+    /// Its password.
+    pub const APP_PASSWORD: &'static str = "app-secret";
+}
+
+impl Postgres {
+    /// Creates a login role that proves itself over TCP by `method`.
+    pub fn role(&self, method: ServerAuth) -> Role {
+        let verifier = if method == ServerAuth::Md5 { Verifier::Md5 } else { Verifier::Scram };
+        self.role_with(method, verifier)
+    }
+
+    /// The same with the kind of verifier chosen.
+    pub fn role_with(&self, method: ServerAuth, verifier: Verifier) -> Role {
+        let name = self.name("role");
+        let password = format!("secret of {name}");
+        let kind = match verifier {
+            Verifier::Md5 => "md5",
+            Verifier::Scram => "scram-sha-256",
+        };
+        let mut superuser = self.superuser("postgres");
+        superuser.rows(&format!("SET password_encryption = '{kind}'"));
+        superuser.rows(&format!(
+            "CREATE ROLE {name} LOGIN PASSWORD '{password}' IN ROLE {}",
+            method.group()
+        ));
+        let stored =
+            superuser.value(&format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{name}'"));
+        Role { name, password, verifier: stored }
+    }
+}

@@ -1,0 +1,78 @@
+//! The temporary folder of this test process, removed when the process ends in any way, and the
+//! ports handed out to it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::guest;
+
+/// Waits for the end of the process that holds its standard input, then removes the folder.
+/// It tries for a while, because servers may still be writing their last files there.
+const CARETAKER: &str = r#"cat >/dev/null
+for _ in $(seq 100); do rm -rf -- "$1" 2>/dev/null && exit; sleep 0.1; done"#;
+
+struct Scratch {
+    root: PathBuf,
+    /// Its standard input is the sign that we are alive.
+    _caretaker: Child,
+}
+
+static SCRATCH: OnceLock<Scratch> = OnceLock::new();
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+static PORTS: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+
+/// The root folder: short, since the path of a unix socket has room for 107 bytes.
+pub(crate) fn root() -> &'static Path {
+    &SCRATCH.get_or_init(create).root
+}
+
+/// A new folder owned by the unprivileged user that PostgreSQL and the pooler run as.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+    let path = root().join(format!("{name}{number}"));
+    fs::create_dir(&path).unwrap_or_else(|e| panic!("cannot create {}: {e}", path.display()));
+    guest::give_away(&path);
+    path
+}
+
+/// A TCP port on 127.0.0.1 that the system says is free and that was not handed out before.
+pub fn free_port() -> u16 {
+    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = ports.get_or_insert_default();
+    loop {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("no free port on 127.0.0.1");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        if taken.insert(port) {
+            return port;
+        }
+    }
+}
+
+fn create() -> Scratch {
+    let pid = std::process::id();
+    let root = (0..)
+        .map(|n| std::env::temp_dir().join(format!("weir-{pid}-{n}")))
+        .find(|path| match fs::create_dir(path) {
+            Ok(()) => true,
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => false,
+            Err(e) => panic!("cannot create {}: {e}", path.display()),
+        })
+        .expect("the range has no end");
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).expect("our own folder");
+    let caretaker = Command::new("sh")
+        .args(["-c", CARETAKER, "caretaker"])
+        .arg(&root)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("cannot start sh");
+    Scratch { root, _caretaker: caretaker }
+}

@@ -1,0 +1,28 @@
+//! Waiting for a state by looking at it again and again; the only sleep in the tests.
+
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Calls `look` until it returns a value, and gives that back; panics after `limit`.
+#[track_caller]
+pub fn eventually<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
+    match poll_until(limit, look) {
+        Some(value) => value,
+        None => panic!("waited {limit:?} in vain until {what}"),
+    }
+}
+
+/// Like [`eventually`], but `None` once `limit` has passed.
+pub fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(value) = look() {
+            return Some(value);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,78 @@
+//! What several topics share: the pool modes, the usual poolers, and client programs.
+
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use testkit::{Flavour, Pooler, Postgres, RawClient, Role, Setup, flavour, poll_until};
+
+/// The modes both poolers know.
+pub(crate) const MODES: [&str; 3] = ["session", "transaction", "statement"];
+
+/// False, with a word about it, when the pooler under test is not ours.
+pub(crate) fn only_weir() -> bool {
+    let ours = flavour() == Flavour::Weir;
+    if !ours {
+        eprintln!("left out: PgBouncer does this otherwise");
+    }
+    ours
+}
+
+/// A fresh database, and a pooler before it in the given mode. Both bear the same name.
+pub(crate) fn pooler(mode: &str) -> (Pooler, String) {
+    let (setup, database) = setup(mode);
+    (setup.start(), database)
+}
+
+/// The same, still to be configured further.
+pub(crate) fn setup(mode: &str) -> (Setup, String) {
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let setup = Pooler::before(postgres).set("pool_mode", mode).database(&database, "");
+    (setup, database)
+}
+
+/// A connection of role `app` straight to the server.
+#[track_caller]
+pub(crate) fn direct(database: &str) -> RawClient {
+    RawClient::login(Postgres::shared().port(), Role::APP, database, Role::APP_PASSWORD)
+        .expect("the server lets its own role in")
+}
+
+/// Runs a program to its end, which must come within a minute and with status 0.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = run_any(command);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{text}\n{errors}", output.status);
+    text
+}
+
+/// Runs a program to its end, which must come within a minute.
+#[track_caller]
+pub(crate) fn run_any(command: &mut Command) -> Output {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+    let stdout = drain(child.stdout.take().expect("a pipe was asked for"));
+    let stderr = drain(child.stderr.take().expect("a pipe was asked for"));
+    let status = poll_until(Duration::from_secs(60), || child.try_wait().expect("our own child"));
+    if status.is_none() {
+        let _ = child.kill();
+    }
+    let status = child.wait().expect("our own child");
+    let collect = |thread: std::thread::JoinHandle<Vec<u8>>| thread.join().expect("no panic");
+    Output { status, stdout: collect(stdout), stderr: collect(stderr) }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
