@@ -1,0 +1,98 @@
+//! An application's connection, as plain data. What happens to it is in `engine/login.rs`,
+//! `engine/link.rs` and `engine/requests.rs`. An idle client is this struct and nothing else:
+//! what is rare sits behind a box.
+//!
+//! ```text
+//!  Login ─► Idle ⇄ Waiting ─► Preparing ─► Linked ─► Idle …
+//!    └────► Canceling (a cancel request is a connection of its own)
+//! ```
+
+use std::sync::Arc;
+
+use crate::auth::Login;
+use crate::ids::{Micros, PoolId, ServerId};
+use crate::pool::Waiter;
+use crate::prepared::ClientStatements;
+use crate::stream::Stream;
+use crate::vars::Vars;
+
+/// What the client waits for, or we wait for from it.
+#[derive(Debug)]
+pub enum ClientPhase {
+    /// The rest of its login.
+    Login(Box<Login>),
+    /// Its next request; it has no server.
+    Idle,
+    /// A server. Its bytes stay in the kernel.
+    Waiting(Waiter),
+    /// The server, which is being prepared for it.
+    Preparing(Waiter),
+    /// It has a server.
+    Linked,
+    /// Its cancel request: answers of so many workers are missing.
+    Canceling { answers_missing: u16 },
+}
+
+/// Who the client said it is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub database: String,
+    pub user: String,
+}
+
+#[derive(Debug)]
+pub struct Client {
+    pub phase: ClientPhase,
+    /// Tells this connection from all others of this worker, past ones included.
+    pub serial: u64,
+    pub identity: Arc<Identity>,
+    /// Set when the client is authenticated.
+    pub pool: Option<PoolId>,
+    pub server: Option<ServerId>,
+    /// Has it been told that it is logged in?
+    pub welcomed: bool,
+    /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
+    pub key: u64,
+    pub vars: Arc<Vars>,
+    pub stream: Stream,
+    pub extended: Option<Box<Extended>>,
+    pub connected_at: Micros,
+    /// When its present request came, or its last one; when its last reply went.
+    pub request_at: Micros,
+    /// When its present transaction began; 0 = it has none.
+    pub transaction_at: Micros,
+}
+
+/// What a client has that used the extended query protocol.
+#[derive(Debug, Default)]
+pub struct Extended {
+    pub statements: ClientStatements,
+    /// Serial number of the Parse of its unnamed statement; 0 = it has none.
+    pub unnamed: u64,
+    /// That Parse message, to be sent again to another server. Empty if it was too long to keep.
+    pub unnamed_parse: Vec<u8>,
+}
+
+impl Client {
+    pub fn new(serial: u64, login: Login, now: Micros, nobody: Arc<Identity>) -> Self {
+        Self {
+            phase: ClientPhase::Login(Box::new(login)),
+            serial,
+            identity: nobody,
+            pool: None,
+            server: None,
+            welcomed: false,
+            key: 0,
+            vars: Arc::default(),
+            stream: Stream::default(),
+            extended: None,
+            connected_at: now,
+            request_at: now,
+            transaction_at: 0,
+        }
+    }
+
+    pub fn name(&self) -> (&str, &str) {
+        (&self.identity.database, &self.identity.user)
+    }
+}

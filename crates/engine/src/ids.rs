@@ -1,0 +1,26 @@
+//! Names for things by number. A `ClientId` or `ServerId` is a slot of one worker's table and means
+//! nothing on another worker; a `PoolId` means the same pool everywhere in the process.
+
+/// Microseconds of a monotonic clock. Zero is some moment before the process started to serve.
+pub type Micros = u64;
+
+/// One data-plane thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub u16);
+
+/// An application's connection, by its slot in its worker's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// A connection to PostgreSQL, by its slot in its present worker's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId(pub u32);
+
+/// A (database, user) pool, numbered in the order of creation over the whole process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub u32);
+
+/// What the shell needs to find a server's socket again while the server sits in no worker's table
+/// (parked idle, or on its way to another worker). The engine stores it and never looks inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Handle(pub u64);

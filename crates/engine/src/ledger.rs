@@ -1,0 +1,390 @@
+//! The owed-reply ledger: exactly which replies a server still owes, in order, and what to do with
+//! each. A server may be given to another client only when its ledger is settled.
+//!
+//! Every message that makes PostgreSQL answer is entered when it is sent ([`Ledger::owe`]); every
+//! message PostgreSQL sends is shown to the ledger ([`Ledger::reply`]), which says whose it is.
+//! The rules are those of PostgreSQL's message loop (protocol chapter 55.2):
+//!
+//! * an error in the extended protocol makes the server skip everything up to the next Sync, a
+//!   simple Query included;
+//! * while the server is in copy-in mode it ignores Sync and Flush;
+//! * CopyDone and CopyFail are never answered themselves, and are ignored outside copy-in.
+//!
+//! ```text
+//!   owe(Parse) owe(Bind) owe(Execute) owe(Sync)      ┌ '1' '2' … 'C' 'Z': each pops its entry
+//!   ────────────────────────────────────────────► queue
+//!                                                     └ 'E': pops up to the Sync, or skips
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use wire::backend;
+
+use crate::prepared::Statement;
+
+/// A message whose answer is awaited, by what completes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Completed by ReadyForQuery.
+    Query,
+    /// Completed by ReadyForQuery.
+    FunctionCall,
+    /// Completed by ReadyForQuery.
+    Sync,
+    Parse,
+    Bind,
+    /// Completed by RowDescription or NoData.
+    Describe,
+    /// Completed by CommandComplete, EmptyQueryResponse or PortalSuspended.
+    Execute,
+    Close,
+    /// CopyDone or CopyFail: never answered, but its place in the order matters.
+    CopyEnd,
+}
+
+/// What to do with a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// It belongs to the linked client.
+    Forward,
+    /// It answers a message of ours: nobody sees it. An error in its place is still the client's.
+    Swallow,
+    /// The server never saw the message: this reply is made up when its turn comes.
+    Synthesize(Reply),
+    /// Like forward, but an error text that names the pooler's statement is put into the client's
+    /// words.
+    Replace,
+    /// It answers a message of ours that has nothing to do with any client: nobody sees it,
+    /// errors included.
+    Internal,
+}
+
+/// Replies that can be made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    ParseComplete,
+    CloseComplete,
+}
+
+/// What has to be undone if the server never gets to this message.
+#[derive(Clone, Debug)]
+pub enum Undo {
+    Nothing,
+    /// The client's Parse: it has no such name after all. If the statement was sent, the server
+    /// does not have it either.
+    Parse { name: Box<[u8]>, statement: Arc<Statement>, sent: bool },
+    /// The client's Close: it still has the name.
+    Close { name: Box<[u8]>, statement: Arc<Statement> },
+    /// A Parse of ours: the server does not have the statement.
+    Prepare { statement: Arc<Statement> },
+    /// A Close of ours: the server still has the statement.
+    Evict { statement: Arc<Statement> },
+    /// The unnamed statement is not there.
+    Unnamed,
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub expect: Expect,
+    pub verb: Verb,
+    /// Of the worker's message counter; orders entries of one pipeline.
+    pub serial: u64,
+    /// The statement that a Bind, Describe or Parse names on the server; 0 = none of ours.
+    pub statement: u64,
+    pub undo: Option<Box<Undo>>,
+}
+
+impl Entry {
+    pub fn new(expect: Expect, verb: Verb) -> Self {
+        Self { expect, verb, serial: 0, statement: 0, undo: None }
+    }
+
+    pub fn undo(mut self, undo: Undo) -> Self {
+        self.undo = Some(Box::new(undo));
+        self
+    }
+
+    fn synthesized(&self) -> Option<Reply> {
+        match self.verb {
+            Verb::Synthesize(reply) => Some(reply),
+            Verb::Forward | Verb::Swallow | Verb::Replace | Verb::Internal => None,
+        }
+    }
+}
+
+/// Whose a server's message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Client,
+    Nobody,
+}
+
+/// The server sent something it does not owe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("server sent message {code:?} where {expected:?} was owed")]
+pub struct Unexpected {
+    pub code: char,
+    pub expected: Option<Expect>,
+}
+
+/// What a message did to the ledger.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Settled {
+    pub owner: Owner,
+    /// Serial number of the entry it belongs to (0: to none).
+    pub serial: u64,
+    /// The statement its entry names on the server.
+    pub statement: u64,
+    /// Does it complete the entry?
+    pub complete: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Ledger {
+    owed: VecDeque<Entry>,
+    /// The server discards everything up to the next Sync.
+    skipping: bool,
+    /// The server reads copy data, as far as we know.
+    copy_in: bool,
+    /// Syncs that the server has ignored if it read them in copy-in mode. Should the copy fail,
+    /// nobody can tell from outside whether it had read them by then.
+    syncs_ignored: bool,
+    /// It can not be known any more how many ReadyForQuery are still to come. The server must not
+    /// be given to anybody else.
+    ambiguous: bool,
+}
+
+impl Ledger {
+    /// Nothing is owed, nothing is left open.
+    pub fn is_settled(&self) -> bool {
+        self.owed.is_empty() && !self.skipping && !self.copy_in && !self.ambiguous
+    }
+
+    /// Nothing more will come of what was sent, though the server may be unfit for others.
+    pub fn is_empty(&self) -> bool {
+        self.owed.is_empty() && !self.skipping && !self.copy_in
+    }
+
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous
+    }
+
+    /// Will the server discard a message sent now, unless it is a Sync?
+    pub fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
+    pub fn in_copy(&self) -> bool {
+        self.copy_in
+    }
+
+    pub fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    /// A message that is answered has been sent (or, for [`Verb::Synthesize`], would have been).
+    pub fn owe(&mut self, entry: Entry) {
+        debug_assert!(
+            !self.skipping || entry.expect == Expect::Sync,
+            "a message the server discards was entered"
+        );
+        if entry.expect == Expect::Sync {
+            if self.copy_in {
+                self.syncs_ignored = true;
+                return;
+            }
+            self.skipping = false;
+        }
+        if entry.expect == Expect::CopyEnd {
+            if self.copy_in {
+                self.copy_in = false;
+                return;
+            }
+            if self.owed.is_empty() {
+                return;
+            }
+        }
+        self.owed.push_back(entry);
+    }
+
+    /// The reply at the front if it is one that has to be made up; it is taken out.
+    pub fn next_synthesized(&mut self) -> Option<Reply> {
+        self.drop_copy_ends();
+        let reply = self.owed.front()?.synthesized()?;
+        self.owed.pop_front();
+        Some(reply)
+    }
+
+    /// Is everything that is still owed to be made up by ourselves?
+    pub fn only_synthesized(&self) -> bool {
+        self.owed.iter().all(|entry| entry.synthesized().is_some())
+    }
+
+    /// A late CopyDone was ignored by the server: it stands for nothing.
+    fn drop_copy_ends(&mut self) {
+        while self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd) {
+            self.owed.pop_front();
+        }
+    }
+
+    /// Whose would an asynchronous message (notice, parameter status, notification) be now?
+    pub fn bystander(&self) -> Owner {
+        match self.owed.front() {
+            Some(entry) if entry.verb == Verb::Internal => Owner::Nobody,
+            _ => Owner::Client,
+        }
+    }
+
+    /// The server sent a message with this code, other than an asynchronous one. Made-up replies
+    /// at the front must have been taken first. What an error makes void is handed to `void`, the
+    /// last sent first.
+    pub fn reply(
+        &mut self,
+        code: u8,
+        void: &mut dyn FnMut(Entry),
+    ) -> Result<Settled, Unexpected> {
+        self.drop_copy_ends();
+        let Some(front) = self.owed.front() else { return self.reply_to_nothing(code) };
+        let expect = front.expect;
+        let settled = |complete| Settled {
+            owner: match (front.verb, code) {
+                (Verb::Internal, _) => Owner::Nobody,
+                (Verb::Swallow, backend::ERROR) => Owner::Client,
+                (Verb::Swallow, _) => Owner::Nobody,
+                _ => Owner::Client,
+            },
+            serial: front.serial,
+            statement: front.statement,
+            complete,
+        };
+        let result = match part(expect, code) {
+            Part::Completes => {
+                let result = settled(true);
+                self.owed.pop_front();
+                self.drop_copy_ends();
+                result
+            }
+            Part::Belongs => settled(false),
+            Part::StartsCopy => {
+                let result = settled(false);
+                self.start_copy();
+                result
+            }
+            Part::Fails => {
+                let result = settled(false);
+                self.fail(void);
+                result
+            }
+            Part::Foreign if self.ambiguous && code == backend::READY_FOR_QUERY => {
+                Settled { owner: Owner::Client, serial: 0, statement: 0, complete: false }
+            }
+            Part::Foreign => {
+                return Err(Unexpected { code: char::from(code), expected: Some(expect) });
+            }
+        };
+        Ok(result)
+    }
+
+    fn reply_to_nothing(&self, code: u8) -> Result<Settled, Unexpected> {
+        // An error out of the blue is the server saying good-bye (57P01 and its like).
+        let allowed =
+            code == backend::ERROR || (self.ambiguous && code == backend::READY_FOR_QUERY);
+        if !allowed {
+            return Err(Unexpected { code: char::from(code), expected: None });
+        }
+        Ok(Settled { owner: Owner::Client, serial: 0, statement: 0, complete: false })
+    }
+
+    /// CopyInResponse: messages already sent behind the query are read in copy-in mode now.
+    fn start_copy(&mut self) {
+        self.copy_in = true;
+        self.syncs_ignored = false;
+        let mut at = 1;
+        while let Some(entry) = self.owed.get(at) {
+            match entry.expect {
+                Expect::Sync => {
+                    self.syncs_ignored = true;
+                    self.owed.remove(at);
+                }
+                Expect::CopyEnd => {
+                    self.copy_in = false;
+                    self.owed.remove(at);
+                    return;
+                }
+                // The server ends the connection when it meets one of these.
+                Expect::Query
+                | Expect::FunctionCall
+                | Expect::Parse
+                | Expect::Bind
+                | Expect::Describe
+                | Expect::Execute
+                | Expect::Close => return,
+            }
+        }
+    }
+
+    fn fail(&mut self, void: &mut dyn FnMut(Entry)) {
+        if self.syncs_ignored {
+            self.ambiguous = true;
+        }
+        self.copy_in = false;
+        let extended = self.owed.front().is_some_and(|front| {
+            !matches!(front.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
+        });
+        if !extended {
+            return;
+        }
+        let sync = self.owed.iter().position(|entry| entry.expect == Expect::Sync);
+        let end = sync.unwrap_or(self.owed.len());
+        for entry in self.owed.drain(..end).rev() {
+            void(entry);
+        }
+        self.skipping = sync.is_none();
+    }
+
+    /// Everything that is owed is void: the server is gone.
+    pub fn write_off(&mut self, void: &mut dyn FnMut(Entry)) {
+        for entry in self.owed.drain(..).rev() {
+            void(entry);
+        }
+        *self = Self { owed: std::mem::take(&mut self.owed), ..Self::default() };
+    }
+}
+
+/// What a message means to the entry at the front.
+enum Part {
+    Completes,
+    Belongs,
+    StartsCopy,
+    Fails,
+    Foreign,
+}
+
+fn part(expect: Expect, code: u8) -> Part {
+    use backend::{
+        BIND_COMPLETE, CLOSE_COMPLETE, COMMAND_COMPLETE, COPY_BOTH, COPY_DATA, COPY_DONE, COPY_IN,
+        COPY_OUT, DATA_ROW, EMPTY_QUERY, ERROR, FUNCTION_CALL_RESPONSE, NO_DATA,
+        PARAMETER_DESCRIPTION, PARSE_COMPLETE, PORTAL_SUSPENDED, READY_FOR_QUERY, ROW_DESCRIPTION,
+    };
+    match (expect, code) {
+        (Expect::Query | Expect::FunctionCall | Expect::Sync, READY_FOR_QUERY) => Part::Completes,
+        (_, ERROR) => Part::Fails,
+        (Expect::Query | Expect::Execute, DATA_ROW | COPY_DATA | COPY_OUT | COPY_BOTH | COPY_DONE) => {
+            Part::Belongs
+        }
+        (Expect::Query | Expect::Execute, COPY_IN) => Part::StartsCopy,
+        (Expect::Query, ROW_DESCRIPTION | COMMAND_COMPLETE | EMPTY_QUERY) => Part::Belongs,
+        (Expect::Execute, COMMAND_COMPLETE | EMPTY_QUERY | PORTAL_SUSPENDED) => Part::Completes,
+        (Expect::Parse, PARSE_COMPLETE) => Part::Completes,
+        (Expect::Bind, BIND_COMPLETE) => Part::Completes,
+        (Expect::Close, CLOSE_COMPLETE) => Part::Completes,
+        (Expect::Describe, PARAMETER_DESCRIPTION) => Part::Belongs,
+        (Expect::Describe, ROW_DESCRIPTION | NO_DATA) => Part::Completes,
+        (Expect::FunctionCall, FUNCTION_CALL_RESPONSE) => Part::Belongs,
+        _ => Part::Foreign,
+    }
+}
+
+#[cfg(test)]
+mod tests;

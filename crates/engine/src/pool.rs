@@ -1,0 +1,323 @@
+//! One pool: its idle servers, its queue of waiting clients, its limits. Pure bookkeeping: the
+//! shell wraps it in a lock (the *exchange*), the simulator in nothing.
+//!
+//! A server that is nobody's at the moment is *parked* here, by value: whoever takes it out owns
+//! it, so no server can be linked twice. Parked servers stay with the worker that last used them
+//! (their *home*: its epoll watches the socket); another worker may steal one.
+//!
+//! Invariant: while a server is parked nobody waits (unless the pool is closed to new links).
+//! All hand-over decisions are made under the one lock, hence no wake-up can be lost.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId};
+use crate::server::Server;
+use crate::settings::{PoolKey, PoolSettings};
+use crate::vars::Welcome;
+use wire::error_fields::ErrorFields;
+use wire::scram::{ScramKeys, ScramVerifier};
+
+/// How much older another worker's first waiter must be before a released server crosses threads
+/// to it. A wake-up across cores costs as much as a whole transaction, so strict first-come order
+/// over all workers is given up within this window.
+pub const CROSS_WORKER_PATIENCE: Micros = 2_000;
+
+/// Connections of one pool being opened at the same time, at most: a stampede of forks slows the
+/// very server it waits for.
+pub const OPENING_MAX: u32 = 4;
+
+/// A client in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub client: ClientId,
+    /// Position in the queue over all workers; also tells a client's present wait from a past one.
+    pub ticket: u64,
+    pub since: Micros,
+}
+
+/// What came of asking for a server.
+#[derive(Debug)]
+pub enum Grant {
+    /// Yours. It may come from another worker.
+    Server(Box<Server>),
+    /// You are in the queue. If `open` is set, open one more server now: its place is reserved.
+    Queued { ticket: u64, open: bool },
+    /// No server is there and logging in to one has just failed.
+    Refused(Arc<ErrorFields>),
+    /// The pooler is shutting down: nothing is linked any more.
+    Closed,
+}
+
+/// Where a free server goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// To the head of this worker's own queue.
+    Local(Waiter),
+    /// To a client of another worker, which has waited longer.
+    Remote(WorkerId, Waiter),
+    /// Nobody waits: park it.
+    Park,
+    /// The pool is too large now, or closed: end the connection, saying why.
+    Close(&'static str),
+}
+
+/// Why the last attempt to open a server failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub error: Arc<ErrorFields>,
+    /// Not before this moment is another attempt made.
+    pub retry_at: Micros,
+}
+
+#[derive(Debug)]
+pub struct Pool {
+    pub id: PoolId,
+    pub key: PoolKey,
+    pub settings: Arc<PoolSettings>,
+    /// What a client is told at login, learnt from the first server.
+    pub welcome: Option<Arc<Welcome>>,
+    /// Keys recovered from a client's own SCRAM proof, good for logging in to the server.
+    pub scram_keys: Option<ScramKeys>,
+    /// The password that the server accepted from a client, salted (see `AccessPolicy`).
+    pub proven: Option<ScramVerifier>,
+    pub failure: Option<Failure>,
+    /// No new links: the pooler waits for its servers to be released.
+    pub closed: bool,
+    idle: Vec<VecDeque<Box<Server>>>,
+    waiting: Vec<VecDeque<Waiter>>,
+    next_ticket: u64,
+    servers: u32,
+    opening: u32,
+}
+
+impl Pool {
+    pub fn new(id: PoolId, key: PoolKey, settings: Arc<PoolSettings>, workers: u16) -> Self {
+        Self {
+            id,
+            key,
+            settings,
+            welcome: None,
+            scram_keys: None,
+            proven: None,
+            failure: None,
+            closed: false,
+            idle: (0..workers).map(|_| VecDeque::new()).collect(),
+            waiting: (0..workers).map(|_| VecDeque::new()).collect(),
+            next_ticket: 1,
+            servers: 0,
+            opening: 0,
+        }
+    }
+
+    /// A client of `worker` needs a server.
+    pub fn request(&mut self, worker: WorkerId, client: ClientId, now: Micros) -> Grant {
+        if self.closed {
+            return Grant::Closed;
+        }
+        if let Some(server) = self.take_idle(worker) {
+            return Grant::Server(server);
+        }
+        if let Some(failure) = &self.failure
+            && self.servers == self.opening
+            && now < failure.retry_at
+        {
+            return Grant::Refused(failure.error.clone());
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.queue(worker).push_back(Waiter { client, ticket, since: now });
+        let open = self.reserve_opening(now);
+        self.check_invariants();
+        Grant::Queued { ticket, open }
+    }
+
+    /// A client whose server died before anything was sent to it takes its old place again.
+    pub fn requeue(&mut self, worker: WorkerId, waiter: Waiter, now: Micros) -> bool {
+        let queue = self.queue(worker);
+        let at = queue.partition_point(|other| other.ticket < waiter.ticket);
+        queue.insert(at, waiter);
+        self.reserve_opening(now)
+    }
+
+    /// The client left the queue by itself.
+    pub fn forget(&mut self, worker: WorkerId, ticket: u64) {
+        let queue = self.queue(worker);
+        if let Ok(at) = queue.binary_search_by_key(&ticket, |waiter| waiter.ticket) {
+            queue.remove(at);
+        }
+    }
+
+    /// A server of `worker` is free: who gets it? The waiter named has left the queue.
+    pub fn release(&mut self, worker: WorkerId, now: Micros) -> Next {
+        if self.closed {
+            return Next::Close("server shutting down");
+        }
+        let size = self.settings.size;
+        if size > 0 && self.servers > size {
+            return Next::Close("too many servers in the pool");
+        }
+        let Some(chosen) = self.choose_queue(worker, now) else { return Next::Park };
+        let Some(waiter) = self.waiting[chosen].pop_front() else { return Next::Park };
+        if chosen == usize::from(worker.0) {
+            Next::Local(waiter)
+        } else {
+            Next::Remote(WorkerId(chosen as u16), waiter)
+        }
+    }
+
+    /// Which worker's queue is served: our own, unless another's head is older by more than
+    /// [`CROSS_WORKER_PATIENCE`].
+    fn choose_queue(&self, worker: WorkerId, now: Micros) -> Option<usize> {
+        let oldest = self
+            .waiting
+            .iter()
+            .enumerate()
+            .filter_map(|(at, queue)| queue.front().map(|head| (head.ticket, head.since, at)))
+            .min()?;
+        let own = usize::from(worker.0);
+        match self.waiting[own].front() {
+            Some(head) if head.since.min(now) <= oldest.1 + CROSS_WORKER_PATIENCE => Some(own),
+            _ => Some(oldest.2),
+        }
+    }
+
+    /// Nobody waits for this server: keep it at `worker` until somebody does.
+    pub fn park(&mut self, worker: WorkerId, server: Box<Server>) {
+        debug_assert!(server.ledger.is_settled(), "a server that owes replies was parked");
+        self.idle[usize::from(worker.0)].push_back(server);
+        self.check_invariants();
+    }
+
+    /// The parked server with this handle, if nobody took it meanwhile.
+    pub fn take_parked(&mut self, worker: WorkerId, handle: Handle) -> Option<Box<Server>> {
+        let idle = &mut self.idle[usize::from(worker.0)];
+        let at = idle.iter().position(|server| server.handle == handle)?;
+        idle.remove(at)
+    }
+
+    /// Own servers first, the most recently used one (its process is warm), or the least recently
+    /// used one where `server_round_robin` asks for it; else steal another worker's coldest.
+    fn take_idle(&mut self, worker: WorkerId) -> Option<Box<Server>> {
+        let own = usize::from(worker.0);
+        let round_robin = self.settings.round_robin;
+        let idle = &mut self.idle[own];
+        let mine = if round_robin { idle.pop_front() } else { idle.pop_back() };
+        mine.or_else(|| self.idle.iter_mut().find_map(VecDeque::pop_front))
+    }
+
+    /// Idle servers of `worker` that `expired` condemns.
+    pub fn take_expired(
+        &mut self,
+        worker: WorkerId,
+        mut expired: impl FnMut(&Server) -> bool,
+    ) -> Vec<Box<Server>> {
+        let idle = &mut self.idle[usize::from(worker.0)];
+        let mut taken = Vec::new();
+        let mut at = 0;
+        while at < idle.len() {
+            if expired(&idle[at]) {
+                taken.extend(idle.remove(at));
+            } else {
+                at += 1;
+            }
+        }
+        taken
+    }
+
+    /// Is another server to be opened now? Its place is taken if so.
+    pub fn reserve_opening(&mut self, now: Micros) -> bool {
+        let room = self.settings.size == 0 || self.servers < self.settings.size;
+        let wanted = self.opening < self.waiting_total();
+        let pace = match &self.failure {
+            Some(failure) => self.opening == 0 && now >= failure.retry_at,
+            None => self.opening < OPENING_MAX,
+        };
+        let open = room && wanted && pace && !self.closed;
+        if open {
+            self.opening += 1;
+            self.servers += 1;
+        }
+        open
+    }
+
+    /// A place for a connection that proves a client's password. It may exceed the limit by its
+    /// own one: [`Pool::release`] ends it then.
+    pub fn reserve_proof(&mut self) {
+        self.opening += 1;
+        self.servers += 1;
+    }
+
+    /// The login to a new server succeeded.
+    pub fn opened(&mut self) {
+        self.opening -= 1;
+        self.failure = None;
+    }
+
+    /// Opening a server failed. If `refused` (the server itself said no) and no other server is
+    /// there, everybody who waits is turned away with that error and returned here.
+    pub fn open_failed(&mut self, failure: Failure, refused: bool) -> Vec<(WorkerId, Waiter)> {
+        self.opening -= 1;
+        self.servers -= 1;
+        self.failure = Some(failure);
+        if refused && self.servers == self.opening { self.take_waiters() } else { Vec::new() }
+    }
+
+    /// An opened server is gone. True if another one is to be opened in its place.
+    pub fn server_gone(&mut self, now: Micros) -> bool {
+        debug_assert!(self.servers > self.opening, "a server was counted out twice");
+        self.servers -= 1;
+        self.reserve_opening(now)
+    }
+
+    /// Everybody who waits, oldest first.
+    pub fn take_waiters(&mut self) -> Vec<(WorkerId, Waiter)> {
+        let mut all: Vec<_> = self
+            .waiting
+            .iter_mut()
+            .enumerate()
+            .flat_map(|(at, queue)| queue.drain(..).map(move |w| (WorkerId(at as u16), w)))
+            .collect();
+        all.sort_by_key(|(_, waiter)| waiter.ticket);
+        all
+    }
+
+    /// The first in `worker`'s queue: the one whose time runs out first.
+    pub fn oldest_waiter(&self, worker: WorkerId) -> Option<Waiter> {
+        self.waiting[usize::from(worker.0)].front().copied()
+    }
+
+    pub fn waiting_total(&self) -> u32 {
+        self.waiting.iter().map(|queue| queue.len() as u32).sum()
+    }
+
+    /// Since when the longest waiting client waits.
+    pub fn oldest_wait(&self) -> Option<Micros> {
+        self.waiting.iter().filter_map(|queue| queue.front()).map(|head| head.since).min()
+    }
+
+    /// Parked servers of all workers.
+    pub fn parked(&self) -> impl Iterator<Item = &Server> {
+        self.idle.iter().flatten().map(|server| &**server)
+    }
+
+    /// Connections in any state, and those of them that are not logged in yet.
+    pub fn counts(&self) -> (u32, u32) {
+        (self.servers, self.opening)
+    }
+
+    fn queue(&mut self, worker: WorkerId) -> &mut VecDeque<Waiter> {
+        &mut self.waiting[usize::from(worker.0)]
+    }
+
+    /// What must always hold between two calls.
+    pub fn check_invariants(&self) {
+        debug_assert!(self.opening <= self.servers);
+        let parked = self.idle.iter().map(VecDeque::len).sum::<usize>();
+        debug_assert!(parked as u32 <= self.servers - self.opening, "more parked than exist");
+        debug_assert!(
+            parked == 0 || self.waiting_total() == 0 || self.closed,
+            "a client waits while a server is idle"
+        );
+    }
+}

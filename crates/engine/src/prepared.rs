@@ -1,0 +1,232 @@
+//! Prepared statements by name, for modes in which a client meets a different server each time.
+//!
+//! A statement is its text and its parameter types. Equal ones are one [`Statement`] with one name
+//! on the servers, however many clients call it by whatever names of their own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use foldhash::fast::RandomState;
+
+/// Statements whose name begins like this belong to the pooler.
+pub const SERVER_NAME_PREFIX: &[u8] = b"weir_";
+
+/// One statement, shared by all who prepared it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Statement {
+    pub id: u64,
+    /// The name it has on every server that knows it.
+    pub server_name: Box<[u8]>,
+    pub sql: Box<[u8]>,
+    /// Parameter types as the client sent them: count and OIDs.
+    pub types: Box<[u8]>,
+}
+
+/// Finds the shared copy of a statement.
+#[derive(Debug, Default)]
+pub struct Interner {
+    /// By hash; statements with equal hashes stand in one list.
+    known: HashMap<u64, Vec<Weak<Statement>>, RandomState>,
+    hasher: RandomState,
+    next_id: u64,
+    /// When `known` has this many entries the dead ones are swept out.
+    sweep_at: usize,
+}
+
+impl Interner {
+    pub fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
+        use std::hash::BuildHasher as _;
+        let hash = self.hasher.hash_one((sql, types));
+        let twins = self.known.entry(hash).or_default();
+        let found = twins
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|known| *known.sql == *sql && *known.types == *types);
+        if let Some(statement) = found {
+            return statement;
+        }
+        self.next_id += 1;
+        let mut server_name = SERVER_NAME_PREFIX.to_vec();
+        server_name.extend_from_slice(self.next_id.to_string().as_bytes());
+        let statement = Arc::new(Statement {
+            id: self.next_id,
+            server_name: server_name.into(),
+            sql: sql.into(),
+            types: types.into(),
+        });
+        twins.push(Arc::downgrade(&statement));
+        self.sweep();
+        statement
+    }
+
+    fn sweep(&mut self) {
+        if self.known.len() < self.sweep_at.max(1024) {
+            return;
+        }
+        self.known.retain(|_, twins| {
+            twins.retain(|weak| weak.strong_count() > 0);
+            !twins.is_empty()
+        });
+        self.sweep_at = self.known.len() * 2;
+    }
+
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+/// A client's own names.
+#[derive(Debug, Default)]
+pub struct ClientStatements {
+    by_name: HashMap<Box<[u8]>, Named, RandomState>,
+}
+
+/// What one of the client's names stands for, and since which of its messages.
+#[derive(Clone, Debug)]
+struct Named {
+    statement: Arc<Statement>,
+    since: u64,
+}
+
+impl ClientStatements {
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        self.by_name.get(name).map(|named| &named.statement)
+    }
+
+    /// `since` is the serial number of the Parse.
+    pub fn insert(&mut self, name: &[u8], statement: Arc<Statement>, since: u64) {
+        self.by_name.insert(name.into(), Named { statement, since });
+    }
+
+    pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
+        self.by_name.remove(name).map(|named| named.statement)
+    }
+
+    /// `DISCARD ALL` or `DEALLOCATE ALL` was done as message number `serial`: what was parsed
+    /// later in the same pipeline stays.
+    pub fn discard_before(&mut self, serial: u64) {
+        self.by_name.retain(|_, named| named.since > serial);
+    }
+
+    /// The client's own name for a statement, for error texts.
+    pub fn name_of(&self, id: u64) -> Option<&[u8]> {
+        self.by_name.iter().find(|(_, named)| named.statement.id == id).map(|(name, _)| &**name)
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+}
+
+/// What one server has prepared, the least recently used first to go.
+#[derive(Debug, Default)]
+pub struct ServerStatements {
+    by_id: HashMap<u64, Prepared, RandomState>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    statement: Arc<Statement>,
+    used: u64,
+    since: u64,
+}
+
+impl ServerStatements {
+    /// Is it there? Counts as a use.
+    pub fn touch(&mut self, id: u64) -> bool {
+        self.clock += 1;
+        let clock = self.clock;
+        self.by_id.get_mut(&id).map(|prepared| prepared.used = clock).is_some()
+    }
+
+    pub fn insert(&mut self, statement: Arc<Statement>, since: u64) {
+        self.clock += 1;
+        self.by_id.insert(statement.id, Prepared { statement, used: self.clock, since });
+    }
+
+    pub fn remove(&mut self, id: u64) -> Option<Arc<Statement>> {
+        self.by_id.remove(&id).map(|prepared| prepared.statement)
+    }
+
+    /// Make room for one more within `limit`: the least recently used statement, taken out.
+    pub fn evict(&mut self, limit: u32) -> Option<Arc<Statement>> {
+        if self.by_id.len() < limit as usize {
+            return None;
+        }
+        let id = self.by_id.values().min_by_key(|prepared| prepared.used)?.statement.id;
+        self.remove(id)
+    }
+
+    pub fn discard_before(&mut self, serial: u64) {
+        self.by_id.retain(|_, prepared| prepared.since > serial);
+    }
+
+    /// The server comes from another worker, whose serial numbers mean nothing here: all it has
+    /// is older than anything to come.
+    pub fn age(&mut self) {
+        for prepared in self.by_id.values_mut() {
+            prepared.since = 0;
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_text_and_types_are_one_statement() {
+        let mut interner = Interner::default();
+        let first = interner.intern(b"select 1", b"\0\0");
+        assert!(Arc::ptr_eq(&first, &interner.intern(b"select 1", b"\0\0")));
+        assert_ne!(first.id, interner.intern(b"select 1", b"\0\x01\0\0\0\x17").id);
+        assert_eq!(&*first.server_name, b"weir_1");
+    }
+
+    #[test]
+    fn unused_statements_are_swept_out() {
+        let mut interner = Interner::default();
+        for n in 0..5000u32 {
+            interner.intern(format!("select {n}").as_bytes(), b"\0\0");
+        }
+        assert!(interner.len() <= 2048, "{} statements kept", interner.len());
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut interner = Interner::default();
+        let mut server = ServerStatements::default();
+        let all: Vec<_> = (0..3).map(|n| interner.intern(&[n], b"")).collect();
+        all.iter().for_each(|statement| server.insert(statement.clone(), 0));
+        assert!(server.touch(all[0].id));
+        assert_eq!(server.evict(4), None);
+        assert_eq!(server.evict(3).unwrap().id, all[1].id);
+    }
+
+    #[test]
+    fn a_discard_spares_what_was_parsed_behind_it() {
+        let mut interner = Interner::default();
+        let mut client = ClientStatements::default();
+        client.insert(b"old", interner.intern(b"1", b""), 3);
+        client.insert(b"new", interner.intern(b"2", b""), 5);
+        client.discard_before(4);
+        assert!(client.get(b"old").is_none() && client.get(b"new").is_some());
+    }
+}

@@ -1,0 +1,125 @@
+//! A connection to PostgreSQL, as plain data. What happens to it is in `engine/open.rs` (until it
+//! is logged in), `engine/link.rs` (given out and taken back) and `engine/replies.rs` (in use).
+//!
+//! ```text
+//!  Connecting ─► Login ─┬─► (pool: parked) ─► Preparing ─► Linked ─► Settling ─┐
+//!                       │        ▲                           │                │
+//!                       │        └───────────────────────────┴────────────────┘
+//! ```
+
+use std::sync::Arc;
+
+use wire::scram::{ScramClient, ScramKeys};
+
+use crate::ids::{ClientId, Handle, Micros, PoolId};
+use crate::ledger::Ledger;
+use crate::prepared::ServerStatements;
+use crate::stream::Stream;
+use crate::vars::{Vars, Welcome};
+
+/// What the server connection waits for.
+#[derive(Debug)]
+pub enum ServerPhase {
+    /// For the socket.
+    Connecting(Box<ServerLogin>),
+    /// For the end of the login.
+    Login(Box<ServerLogin>),
+    /// For a client to take it: it is in no worker's table.
+    Parked,
+    /// For the answer to a message of ours; its client is held back until then.
+    Preparing(Preparation),
+    /// For its client's messages and PostgreSQL's answers.
+    Linked,
+    /// For the answer to a message of ours, or for a cancel request under way; it has no client.
+    Settling,
+}
+
+/// What a server is being asked before its client's bytes may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// Is it alive (`server_check_query`)?
+    Check,
+    /// Take the client's values of tracked parameters.
+    Apply,
+}
+
+/// A login to PostgreSQL in progress.
+#[derive(Debug, Default)]
+pub struct ServerLogin {
+    pub scram: Option<ScramClient>,
+    /// Iterations and salt are not needed again: the keys alone, if the password had to be worked
+    /// out from a client's own.
+    pub learnt: Option<ScramKeys>,
+    pub welcome: Welcome,
+    /// The client whose password is being proven, and that password.
+    pub proof: Option<(ClientId, Vec<u8>)>,
+    /// Did the server ask for a password at all?
+    pub challenged: bool,
+    pub authenticated: bool,
+}
+
+#[derive(Debug)]
+pub struct Server {
+    /// The shell's, while the server is in no table.
+    pub handle: Handle,
+    /// Tells this connection from all others, past ones included; shown in logs.
+    pub serial: u64,
+    pub pool: PoolId,
+    pub phase: ServerPhase,
+    pub client: Option<ClientId>,
+    pub ledger: Ledger,
+    pub stream: Stream,
+    /// Of the last ReadyForQuery: `I`dle, in a `T`ransaction, in a failed one (`E`).
+    pub status: u8,
+    /// BackendKeyData, for cancel requests.
+    pub process_id: u32,
+    pub secret: Box<[u8]>,
+    pub vars: Arc<Vars>,
+    pub statements: ServerStatements,
+    /// Serial number of the client's Parse that made the present unnamed statement; 0 = none that
+    /// anybody may use.
+    pub unnamed: u64,
+    pub connected_at: Micros,
+    /// Last time it was taken back.
+    pub released_at: Micros,
+    /// Last time it sent anything.
+    pub replied_at: Micros,
+    /// A cancel request for it is under way: it must not be given to anybody else before that is
+    /// over, or the wrong query would be hit.
+    pub cancel_pending: bool,
+    /// It is to be closed as soon as nobody uses it, for this reason.
+    pub doomed: Option<&'static str>,
+    /// A message of ours was answered with an error.
+    pub own_error: Option<String>,
+}
+
+impl Server {
+    pub fn new(pool: PoolId, serial: u64, login: ServerLogin, now: Micros) -> Self {
+        Self {
+            handle: Handle::default(),
+            serial,
+            pool,
+            phase: ServerPhase::Connecting(Box::new(login)),
+            client: None,
+            ledger: Ledger::default(),
+            stream: Stream::default(),
+            status: b'I',
+            process_id: 0,
+            secret: Box::default(),
+            vars: Arc::default(),
+            statements: ServerStatements::default(),
+            unnamed: 0,
+            connected_at: now,
+            released_at: now,
+            replied_at: now,
+            cancel_pending: false,
+            doomed: None,
+            own_error: None,
+        }
+    }
+
+    /// Nothing is owed, no transaction is open, no message is half read: fit for another client.
+    pub fn is_clean(&self) -> bool {
+        self.ledger.is_settled() && self.status == b'I' && self.stream.at_boundary()
+    }
+}

@@ -1,0 +1,150 @@
+//! What one pool needs to know of the configuration, worked out once when the pool is made and
+//! again when the configuration is reloaded, never on the path of a query.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use config::{Config, Database, Host, PoolMode};
+use wire::secret::Secret;
+
+use crate::ids::Micros;
+
+/// A pool's name: the database as clients call it, and the user it logs in as.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolKey {
+    pub database: String,
+    pub user: String,
+}
+
+/// Where to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Host name or address, and port.
+    Tcp(String, u16),
+    /// The socket file.
+    Unix(PathBuf),
+    /// A socket in Linux's abstract name space.
+    Abstract(String),
+}
+
+#[derive(Debug)]
+pub struct PoolSettings {
+    pub mode: PoolMode,
+    /// Server connections at most; 0 = no limit.
+    pub size: u32,
+    pub round_robin: bool,
+    /// One is chosen for each new connection, in turn.
+    pub targets: Vec<Target>,
+    /// The startup packet's parameters.
+    pub startup: Vec<(String, String)>,
+    /// The password or its hash, if the configuration has one for the pool's user.
+    pub secret: Option<Secret>,
+    /// May every client use these credentials (`user=` in `[databases]`), or is the secret the
+    /// client's own?
+    pub forced_user: bool,
+    pub reset_query: String,
+    pub reset_always: bool,
+    /// Empty = never check. PgBouncer's `<empty>` (an empty query) is held as a single blank.
+    pub check_query: String,
+    pub check_delay: Micros,
+    pub server_lifetime: Micros,
+    pub server_idle_timeout: Micros,
+    pub server_connect_timeout: Micros,
+    pub server_login_retry: Micros,
+    pub max_prepared_statements: u32,
+    pub idle_transaction_timeout: Micros,
+    pub transaction_timeout: Micros,
+    pub query_timeout: Micros,
+}
+
+impl PoolSettings {
+    pub fn new(config: &Config, database: &Database, user: &str) -> Self {
+        let global = &config.global;
+        let personal = config.users.get(user);
+        let micros = |time: std::time::Duration| time.as_micros() as Micros;
+        let own = |time: Option<std::time::Duration>, or| time.map_or(micros(or), micros);
+        let check_query = match global.server_check_query.as_str() {
+            "<empty>" => " ".to_owned(),
+            other => other.to_owned(),
+        };
+        Self {
+            mode: config.pool_mode(database, user),
+            size: config.pool_size(database, user),
+            round_robin: global.server_round_robin,
+            targets: database.hosts.iter().map(|host| target(host, database.port)).collect(),
+            startup: startup_parameters(database, user),
+            secret: server_secret(config, database, user),
+            forced_user: database.user.is_some(),
+            reset_query: global.server_reset_query.clone(),
+            reset_always: global.server_reset_query_always,
+            check_query,
+            check_delay: micros(global.server_check_delay),
+            server_lifetime: own(database.server_lifetime, global.server_lifetime),
+            server_idle_timeout: micros(global.server_idle_timeout),
+            server_connect_timeout: micros(global.server_connect_timeout),
+            server_login_retry: micros(global.server_login_retry),
+            max_prepared_statements: global.max_prepared_statements,
+            idle_transaction_timeout: own(
+                personal.and_then(|user| user.idle_transaction_timeout),
+                global.idle_transaction_timeout,
+            ),
+            transaction_timeout: own(
+                personal.and_then(|user| user.transaction_timeout),
+                global.transaction_timeout,
+            ),
+            query_timeout: own(personal.and_then(|user| user.query_timeout), global.query_timeout),
+        }
+    }
+
+    pub fn is_session(&self) -> bool {
+        self.mode == PoolMode::Session
+    }
+
+    /// Are the names of prepared statements the pooler's business? In session mode client and
+    /// server are one pair for good, so the names go through as they are.
+    pub fn tracks_statements(&self) -> bool {
+        !self.is_session() && self.max_prepared_statements > 0
+    }
+}
+
+fn target(host: &Host, port: u16) -> Target {
+    match host {
+        Host::Tcp(name) => Target::Tcp(name.clone(), port),
+        Host::Unix(folder) => Target::Unix(folder.join(format!(".s.PGSQL.{port}"))),
+        Host::Abstract(name) => Target::Abstract(format!("{name}/.s.PGSQL.{port}")),
+    }
+}
+
+fn startup_parameters(database: &Database, user: &str) -> Vec<(String, String)> {
+    let dbname = database.dbname.as_ref().unwrap_or(&database.name);
+    let mut all = vec![
+        ("user".to_owned(), user.to_owned()),
+        ("database".to_owned(), dbname.clone()),
+    ];
+    let optional = [
+        ("client_encoding", &database.client_encoding),
+        ("datestyle", &database.datestyle),
+        ("timezone", &database.timezone),
+        ("application_name", &database.application_name),
+    ];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            all.push((name.to_owned(), value.clone()));
+        }
+    }
+    all
+}
+
+/// `password=` of the database entry if there is one, else what auth_file has for the user.
+fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Secret> {
+    match &database.password {
+        Some(password) => Some(Secret::parse(password)),
+        None => config.auth_file.users.get(user).map(|stored| Secret::parse(stored)),
+    }
+}
+
+/// The settings of the pool of that key, if its database still is configured.
+pub fn settings_for(config: &Config, key: &PoolKey) -> Option<Arc<PoolSettings>> {
+    let database = config.database(&key.database)?;
+    Some(Arc::new(PoolSettings::new(config, &database, &key.user)))
+}

@@ -1,0 +1,124 @@
+//! What the engine asks of the world round it. The proxy implements these with sockets, locks and
+//! threads; the simulator with queues.
+
+use std::sync::Arc;
+
+use wire::error_fields::ErrorFields;
+
+use crate::ids::{ClientId, Handle, PoolId, ServerId, WorkerId};
+use crate::pool::{Pool, Waiter};
+use crate::prepared::Statement;
+use crate::server::Server;
+use crate::settings::{PoolKey, Target};
+
+/// The sockets of one worker.
+///
+/// Sending never fails and never blocks from the engine's point of view: what the kernel does not
+/// take at once the shell keeps, and stops reading the other side of the link until it is gone.
+/// A broken socket is reported later through `client_closed` or `server_closed`, never from
+/// inside one of these calls.
+pub trait Io {
+    fn send_client(&mut self, client: ClientId, bytes: &[u8]);
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]);
+
+    /// Is nothing kept back of what was sent to this server?
+    fn server_flushed(&self, server: ServerId) -> bool;
+
+    /// The slot is free from now on. Bytes not yet taken by the kernel are still delivered if the
+    /// peer takes them in reasonable time.
+    fn close_client(&mut self, client: ClientId);
+    fn close_server(&mut self, server: ServerId);
+
+    /// Open a socket for this server. Ends in `server_connected` or `server_closed`.
+    fn connect(&mut self, server: ServerId, target: &Target);
+
+    /// Open a socket to where `server` is connected to, send `packet`, wait for the other end to
+    /// close, then call `cancel_finished(cancel)`. That call also comes if anything fails.
+    fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]);
+
+    /// The client may be read (again): call `client_readable` soon if it has bytes, not from here.
+    fn resume_client(&mut self, client: ClientId);
+
+    /// The server leaves this worker's table; the handle finds its socket again.
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle;
+    /// The server with that handle now has a slot here. Whatever happened on its socket meanwhile
+    /// is reported soon, not from here.
+    fn attach_server(&mut self, server: ServerId, handle: Handle);
+
+    /// The client talks to the console from now on: its socket leaves the data plane with the
+    /// bytes already read. The slot is free from now on.
+    fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin);
+
+    /// Bytes nobody can guess.
+    fn random(&mut self, bytes: &mut [u8]);
+
+    /// For the log and for nothing else.
+    fn event(&mut self, event: Event<'_>);
+}
+
+/// What is shared by all workers. A small door: pools under their locks, and mail.
+pub trait Exchange {
+    fn worker_count(&self) -> u16;
+
+    /// Run `f` on the pool under its lock. Never nested.
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R;
+
+    /// The pool of that key, made by `make` when there is none.
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId;
+
+    /// Every pool there is now.
+    fn pool_ids(&self) -> Vec<PoolId>;
+
+    /// Deliver to another worker's `handle_mail`, in order, soon.
+    fn post(&mut self, worker: WorkerId, mail: Mail);
+
+    /// The one shared copy of this statement.
+    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement>;
+
+    /// Client connections in the whole process, all workers; counts one more or one less.
+    fn count_client(&mut self, change: ClientCount) -> u32;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCount {
+    Login,
+    Leave,
+}
+
+/// What one worker tells another.
+#[derive(Debug)]
+pub enum Mail {
+    /// A server for your waiting client.
+    Server { waiter: Waiter, server: Box<Server> },
+    /// Your waiting client cannot be served.
+    Refuse { pool: PoolId, waiter: Waiter, error: Arc<ErrorFields> },
+    /// Whose key is this? Answer with `CancelDone`, at once or when the request was delivered.
+    Cancel { key: u64, requester: (WorkerId, ClientId, u64) },
+    CancelDone { requester: ClientId, serial: u64 },
+    /// Open a server for this pool: its place is reserved.
+    Open { pool: PoolId },
+}
+
+/// A client that logged in to the console database.
+#[derive(Debug)]
+pub struct ConsoleLogin {
+    pub database: String,
+    pub user: String,
+    /// May it change things, or only SHOW them?
+    pub admin: bool,
+    /// Bytes that came behind the login.
+    pub unread: Vec<u8>,
+}
+
+/// What an operator may want to read in the log.
+#[derive(Debug)]
+pub enum Event<'a> {
+    LoginAttempt { client: ClientId, database: &'a str, user: &'a str },
+    LoginFailed { client: ClientId, database: &'a str, user: &'a str },
+    /// The client is being closed; `error` if it was told why, as the pooler's own decision.
+    ClientClosing { client: ClientId, name: (&'a str, &'a str), reason: &'a str, age: u64, error: bool },
+    ServerOpening { server: ServerId, name: (&'a str, &'a str) },
+    ServerClosing { server: ServerId, name: (&'a str, &'a str), reason: &'a str, age: u64 },
+    ServerLoginFailed { server: ServerId, name: (&'a str, &'a str), message: &'a str },
+    Warning { name: (&'a str, &'a str), message: &'a str },
+}

@@ -1,0 +1,118 @@
+//! Two small helpers of the relay: what is kept of a byte stream between two reads, and the
+//! assembly of what goes out of what came in.
+
+use std::ops::Range;
+
+/// Where a byte stream stands between two reads.
+#[derive(Debug, Default)]
+pub struct Stream {
+    /// Bytes of the current message still to come; they are passed (or dropped) unseen.
+    pub remaining: usize,
+    /// What becomes of them.
+    pub dropping: bool,
+    /// The beginning of a message that cannot be dealt with before more of it is there.
+    pub held: Vec<u8>,
+}
+
+impl Stream {
+    /// Is the stream between two messages?
+    pub fn at_boundary(&self) -> bool {
+        self.remaining == 0 && self.held.is_empty()
+    }
+
+    /// Take the bytes of the message in progress from the front of `input`.
+    pub fn take_body(&mut self, input: &[u8]) -> usize {
+        let taken = self.remaining.min(input.len());
+        self.remaining -= taken;
+        taken
+    }
+
+    /// Keep the unused end of an input for the next time. `joined` is the input, if it was not
+    /// the read buffer itself.
+    pub fn hold_rest(&mut self, joined: Option<Vec<u8>>, input: &[u8], used: usize) {
+        debug_assert!(self.held.is_empty(), "bytes held twice");
+        match joined {
+            Some(whole) if used == 0 => self.held = whole,
+            Some(whole) => self.held = whole[used..].to_vec(),
+            None => self.held = input[used..].to_vec(),
+        }
+    }
+}
+
+/// Output that mostly is a run of the input. As long as nothing is changed the input itself is
+/// sent; from the first change on the parts are gathered in `scratch`.
+#[derive(Debug)]
+pub struct Splice<'a> {
+    input: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+    /// The run of input that goes out next.
+    run: Range<usize>,
+}
+
+impl<'a> Splice<'a> {
+    pub fn new(input: &'a [u8], scratch: &'a mut Vec<u8>) -> Self {
+        scratch.clear();
+        Self { input, scratch, run: 0..0 }
+    }
+
+    /// `input[from..to]` goes out as it is.
+    #[inline]
+    pub fn pass(&mut self, from: usize, to: usize) {
+        if from != self.run.end {
+            self.gather();
+            self.run = from..to;
+        } else {
+            self.run.end = to;
+        }
+    }
+
+    /// Something else goes out: append it to the returned buffer.
+    pub fn insert(&mut self) -> &mut Vec<u8> {
+        self.gather();
+        self.scratch
+    }
+
+    fn gather(&mut self) {
+        self.scratch.extend_from_slice(&self.input[self.run.clone()]);
+        self.run = self.run.end..self.run.end;
+    }
+
+    /// All that goes out.
+    pub fn finish(&mut self) -> &[u8] {
+        if self.scratch.is_empty() {
+            return &self.input[self.run.clone()];
+        }
+        self.gather();
+        self.scratch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unchanged_run_is_not_copied() {
+        let input = *b"abcdef";
+        let mut scratch = Vec::new();
+        let mut splice = Splice::new(&input, &mut scratch);
+        splice.pass(1, 3);
+        splice.pass(3, 5);
+        let out = splice.finish();
+        assert_eq!(out, b"bcde");
+        assert_eq!(out.as_ptr(), input[1..].as_ptr());
+    }
+
+    #[test]
+    fn insertions_keep_their_place() {
+        let mut scratch = Vec::new();
+        let mut splice = Splice::new(b"abcdef", &mut scratch);
+        splice.pass(0, 2);
+        splice.insert().extend_from_slice(b"-");
+        splice.pass(4, 6);
+        assert_eq!(splice.finish(), b"ab-ef");
+        let mut splice = Splice::new(b"abc", &mut scratch);
+        splice.insert().push(b'+');
+        assert_eq!(splice.finish(), b"+");
+    }
+}

@@ -1,0 +1,182 @@
+//! Tracked parameters: settings that a client may carry from server to server because PostgreSQL
+//! reports each change of them (ParameterStatus, protocol chapter 55.2.7), and the welcome text
+//! that is built from them.
+//!
+//! Sets of values are shared: a client and a server with equal sets hold the same `Arc`, so that
+//! linking them compares two pointers.
+
+use std::sync::Arc;
+
+/// Names in the order of their slots. The first five are always tracked, as PgBouncer does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackedNames(Vec<String>);
+
+const ALWAYS: [&str; 5] =
+    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"];
+
+impl TrackedNames {
+    /// The fixed five and those of `track_extra_parameters`.
+    pub fn new(extra: &[String]) -> Self {
+        let mut names: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
+        for name in extra {
+            if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                names.push(name.clone());
+            }
+        }
+        Self(names)
+    }
+
+    /// The slot of a parameter; names are compared without regard to case, as PostgreSQL does.
+    pub fn slot(&self, name: &[u8]) -> Option<usize> {
+        self.0.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    pub fn name(&self, slot: usize) -> &str {
+        &self.0[slot]
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A value for each tracked parameter, where one is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vars(Vec<Option<Arc<[u8]>>>);
+
+impl Vars {
+    pub fn get(&self, slot: usize) -> Option<&[u8]> {
+        self.0.get(slot)?.as_deref()
+    }
+
+    pub fn set(&mut self, slot: usize, value: &[u8]) {
+        if self.0.len() <= slot {
+            self.0.resize(slot + 1, None);
+        }
+        self.0[slot] = Some(value.into());
+    }
+
+    /// These values, and `defaults` where nothing is known here.
+    pub fn or(&self, defaults: &Self) -> Self {
+        let mut all = defaults.clone();
+        for (slot, value) in self.0.iter().enumerate() {
+            if let Some(value) = value {
+                all.set(slot, value);
+            }
+        }
+        all
+    }
+
+    /// The SQL that turns a server with the values `have` into one with these; None if nothing
+    /// differs. Values are compared without regard to case, as PgBouncer does: PostgreSQL reports
+    /// `utf8` back as `UTF8`.
+    pub fn difference(&self, have: &Self, names: &TrackedNames) -> Option<Vec<u8>> {
+        let mut sql = Vec::new();
+        for slot in 0..names.len() {
+            let Some(wanted) = self.get(slot) else { continue };
+            if have.get(slot).is_some_and(|value| value.eq_ignore_ascii_case(wanted)) {
+                continue;
+            }
+            sql.extend_from_slice(b"SET ");
+            sql.extend_from_slice(names.name(slot).as_bytes());
+            sql.extend_from_slice(b" = ");
+            quote_literal(wanted, &mut sql);
+            sql.push(b';');
+        }
+        (!sql.is_empty()).then_some(sql)
+    }
+}
+
+/// As PostgreSQL's quote_literal(): right whatever standard_conforming_strings says.
+fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
+    if value.contains(&b'\\') {
+        sql.extend_from_slice(b" E");
+    }
+    sql.push(b'\'');
+    for &byte in value {
+        if byte == b'\'' || byte == b'\\' {
+            sql.push(byte);
+        }
+        sql.push(byte);
+    }
+    sql.push(b'\'');
+}
+
+/// What a server of the pool reported at its login.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Welcome {
+    /// Untracked parameters, in the order reported.
+    pub fixed: Vec<(Vec<u8>, Vec<u8>)>,
+    pub vars: Arc<Vars>,
+}
+
+impl Welcome {
+    /// Append the ParameterStatus messages for a client with the values `vars`.
+    pub fn write(&self, vars: &Vars, names: &TrackedNames, out: &mut Vec<u8>) {
+        for (name, value) in &self.fixed {
+            wire::backend::parameter_status(out, name, value);
+        }
+        for slot in 0..names.len() {
+            if let Some(value) = vars.get(slot) {
+                wire::backend::parameter_status(out, names.name(slot).as_bytes(), value);
+            }
+        }
+    }
+
+    /// Record one parameter a server reported.
+    pub fn learn(&mut self, name: &[u8], value: &[u8], names: &TrackedNames) {
+        if let Some(slot) = names.slot(name) {
+            Arc::make_mut(&mut self.vars).set(slot, value);
+        } else if let Some(known) = self.fixed.iter_mut().find(|(known, _)| known == name) {
+            known.1 = value.to_vec();
+        } else {
+            self.fixed.push((name.to_vec(), value.to_vec()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> TrackedNames {
+        TrackedNames::new(&["IntervalStyle".to_owned(), "timezone".to_owned()])
+    }
+
+    #[test]
+    fn extra_names_are_added_once() {
+        assert_eq!(names().len(), 6);
+        assert_eq!(names().slot(b"TIMEZONE"), Some(2));
+        assert_eq!(names().slot(b"search_path"), None);
+    }
+
+    #[test]
+    fn only_what_differs_is_set_and_quoted() {
+        let (mut want, mut have) = (Vars::default(), Vars::default());
+        want.set(0, b"utf8");
+        have.set(0, b"UTF8");
+        assert_eq!(want.difference(&have, &names()), None);
+        want.set(4, b"it's \\");
+        let sql = want.difference(&have, &names()).unwrap();
+        assert_eq!(sql, b"SET application_name =  E'it''s \\\\';");
+    }
+
+    #[test]
+    fn a_welcome_shows_the_clients_own_values() {
+        let mut welcome = Welcome::default();
+        welcome.learn(b"server_version", b"15.1", &names());
+        welcome.learn(b"DateStyle", b"ISO, MDY", &names());
+        let mut own = Vars::default();
+        own.set(1, b"German");
+        let mut out = Vec::new();
+        welcome.write(&own.or(&welcome.vars), &names(), &mut out);
+        let mut expected = Vec::new();
+        wire::backend::parameter_status(&mut expected, b"server_version", b"15.1");
+        wire::backend::parameter_status(&mut expected, b"DateStyle", b"German");
+        assert_eq!(out, expected);
+    }
+}
