@@ -1,1 +1,42 @@
-//! Not written yet.
+//! Weir's configuration: what the keys are, how their text is read, and the typed result.
+//!
+//! Every key is defined once, in the tables under `table`; the parser, the structs, `SHOW CONFIG`,
+//! `weir help` and `docs/config.md` all come from there. Two file formats are read, PgBouncer's
+//! `pgbouncer.ini` and Weir's `weir.toml`, with the same keys in both, and a third source is a
+//! single `postgresql://` URL.
+//!
+//! This crate decides nothing about connections and holds no state: a [`Config`] is plain data,
+//! replaced as a whole on reload. Only `load.rs` touches the file system.
+//!
+//! A secret never appears in `Debug` output.
+
+#![forbid(unsafe_code)]
+
+mod auth_file;
+mod build;
+mod choice;
+mod config;
+mod connstr;
+mod describe;
+mod error;
+mod help;
+mod host;
+mod ini;
+mod load;
+mod show;
+mod suggest;
+mod table;
+mod toml_file;
+mod url;
+mod value;
+
+pub use crate::auth_file::AuthFile;
+pub use crate::choice::{AuthType, LoadBalanceHosts, PoolMode, SslMode};
+pub use crate::config::{AccessPolicy, Config};
+pub use crate::describe::describe;
+pub use crate::error::{ConfigError, Mistake};
+pub use crate::help::{help, markdown};
+pub use crate::host::Host;
+pub use crate::show::{ConfigRow, show};
+pub use crate::table::{Database, Global, Key, Peer, Scope, UserSettings};
+pub use crate::value::Kind;

@@ -1,0 +1,257 @@
+//! Puts a [`Config`] together from settings, whatever file format they were written in, and
+//! collects every mistake on the way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::error::{ConfigError, Mistake};
+use crate::host::Host;
+use crate::suggest;
+use crate::table::{Database, Global, Key, Keyed, Peer, Scope, UserSettings};
+use crate::value::{Kind, ValueError};
+
+/// The database that is the console; no entry may take its name.
+const CONSOLE: &str = "pgbouncer";
+/// Longest database name in bytes, PostgreSQL's and PgBouncer's limit.
+const NAME_LEN_MAX: usize = 63;
+/// Largest peer id; a cancel key has 14 bits for it.
+const PEER_ID_MAX: u32 = 16_383;
+
+/// Where a setting was written.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) file: Arc<str>,
+    /// Counted from 1; 0 for the file as a whole.
+    pub(crate) line: usize,
+    pub(crate) section: String,
+    /// The database, user or peer; empty for a global key.
+    pub(crate) entry: String,
+}
+
+/// One key of an entry, still text.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    pub(crate) key: String,
+    pub(crate) text: String,
+    pub(crate) line: usize,
+}
+
+/// What was found wrong so far.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) mistakes: Vec<Mistake>,
+    pub(crate) warnings: Vec<Mistake>,
+}
+
+/// A configuration in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    global: Global,
+    databases: BTreeMap<String, (Database, Place)>,
+    users: BTreeMap<String, UserSettings>,
+    peers: BTreeMap<u32, Peer>,
+    pub(crate) report: Report,
+}
+
+impl Place {
+    pub(crate) fn new(file: &Arc<str>, line: usize, section: &str, entry: &str) -> Self {
+        let (section, entry) = (section.to_owned(), entry.to_owned());
+        Self { file: Arc::clone(file), line, section, entry }
+    }
+
+    pub(crate) fn at(&self, line: usize) -> Self {
+        Self { line, ..self.clone() }
+    }
+
+    pub(crate) fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
+        let dot = if self.entry.is_empty() || key.is_empty() { "" } else { "." };
+        Mistake {
+            file: Arc::clone(&self.file),
+            line: self.line,
+            section: self.section.clone(),
+            key: format!("{}{dot}{key}", self.entry),
+            reason: reason.into(),
+            suggestion: None,
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn error(&mut self, place: &Place, key: &str, reason: impl Into<String>) {
+        self.mistakes.push(place.mistake(key, reason));
+    }
+
+    fn warn(&mut self, place: &Place, reason: impl Into<String>) {
+        self.warnings.push(place.mistake("", reason));
+    }
+
+    /// An error with the nearest of the words that would have been right.
+    pub(crate) fn unknown<'a>(
+        &mut self,
+        place: &Place,
+        key: &str,
+        reason: String,
+        typed: &str,
+        words: impl Iterator<Item = &'a str>,
+    ) {
+        let suggestion = suggest::nearest(typed, words).map(str::to_owned);
+        self.mistakes.push(Mistake { suggestion, ..place.mistake(key, reason) });
+    }
+}
+
+impl Builder {
+    /// Puts the global keys back to their defaults, as each `[pgbouncer]` header does.
+    pub(crate) fn reset_global(&mut self, place: &Place) {
+        let defaults = Global::default();
+        if self.global != defaults {
+            let reason = "[pgbouncer] again: the keys set before it return to their defaults";
+            self.report.warn(place, reason);
+        }
+        self.global = defaults;
+    }
+
+    pub(crate) fn global(&mut self, place: &Place, key: &str, text: &str) {
+        assign(&mut self.global, &mut self.report, place, key, text);
+    }
+
+    pub(crate) fn database(&mut self, place: &Place, settings: &[Setting]) {
+        let name = &place.entry;
+        if name == CONSOLE {
+            let reason = format!("database name \"{name}\" is reserved");
+            return self.report.error(place, "", reason);
+        }
+        if name.len() > NAME_LEN_MAX {
+            let reason = format!("database name is longer than {NAME_LEN_MAX} bytes");
+            return self.report.error(place, "", reason);
+        }
+        let mut database = Database { name: name.clone(), ..Database::default() };
+        self.assign_all(&mut database, place, settings);
+        // Here 0 means "as the global key says", while there it means no limit or one use.
+        database.max_db_connections = database.max_db_connections.filter(|max| *max > 0);
+        database.max_db_client_connections =
+            database.max_db_client_connections.filter(|max| *max > 0);
+        database.server_lifetime = database.server_lifetime.filter(|time| !time.is_zero());
+        if self.databases.insert(name.clone(), (database, place.clone())).is_some() {
+            self.report.warn(place, "database defined again: the last definition counts");
+        }
+    }
+
+    pub(crate) fn user(&mut self, place: &Place, settings: &[Setting]) {
+        let mut user = UserSettings::default();
+        self.assign_all(&mut user, place, settings);
+        for timeout in [
+            &mut user.query_timeout,
+            &mut user.query_wait_timeout,
+            &mut user.idle_transaction_timeout,
+            &mut user.transaction_timeout,
+            &mut user.client_idle_timeout,
+        ] {
+            *timeout = timeout.filter(|time| !time.is_zero());
+        }
+        if self.users.insert(place.entry.clone(), user).is_some() {
+            self.report.warn(place, "user defined again: the last definition counts");
+        }
+    }
+
+    pub(crate) fn peer(&mut self, place: &Place, settings: &[Setting]) {
+        let id = place.entry.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
+        let Some(id) = id else {
+            let reason = format!("id of a peer must be a number from 1 to {PEER_ID_MAX}");
+            return self.report.error(place, "", reason);
+        };
+        let mut peer = Peer::default();
+        let mistakes = self.report.mistakes.len();
+        self.assign_all(&mut peer, place, settings);
+        if peer.hosts.is_empty() && self.report.mistakes.len() == mistakes {
+            self.report.error(place, "", format!("host was not provided for peer {id}"));
+        }
+        if self.peers.insert(id, peer).is_some() {
+            self.report.warn(place, "peer defined again: the last definition counts");
+        }
+    }
+
+    fn assign_all<T: Keyed>(&mut self, target: &mut T, place: &Place, settings: &[Setting]) {
+        for setting in settings {
+            let place = place.at(setting.line);
+            assign(target, &mut self.report, &place, &setting.key, &setting.text);
+        }
+    }
+
+    /// The configuration, or every mistake that was found.
+    pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
+        let mut databases = BTreeMap::new();
+        for (name, (mut database, place)) in self.databases {
+            if database.hosts.is_empty() {
+                if self.global.unix_socket_dir.is_empty() {
+                    let reason = "no host, and unix_socket_dir is empty";
+                    self.report.error(&place, "", reason);
+                }
+                database.hosts = vec![Host::new(&self.global.unix_socket_dir)];
+            }
+            databases.insert(name, Arc::new(database));
+        }
+        if !self.report.mistakes.is_empty() {
+            return Err(ConfigError { mistakes: self.report.mistakes });
+        }
+        let fallback = databases.remove("*");
+        Ok(Config {
+            global: self.global,
+            databases,
+            fallback,
+            users: self.users,
+            peers: self.peers,
+            warnings: self.report.warnings,
+            ..Config::default()
+        })
+    }
+}
+
+/// Sets one key of `target` from its text.
+fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &str, text: &str) {
+    let name = if key == "reserve_pool" { "reserve_pool_size" } else { key };
+    let names = || T::ROWS.iter().map(|row| row.key.name);
+    let Some(row) = T::row(name).filter(|row| key == name || row.key.scope == Scope::Database)
+    else {
+        let reason = match T::ROWS.first().map(|row| row.key.scope) {
+            Some(Scope::Database | Scope::Peer) => {
+                format!("unrecognized connection parameter: {key}")
+            }
+            Some(Scope::User) => format!("unrecognized user parameter: {key}"),
+            Some(Scope::Global) | None => format!("unknown parameter: pgbouncer/{key}"),
+        };
+        return report.unknown(place, key, reason, key, names());
+    };
+    if let Err(error) = (row.set)(target, text) {
+        let reason = bad_value(&row.key, text, &error);
+        match row.key.kind {
+            Kind::Choice(words) => report.unknown(place, key, reason, text, words.iter().copied()),
+            _ => report.error(place, key, reason),
+        }
+    } else if let Some(reason) = out_of_bounds(&row.key, (row.show)(target).as_deref()) {
+        report.error(place, key, reason);
+    }
+}
+
+/// The reason a value was not taken, in PgBouncer's words.
+fn bad_value(key: &Key, text: &str, error: &ValueError) -> String {
+    match (key.scope, key.name) {
+        (Scope::Database | Scope::User, "pool_mode") => format!("invalid pool mode: {text}"),
+        (Scope::Database | Scope::Peer, "port") => format!("invalid port: {text}"),
+        _ => error.reason(key, text),
+    }
+}
+
+/// The reason a well-formed value is still not allowed.
+fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
+    match (key.scope, key.name, value?) {
+        (Scope::Database | Scope::Peer, "port", "0") => Some("invalid port: 0".to_owned()),
+        (Scope::Global | Scope::Database, "auth_dbname", CONSOLE) => {
+            Some(format!("cannot use the reserved \"{CONSOLE}\" database as an auth_dbname"))
+        }
+        (Scope::Global, "peer_id", id) if id.parse().is_ok_and(|id: u32| id > PEER_ID_MAX) => {
+            Some(format!("invalid value \"{id}\" for parameter peer_id: at most {PEER_ID_MAX}"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! The keys whose value is one of a few words.
+
+use std::fmt;
+
+use crate::value::{Kind, Value, ValueError};
+
+/// An enum with a word for each variant; `later` marks the words Weir knows and cannot act on yet.
+macro_rules! choices {
+    ($(
+        $(#[$outer:meta])*
+        pub enum $Enum:ident {
+            $( $(#[$inner:meta])* $Variant:ident = $word:literal $($later:ident)?, )+
+        }
+    )+) => {$(
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $Enum {
+            $( $(#[$inner])* $Variant, )+
+        }
+
+        impl $Enum {
+            /// Every word this key takes, in the order of the documentation.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+            const LATER: &'static [&'static str] = &[$($({ stringify!($later); $word },)?)+];
+
+            /// The word in the configuration file.
+            pub fn word(self) -> &'static str {
+                match self { $( Self::$Variant => $word, )+ }
+            }
+        }
+
+        impl fmt::Display for $Enum {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl Value for $Enum {
+            const KIND: Kind = Kind::Choice(Self::WORDS);
+
+            fn parse(text: &str) -> Result<Self, ValueError> {
+                if Self::LATER.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+                    return Err(ValueError::Unsupported);
+                }
+                $( if text.eq_ignore_ascii_case($word) { return Ok(Self::$Variant); } )+
+                Err(ValueError::Expected(format!("one of {}", Self::WORDS.join(", "))))
+            }
+
+            fn show(&self) -> Option<String> {
+                Some(self.word().to_owned())
+            }
+        }
+    )+};
+}
+
+choices! {
+    /// When a server goes back to its pool.
+    pub enum PoolMode {
+        /// When the client disconnects.
+        #[default]
+        Session = "session",
+        /// When the transaction ends.
+        Transaction = "transaction",
+        /// When the query ends; transactions of several statements are refused.
+        Statement = "statement",
+    }
+
+    /// How a client proves who it is.
+    pub enum AuthType {
+        /// Not at all, and its user name is ignored.
+        Any = "any",
+        /// Not at all, but the user must exist.
+        Trust = "trust",
+        /// By its password in clear text.
+        Plain = "plain",
+        /// By an MD5 challenge, or SCRAM where the stored secret is a SCRAM verifier.
+        #[default]
+        Md5 = "md5",
+        /// By SCRAM-SHA-256.
+        ScramSha256 = "scram-sha-256",
+        /// By its TLS certificate.
+        Cert = "cert" later,
+        /// By the first matching rule of `auth_hba_file`.
+        Hba = "hba" later,
+        /// By a password that an LDAP server checks.
+        Ldap = "ldap" later,
+        /// By a password that PAM checks.
+        Pam = "pam" later,
+    }
+
+    /// How much TLS is asked of the other side; the words are libpq's.
+    pub enum SslMode {
+        /// No TLS.
+        #[default]
+        Disable = "disable",
+        /// TLS if the other side wants it.
+        Allow = "allow",
+        /// TLS where both sides can.
+        Prefer = "prefer",
+        /// TLS or nothing.
+        Require = "require",
+        /// TLS with a certificate from a known authority.
+        VerifyCa = "verify-ca",
+        /// TLS with a certificate from a known authority, for the right name.
+        VerifyFull = "verify-full",
+    }
+
+    /// How a database with several hosts chooses among them.
+    pub enum LoadBalanceHosts {
+        /// Each new server goes to the next host.
+        #[default]
+        RoundRobin = "round-robin",
+        /// Stay with one host until connecting to it fails.
+        Disable = "disable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_in_any_case() {
+        assert_eq!(PoolMode::parse("Transaction"), Ok(PoolMode::Transaction));
+        assert_eq!(SslMode::parse("VERIFY-CA"), Ok(SslMode::VerifyCa));
+        assert!(matches!(PoolMode::parse("auto"), Err(ValueError::Expected(_))));
+    }
+
+    #[test]
+    fn what_weir_cannot_do_yet_is_refused() {
+        for word in ["cert", "hba", "ldap", "PAM"] {
+            assert_eq!(AuthType::parse(word), Err(ValueError::Unsupported), "{word}");
+        }
+        assert_eq!(AuthType::parse("scram-sha-256"), Ok(AuthType::ScramSha256));
+    }
+}

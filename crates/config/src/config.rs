@@ -1,0 +1,106 @@
+//! A whole configuration, and the questions the pooler asks it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::auth_file::AuthFile;
+use crate::choice::PoolMode;
+use crate::error::Mistake;
+use crate::table::{Database, Global, Keyed, Peer, UserSettings};
+
+/// Everything Weir was told; plain data, replaced as a whole on reload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    pub global: Global,
+    /// The entries of `[databases]` but `*`, by the name clients ask for.
+    pub databases: BTreeMap<String, Arc<Database>>,
+    /// The entry `*`: the template for names that have no entry.
+    pub fallback: Option<Arc<Database>>,
+    pub users: BTreeMap<String, UserSettings>,
+    pub peers: BTreeMap<u32, Peer>,
+    /// The content of `auth_file`.
+    pub auth_file: AuthFile,
+    pub access: AccessPolicy,
+    /// The file this came from; none for a URL.
+    pub path: Option<PathBuf>,
+    /// What is odd but no reason to refuse the configuration; to be logged at start and reload.
+    pub warnings: Vec<Mistake>,
+}
+
+/// Who gets in.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum AccessPolicy {
+    /// `auth_type` and `auth_file` decide.
+    #[default]
+    Configured,
+    /// Only this user, with this password; servers are logged in to with the same.
+    UrlUser { user: String, password: String },
+    /// Whoever can log in to the server with the password given to the pooler.
+    ProvenByServer,
+}
+
+impl Config {
+    /// The database a client asks for by `name`: its entry, else one made from the entry `*`.
+    ///
+    /// Every call makes a new one from `*`; who needs the same one again has to keep it.
+    pub fn database(&self, name: &str) -> Option<Arc<Database>> {
+        if let Some(database) = self.databases.get(name) {
+            return Some(Arc::clone(database));
+        }
+        let template = self.fallback.as_deref()?;
+        let dbname = template.dbname.clone().unwrap_or_else(|| name.to_owned());
+        let name = name.to_owned();
+        Some(Arc::new(Database { name, dbname: Some(dbname), ..template.clone() }))
+    }
+
+    /// The pool mode of (`database`, `user`): the user's, else the database's, else the global one.
+    pub fn pool_mode(&self, database: &Database, user: &str) -> PoolMode {
+        let user = self.users.get(user).and_then(|user| user.pool_mode);
+        user.or(database.pool_mode).unwrap_or(self.global.pool_mode)
+    }
+
+    /// The server connections the pool (`database`, `user`) may have; 0 is no limit.
+    pub fn pool_size(&self, database: &Database, user: &str) -> u32 {
+        let user = self.users.get(user).and_then(|user| user.pool_size);
+        user.or(database.pool_size).unwrap_or(self.global.default_pool_size)
+    }
+
+    /// The age at which an unused server connection of `database` is closed; 0 is after one use.
+    pub fn server_lifetime(&self, database: &Database) -> Duration {
+        database.server_lifetime.unwrap_or(self.global.server_lifetime)
+    }
+
+    /// The keys that were given another value than the default and that Weir does not act on yet,
+    /// as `key` or `databases.NAME.key`; to be logged at start, so that none is silently ignored.
+    pub fn not_yet_effective(&self) -> Vec<String> {
+        fn idle<'a, T: Keyed>(target: &'a T, prefix: &'a str) -> impl Iterator<Item = String> + 'a {
+            let rows = target.changed().filter(|row| !row.key.effective);
+            rows.map(move |row| format!("{prefix}{}", row.key.name))
+        }
+
+        let mut names: Vec<_> = idle(&self.global, "").collect();
+        for database in self.databases.values().chain(&self.fallback) {
+            names.extend(idle(&**database, &format!("databases.{}.", database.name)));
+        }
+        for (user, settings) in &self.users {
+            names.extend(idle(settings, &format!("users.{user}.")));
+        }
+        for (id, peer) in &self.peers {
+            names.extend(idle(peer, &format!("peers.{id}.")));
+        }
+        names
+    }
+}
+
+impl fmt::Debug for AccessPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => f.write_str("Configured"),
+            Self::UrlUser { user, .. } => write!(f, "UrlUser({user:?})"),
+            Self::ProvenByServer => f.write_str("ProvenByServer"),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The `key=value key=value` values of `[databases]`, `[users]` and `[peers]`.
+//!
+//! Blanks may surround `=`; a value with blanks is put in single quotes, in which a quote is
+//! doubled. There are no other escapes and no empty values.
+
+/// The pairs in order, or the pairs before the syntax error.
+pub(crate) fn pairs(text: &str) -> (Vec<(String, String)>, bool) {
+    let mut pairs = Vec::new();
+    let mut rest = blanks(text);
+    while !rest.is_empty() {
+        let Some((key, value, next)) = pair(rest) else {
+            return (pairs, false);
+        };
+        pairs.push((key.to_owned(), value));
+        rest = blanks(next);
+    }
+    (pairs, true)
+}
+
+/// One pair and what follows it.
+fn pair(text: &str) -> Option<(&str, String, &str)> {
+    let end = text.find(|c| c == '=' || is_blank(c))?;
+    let (key, rest) = text.split_at(end);
+    let rest = blanks(blanks(rest).strip_prefix('=')?);
+    let (value, rest) = match rest.strip_prefix('\'') {
+        Some(rest) => quoted(rest)?,
+        None => {
+            let end = rest.find(is_blank).unwrap_or(rest.len());
+            (rest[..end].to_owned(), &rest[end..])
+        }
+    };
+    (!key.is_empty() && !value.is_empty()).then_some((key, value, rest))
+}
+
+/// The rest of a quoted value and what follows its closing quote.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut rest = text;
+    loop {
+        let (before, after) = rest.split_once('\'')?;
+        value.push_str(before);
+        match after.strip_prefix('\'') {
+            Some(after) => {
+                value.push('\'');
+                rest = after;
+            }
+            None => return Some((value, after)),
+        }
+    }
+}
+
+fn blanks(text: &str) -> &str {
+    text.trim_start_matches(is_blank)
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\x0b' | '\x0c')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_read() {
+        let cases: [(&str, &[(&str, &str)]); 7] = [
+            ("", &[]),
+            ("   ", &[]),
+            ("host=localhost port=5432", &[("host", "localhost"), ("port", "5432")]),
+            ("host = localhost\tport=5432 ", &[("host", "localhost"), ("port", "5432")]),
+            ("connect_query='SELECT 1'", &[("connect_query", "SELECT 1")]),
+            ("password='it''s' user=a", &[("password", "it's"), ("user", "a")]),
+            ("password=a=b'c", &[("password", "a=b'c")]),
+        ];
+        for (text, expected) in cases {
+            let (found, complete) = pairs(text);
+            assert!(complete, "{text:?}");
+            let found: Vec<_> = found.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            assert_eq!(found, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn syntax_errors_are_found() {
+        let cases = ["host", "host=", "=x", "host='x", "host=''", "host=a port"];
+        for text in cases {
+            assert!(!pairs(text).1, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What `weir check-config` prints: the configuration as Weir understood it, without secrets.
+
+use std::fmt::Write;
+
+use crate::config::{AccessPolicy, Config};
+use crate::table::{Database, Keyed};
+
+/// The configuration in plain words, ending with the keys that are not effective yet and the
+/// warnings.
+pub fn describe(config: &Config) -> String {
+    let mut text = String::new();
+    listeners(&mut text, config);
+    pooling(&mut text, config);
+    access(&mut text, config);
+    databases(&mut text, config);
+    users(&mut text, config);
+    list(&mut text, "Set, and not effective yet", &config.not_yet_effective());
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    list(&mut text, "Warnings", &warnings);
+    text
+}
+
+// Writing to a String cannot fail, so the results of `write!` are dropped throughout.
+
+fn listeners(text: &mut String, config: &Config) {
+    let global = &config.global;
+    let port = global.listen_port;
+    text.push_str("Listens on\n");
+    for address in &global.listen_addr {
+        let colon = address.contains(':');
+        let _ = match colon {
+            true => writeln!(text, "  [{address}]:{port}"),
+            false => writeln!(text, "  {address}:{port}"),
+        };
+    }
+    if !global.unix_socket_dir.is_empty() {
+        let (dir, mode) = (&global.unix_socket_dir, global.unix_socket_mode);
+        let _ = writeln!(text, "  {dir}/.s.PGSQL.{port} (mode {mode:04o})");
+    }
+    if global.listen_addr.is_empty() && global.unix_socket_dir.is_empty() {
+        text.push_str("  nothing: listen_addr and unix_socket_dir are both empty\n");
+    }
+}
+
+fn pooling(text: &mut String, config: &Config) {
+    let global = &config.global;
+    let _ = writeln!(text, "\nPool mode\n  {}", global.pool_mode);
+    let _ = writeln!(
+        text,
+        "\nLimits\n  {} clients\n  {} servers a pool\n  {} prepared statements a server",
+        global.max_client_conn,
+        or_no_limit(global.default_pool_size),
+        global.max_prepared_statements,
+    );
+    let workers = match global.workers {
+        0 => "one worker for each processor".to_owned(),
+        count => format!("{count} workers"),
+    };
+    let _ = writeln!(text, "  {workers}");
+}
+
+fn access(text: &mut String, config: &Config) {
+    let global = &config.global;
+    text.push_str("\nWho gets in\n");
+    let _ = match &config.access {
+        AccessPolicy::Configured => {
+            let file = match &global.auth_file {
+                Some(file) => format!("{} users in {file}", config.auth_file.users.len()),
+                None => "no auth_file".to_owned(),
+            };
+            writeln!(text, "  by auth_type {}, {file}", global.auth_type)
+        }
+        AccessPolicy::UrlUser { user, .. } => {
+            writeln!(text, "  {user}, with the password of the URL")
+        }
+        AccessPolicy::ProvenByServer => {
+            writeln!(text, "  whoever can log in to the server with the password given")
+        }
+    };
+    for (title, users) in [("admins", &global.admin_users), ("stats", &global.stats_users)] {
+        if !users.is_empty() {
+            let _ = writeln!(text, "  {title} of the console: {}", users.join(", "));
+        }
+    }
+}
+
+fn databases(text: &mut String, config: &Config) {
+    text.push_str("\nDatabases\n");
+    let entries = || config.databases.values().chain(&config.fallback);
+    if entries().next().is_none() {
+        text.push_str("  none\n");
+    }
+    for database in entries() {
+        let _ = writeln!(text, "  {} -> {}", database.name, target(config, database));
+    }
+}
+
+/// Where a database entry leads, and what it sets for itself.
+fn target(config: &Config, database: &Database) -> String {
+    let name = match (&database.dbname, database.name.as_str()) {
+        (Some(dbname), _) => dbname,
+        (None, "*") => "the name asked for",
+        (None, name) => name,
+    };
+    let hosts: Vec<_> = database.hosts.iter().map(ToString::to_string).collect();
+    let mut target = format!("{name} at {}, port {}", hosts.join(","), database.port);
+    if let Some(user) = &database.user {
+        let _ = write!(target, ", as user {user}");
+    }
+    let mode = database.pool_mode.unwrap_or(config.global.pool_mode);
+    let size = database.pool_size.unwrap_or(config.global.default_pool_size);
+    let _ = write!(target, "; {mode} mode, {} servers a pool", or_no_limit(size));
+    target
+}
+
+fn users(text: &mut String, config: &Config) {
+    let lines = config.users.iter().map(|(name, settings)| {
+        let set = settings.changed().filter_map(|row| {
+            let value = (row.show)(settings)?;
+            Some(format!("{} = {value}", row.key.name))
+        });
+        format!("{name}: {}", set.collect::<Vec<_>>().join(", "))
+    });
+    list(text, "Users with settings of their own", &lines.collect::<Vec<_>>());
+}
+
+fn list(text: &mut String, title: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{title}");
+    for line in lines {
+        let _ = writeln!(text, "  {line}");
+    }
+}
+
+fn or_no_limit(number: u32) -> String {
+    match number {
+        0 => "any number of".to_owned(),
+        number => number.to_string(),
+    }
+}

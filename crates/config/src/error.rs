@@ -1,0 +1,76 @@
+//! Mistakes in a configuration, each with its place.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::table::Key;
+use crate::value::ValueError;
+
+/// One mistake, or one warning, and where it is. Line 0 stands for the file as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file, as named on the command line or in `%include`; `URL` for a URL.
+    pub file: Arc<str>,
+    /// The line, counted from 1; 0 where the mistake has no line.
+    pub line: usize,
+    /// The section, empty outside of any.
+    pub section: String,
+    /// The key, `NAME.key` within a database, user or peer; empty where there is none.
+    pub key: String,
+    pub reason: String,
+    /// The valid word that is nearest to what was written.
+    pub suggestion: Option<String>,
+}
+
+/// Why a configuration was refused: every mistake in it, by file and line; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    pub mistakes: Vec<Mistake>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.reason)?;
+        match &self.suggestion {
+            Some(word) => write!(f, " (did you mean \"{word}\"?)"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One mistake a line.
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.mistakes.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            mistake.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl ValueError {
+    /// The phrase for a bad value; PgBouncer's words where it has them. Secrets are not repeated.
+    pub(crate) fn reason(&self, key: &Key, text: &str) -> String {
+        match self {
+            Self::Unsupported => format!("{} \"{text}\" is not yet supported by Weir", key.name),
+            Self::Expected(form) if key.secret => {
+                format!("invalid value for parameter {}: expected {form}", key.name)
+            }
+            Self::Expected(form) => {
+                format!("invalid value \"{text}\" for parameter {}: expected {form}", key.name)
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What people read about the keys: `weir help KEY` and `docs/config.md`.
+
+use std::fmt::Write;
+
+use crate::suggest;
+use crate::table::{Key, Scope};
+use crate::value::Kind;
+
+/// The text of `weir help KEY`, for every place the key can be written in.
+///
+/// # Errors
+/// There is no such key; the message names the nearest one.
+pub fn help(name: &str) -> Result<String, String> {
+    let name = name.to_ascii_lowercase();
+    let entries: Vec<_> = Key::all().filter(|key| key.name == name).map(|key| entry(key)).collect();
+    if !entries.is_empty() {
+        return Ok(entries.join("\n"));
+    }
+    let nearest = suggest::nearest(&name, Key::all().map(|key| key.name));
+    let suggestion = nearest.map_or(String::new(), |key| format!(" (did you mean \"{key}\"?)"));
+    Err(format!("there is no key \"{name}\"{suggestion}"))
+}
+
+/// The whole of `docs/config.md`.
+pub fn markdown() -> String {
+    let mut text = INTRODUCTION.to_owned();
+    for (scope, title, note) in SECTIONS {
+        let _ = write!(text, "\n## {title}\n\n{note}\n\n{TABLE_HEAD}");
+        for key in Key::all().filter(|key| key.scope == scope) {
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {} | {} | {} | {} |",
+                key.name,
+                form(key),
+                key.default.map_or("not set".to_owned(), |default| match default {
+                    "" => "empty".to_owned(),
+                    default => format!("`{default}`"),
+                }),
+                if key.reloadable { "reload" } else { "restart" },
+                if key.effective { "yes" } else { "not yet" },
+                key.help,
+            );
+        }
+    }
+    text
+}
+
+const INTRODUCTION: &str = "# Configuration
+
+<!-- Generated from the tables in crates/config/src/table; do not edit.
+     `UPDATE_DOCS=1 cargo test -p weir-config` writes it anew. -->
+
+Weir reads PgBouncer's `pgbouncer.ini` and its own `weir.toml` with the same keys. In
+`pgbouncer.ini` the global keys are in the section `[pgbouncer]`; in `weir.toml` they are at the
+top, and each database, user and peer is a table:
+
+```toml
+listen_port = 6432
+pool_mode = \"transaction\"
+
+[databases.app]
+host = \"10.0.0.1\"
+dbname = \"app\"
+
+[users.alice]
+pool_size = 5
+```
+
+A whole number that begins with 0 in `pgbouncer.ini` is octal, with 0x hexadecimal. Seconds may
+have a fraction. `weir.toml` also takes numbers, `true` and `false`, and lists in TOML's own form.
+
+*Changes* says what makes a change take effect. *Effective* says whether Weir acts on the key:
+one that is not effective yet is read and checked, and `weir check-config` and the log at start
+name it if it is set.
+";
+
+const TABLE_HEAD: &str = "| key | value | default | changes | effective | meaning |
+|---|---|---|---|---|---|
+";
+
+const SECTIONS: [(Scope, &str, &str); 4] = [
+    (Scope::Global, "Global keys", "`[pgbouncer]`, or the top of `weir.toml`."),
+    (
+        Scope::Database,
+        "Databases",
+        "`[databases]`, or `[databases.NAME]`. The entry `*` stands for every name that has no \
+         entry of its own.",
+    ),
+    (Scope::User, "Users", "`[users]`, or `[users.NAME]`."),
+    (
+        Scope::Peer,
+        "Peers",
+        "`[peers]`, or `[peers.ID]`; the id is the peer's `peer_id`, from 1 to 16383.",
+    ),
+];
+
+/// The kind of value, with its unit.
+fn form(key: &Key) -> String {
+    match key.unit {
+        "" => key.kind.describe(),
+        unit => format!("{}, {unit}", key.kind.describe()),
+    }
+}
+
+fn entry(key: &Key) -> String {
+    let place = match key.scope {
+        Scope::Global => "global",
+        Scope::Database => "of a database",
+        Scope::User => "of a user",
+        Scope::Peer => "of a peer",
+    };
+    let default = match (key.default, key.kind) {
+        (None, _) => "not set".to_owned(),
+        (Some(""), _) => "empty".to_owned(),
+        (Some(default), Kind::Text) => format!("\"{default}\""),
+        (Some(default), _) => default.to_owned(),
+    };
+    let mut text = format!("{} ({place})\n  {}\n", key.name, key.help);
+    let changes = if key.reloadable { "on reload" } else { "on restart" };
+    let _ = write!(text, "  value: {}\n  default: {default}\n  changes: {changes}\n", form(key));
+    if !key.effective {
+        text.push_str("  Weir reads this key and does not act on it yet.\n");
+    }
+    text
+}

@@ -1,0 +1,241 @@
+//! Reads `pgbouncer.ini` as PgBouncer does.
+//!
+//! Four kinds of lines: `[section]`, `key = value`, `%include FILE`, and comments, which begin
+//! with `;` or `#`; within a line these two mean nothing. A value is the rest of its line without
+//! the blanks around it: no quotes, no escapes, no continuation. An unusual key is put in single
+//! quotes. Where PgBouncer stops at the first mistake, this goes on and reports all of them.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::build::{Builder, Place, Setting};
+use crate::config::Config;
+use crate::connstr;
+use crate::error::ConfigError;
+
+/// How deep files may include each other.
+const INCLUDE_DEPTH_MAX: usize = 10;
+const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
+
+/// Gives the content of a file named by `%include`.
+pub(crate) type Include<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+
+impl Config {
+    /// Reads the text of a `pgbouncer.ini`; `file` is its name in messages and `include` gives the
+    /// content of included files. `auth_file` is not read.
+    ///
+    /// # Errors
+    /// Every mistake in the text and its included files.
+    pub fn parse_ini(text: &str, file: &str, include: Include<'_>) -> Result<Self, ConfigError> {
+        let mut reader = Reader { builder: Builder::default(), include, section: None };
+        let file = Arc::from(file);
+        let main_seen = reader.read(text, &file, 0);
+        if !main_seen {
+            let place = Place::new(&file, 0, "", "");
+            reader.builder.report.error(&place, "", "main section missing from config file");
+        }
+        reader.builder.finish()
+    }
+}
+
+struct Reader<'a> {
+    builder: Builder,
+    include: Include<'a>,
+    /// The section of the last header; it goes on across the borders of included files.
+    section: Option<String>,
+}
+
+impl Reader<'_> {
+    /// Reads one file; true if it, or a file it includes, has a `[pgbouncer]` section.
+    fn read(&mut self, text: &str, file: &Arc<str>, depth: usize) -> bool {
+        let mut main_seen = false;
+        let mut cursor = Cursor { rest: text, line: 1 };
+        while let Some(line) = cursor.line() {
+            let section = self.section.clone().unwrap_or_default();
+            let place = Place::new(file, line.number, &section, "");
+            match line.content {
+                Content::Section(name) => {
+                    main_seen |= name == "pgbouncer";
+                    self.section(&place, name);
+                }
+                Content::Include(name) => main_seen |= self.include(&place, name, depth),
+                Content::Pair(key, value) => self.pair(&place, &key, value),
+                Content::Error => {
+                    self.builder.report.error(&place, "", "syntax error in configuration");
+                }
+            }
+        }
+        main_seen
+    }
+
+    fn section(&mut self, place: &Place, name: &str) {
+        if name == "pgbouncer" {
+            self.builder.reset_global(place);
+        } else if !SECTIONS.contains(&name) {
+            let reason = format!("unknown section: {name}");
+            self.builder.report.unknown(place, "", reason, name, SECTIONS.into_iter());
+        }
+        self.section = Some(name.to_owned());
+    }
+
+    fn include(&mut self, place: &Place, name: &str, depth: usize) -> bool {
+        if depth >= INCLUDE_DEPTH_MAX {
+            let reason = format!("include nesting level too deep, maximum is {INCLUDE_DEPTH_MAX}");
+            self.builder.report.error(place, "", reason);
+            return false;
+        }
+        match (self.include)(Path::new(name)) {
+            Ok(text) => self.read(&text, &Arc::from(name), depth + 1),
+            Err(error) => {
+                let reason = format!("could not open included file {name}: {error}");
+                self.builder.report.error(place, "", reason);
+                false
+            }
+        }
+    }
+
+    fn pair(&mut self, place: &Place, key: &str, value: &str) {
+        match self.section.as_deref() {
+            Some("pgbouncer") => self.builder.global(place, key, value),
+            Some("databases") => {
+                let (place, settings) = self.entry(place, key, value, "connection string");
+                self.builder.database(&place, &settings);
+            }
+            Some("users") => {
+                let (place, settings) = self.entry(place, key, value, "user settings");
+                self.builder.user(&place, &settings);
+            }
+            Some("peers") => {
+                let (place, settings) = self.entry(place, key, value, "connection string");
+                self.builder.peer(&place, &settings);
+            }
+            // The header of an unknown section was reported; its keys would only repeat that.
+            Some(_) => {}
+            None => {
+                let reason = format!("value without section: {key}");
+                self.builder.report.error(place, key, reason);
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        place: &Place,
+        name: &str,
+        value: &str,
+        what: &str,
+    ) -> (Place, Vec<Setting>) {
+        let place = Place { entry: name.to_owned(), ..place.clone() };
+        let (pairs, complete) = connstr::pairs(value);
+        if !complete {
+            self.builder.report.error(&place, "", format!("syntax error in {what}"));
+        }
+        let setting = |(key, text)| Setting { key, text, line: place.line };
+        let settings = pairs.into_iter().map(setting).collect();
+        (place, settings)
+    }
+}
+
+enum Content<'a> {
+    Section(&'a str),
+    Include(&'a str),
+    Pair(String, &'a str),
+    Error,
+}
+
+struct Line<'a> {
+    number: usize,
+    content: Content<'a>,
+}
+
+struct Cursor<'a> {
+    rest: &'a str,
+    /// The line `rest` begins on.
+    line: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The next line that says something.
+    fn line(&mut self) -> Option<Line<'a>> {
+        loop {
+            let blank = self.rest.len() - self.rest.trim_start_matches(is_space).len();
+            self.take(blank);
+            match self.rest.as_bytes().first()? {
+                b';' | b'#' => drop(self.take_line()),
+                _ => break,
+            }
+        }
+        let number = self.line;
+        if let Some(content) = self.header() {
+            return Some(Line { number, content });
+        }
+        let line = self.take_line();
+        let content = directive(line).or_else(|| pair(line)).unwrap_or(Content::Error);
+        Some(Line { number, content })
+    }
+
+    /// `[section]`; what follows on the same line is read as if it were a line of its own.
+    fn header(&mut self) -> Option<Content<'a>> {
+        let line = self.rest.split('\n').next()?;
+        let end = line.strip_prefix('[')?.find(']')?;
+        let header = self.take(end + 2);
+        Some(Content::Section(&header[1..=end]))
+    }
+
+    fn take_line(&mut self) -> &'a str {
+        self.take(self.rest.find('\n').unwrap_or(self.rest.len()))
+    }
+
+    fn take(&mut self, len: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(len);
+        self.line += taken.bytes().filter(|byte| *byte == b'\n').count();
+        self.rest = rest;
+        taken
+    }
+}
+
+/// `%include FILE`.
+fn directive(line: &str) -> Option<Content<'_>> {
+    let rest = line.strip_prefix("%include")?;
+    let name = rest.strip_prefix([' ', '\t'])?.trim_matches(is_space);
+    (!name.is_empty()).then_some(Content::Include(name))
+}
+
+/// `key = value`, or `'unusual key' = value`.
+fn pair(line: &str) -> Option<Content<'_>> {
+    let (key, rest) = match line.strip_prefix('\'') {
+        Some(rest) => quoted(rest)?,
+        None => {
+            let is_key = |c: char| c.is_ascii_alphanumeric() || "_.-*".contains(c);
+            let rest = line.trim_start_matches(is_key);
+            (line[..line.len() - rest.len()].to_owned(), rest)
+        }
+    };
+    let value = rest.trim_start_matches([' ', '\t']).strip_prefix('=')?;
+    let value = value.trim_start_matches([' ', '\t']).trim_end_matches(is_space);
+    (!key.is_empty()).then_some(Content::Pair(key, value))
+}
+
+/// A key in single quotes, the first already gone; a quote inside is doubled.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut key = String::new();
+    let mut rest = text;
+    loop {
+        let (before, after) = rest.split_once('\'')?;
+        key.push_str(before);
+        rest = after;
+        match rest.strip_prefix('\'') {
+            Some(after) => {
+                key.push('\'');
+                rest = after;
+            }
+            None => return Some((key, rest)),
+        }
+    }
+}
+
+/// C's `isspace`.
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
+}

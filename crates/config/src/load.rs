@@ -1,0 +1,55 @@
+//! Reads configuration files; the only place in this crate that touches the file system.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{fs, io};
+
+use crate::auth_file::AuthFile;
+use crate::build::Place;
+use crate::config::Config;
+use crate::error::ConfigError;
+
+impl Config {
+    /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
+    /// the `auth_file` it names. Relative names are relative to the working folder.
+    ///
+    /// As in PgBouncer, an `auth_file` that cannot be read is a warning: its users cannot log in.
+    ///
+    /// # Errors
+    /// Every mistake found, or why the file could not be read.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let file = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| {
+            let reason = format!("could not open configuration file: {error}");
+            let mistake = Place::new(&Arc::from(file.as_str()), 0, "", "").mistake("", reason);
+            ConfigError { mistakes: vec![mistake] }
+        })?;
+        let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+        let mut config = match is_toml {
+            true => Self::parse_toml(&text, &file)?,
+            false => Self::parse_ini(&text, &file, &|path: &Path| fs::read_to_string(path))?,
+        };
+        config.path = Some(path.to_owned());
+        config.global.conffile.get_or_insert(file);
+        config.load_auth_file(fs::read);
+        Ok(config)
+    }
+
+    fn load_auth_file(&mut self, read: impl Fn(String) -> io::Result<Vec<u8>>) {
+        let Some(name) = self.global.auth_file.clone().filter(|name| !name.is_empty()) else {
+            return;
+        };
+        let file = Arc::from(name.as_str());
+        match read(name) {
+            Ok(content) => {
+                let (auth_file, warnings) = AuthFile::parse(&content, &file);
+                self.auth_file = auth_file;
+                self.warnings.extend(warnings);
+            }
+            Err(error) => {
+                let reason = format!("could not open auth_file: {error}");
+                self.warnings.push(Place::new(&file, 0, "", "").mistake("", reason));
+            }
+        }
+    }
+}

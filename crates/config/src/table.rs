@@ -1,0 +1,203 @@
+//! The one definition of every configuration key.
+//!
+//! A row of a table says name, type, unit, default, when a change takes effect, whether Weir acts
+//! on the key yet, and what it is for. The [`keys!`] macro makes from the rows the struct with its
+//! typed fields and the list of [`Row`]s over which everything else is generic: parser, defaults,
+//! `SHOW CONFIG`, help and documentation. To add a key, add a row and nothing else.
+
+mod database;
+mod global;
+mod peer;
+mod user;
+
+pub use self::database::Database;
+pub use self::global::Global;
+pub use self::peer::Peer;
+pub use self::user::UserSettings;
+
+use crate::value::{Kind, ValueError};
+
+/// Where a key is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// `[pgbouncer]`, or the top of `weir.toml`.
+    Global,
+    /// An entry of `[databases]`.
+    Database,
+    /// An entry of `[users]`.
+    User,
+    /// An entry of `[peers]`.
+    Peer,
+}
+
+/// What is known of a key apart from its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    pub scope: Scope,
+    pub name: &'static str,
+    pub kind: Kind,
+    /// The unit of a number where the kind does not tell it; else empty.
+    pub unit: &'static str,
+    /// The text that stands for the default; `None` where there is none (SQL's NULL).
+    pub default: Option<&'static str>,
+    /// A reload applies a change; otherwise only a restart does.
+    pub reloadable: bool,
+    /// Weir acts on the key; otherwise it is read, checked and reported as not yet effective.
+    pub effective: bool,
+    /// The value must not be printed.
+    pub secret: bool,
+    /// One sentence or two.
+    pub help: &'static str,
+}
+
+/// A key together with the field of `T` that holds its value.
+pub(crate) struct Row<T: 'static> {
+    pub(crate) key: Key,
+    pub(crate) set: fn(&mut T, &str) -> Result<(), ValueError>,
+    pub(crate) show: fn(&T) -> Option<String>,
+    pub(crate) copy: fn(&mut T, &T),
+}
+
+/// A struct made by [`keys!`].
+pub(crate) trait Keyed: Default + 'static {
+    const ROWS: &'static [Row<Self>];
+
+    fn row(name: &str) -> Option<&'static Row<Self>> {
+        Self::ROWS.iter().find(|row| row.key.name == name)
+    }
+
+    /// The rows whose value is not the default one.
+    fn changed(&self) -> impl Iterator<Item = &'static Row<Self>> {
+        let defaults = Self::default();
+        Self::ROWS.iter().filter(move |row| (row.show)(self) != (row.show)(&defaults))
+    }
+}
+
+impl Key {
+    /// Every key: the global ones in `SHOW CONFIG`'s order, then those of databases, users, peers.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        let global = Global::ROWS.iter().map(|row| &row.key);
+        let database = Database::ROWS.iter().map(|row| &row.key);
+        let user = UserSettings::ROWS.iter().map(|row| &row.key);
+        global.chain(database).chain(user).chain(Peer::ROWS.iter().map(|row| &row.key))
+    }
+}
+
+/// Defines a struct, one field a row:
+/// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|later, secret;`
+/// where the parts in brackets and `secret` may be left out, and the default may be `unset`.
+macro_rules! keys {
+    (
+        $(#[$outer:meta])*
+        pub struct $Struct:ident in $scope:ident {
+            $( $(#[$plain_doc:meta])* $plain:ident : $plain_ty:ty, )*
+        }
+        $(
+            $(#[doc = $help:literal])+
+            $field:ident $(($key:literal))? : $ty:ty $([$unit:ident])? = $default:tt,
+            $when:ident, $acts:ident $(, $secret:ident)?;
+        )+
+    ) => {
+        $(#[$outer])*
+        #[derive(Clone, PartialEq)]
+        pub struct $Struct {
+            $( $(#[$plain_doc])* pub $plain: $plain_ty, )*
+            $( $(#[doc = $help])+ pub $field: $ty, )+
+        }
+
+        impl $crate::table::Keyed for $Struct {
+            const ROWS: &'static [$crate::table::Row<Self>] = &[$(
+                $crate::table::Row {
+                    key: $crate::table::Key {
+                        scope: $crate::table::Scope::$scope,
+                        name: keys!(@name $field $($key)?),
+                        kind: <$ty as $crate::value::Value>::KIND,
+                        unit: concat!($(stringify!($unit))?),
+                        default: keys!(@default $default),
+                        reloadable: keys!(@reload $when),
+                        effective: keys!(@acts $acts),
+                        secret: keys!(@secret $($secret)?),
+                        help: concat!($($help),+).trim_ascii(),
+                    },
+                    set: |target, text| {
+                        target.$field = <$ty as $crate::value::Value>::parse(text)?;
+                        Ok(())
+                    },
+                    show: |target| $crate::value::Value::show(&target.$field),
+                    copy: |target, from| target.$field.clone_from(&from.$field),
+                },
+            )+];
+        }
+
+        impl Default for $Struct {
+            fn default() -> Self {
+                fn value<T: $crate::value::Value>(text: Option<&str>) -> T {
+                    // A test parses every default, so the fallback stands for `unset` alone.
+                    text.and_then(|text| T::parse(text).ok()).unwrap_or_default()
+                }
+                Self {
+                    $( $plain: Default::default(), )*
+                    $( $field: value(keys!(@default $default)), )+
+                }
+            }
+        }
+
+        impl std::fmt::Debug for $Struct {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut fields = f.debug_struct(stringify!($Struct));
+                $( fields.field(stringify!($plain), &self.$plain); )*
+                for row in <Self as $crate::table::Keyed>::ROWS {
+                    match ((row.show)(self), row.key.secret) {
+                        (Some(_), true) => fields.field(row.key.name, &"(secret)"),
+                        (value, _) => fields.field(row.key.name, &value),
+                    };
+                }
+                fields.finish()
+            }
+        }
+    };
+
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $key:literal) => { $key };
+    (@default unset) => { None };
+    (@default $text:literal) => { Some($text) };
+    (@reload reload) => { true };
+    (@reload boot) => { false };
+    (@acts acts) => { true };
+    (@acts later) => { false };
+    (@secret) => { false };
+    (@secret secret) => { true };
+}
+use keys;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_defaults<T: Keyed>() {
+        let mut target = T::default();
+        for row in T::ROWS {
+            if let Some(default) = row.key.default {
+                assert_eq!((row.set)(&mut target, default), Ok(()), "{}", row.key.name);
+            }
+        }
+        assert_eq!(target.changed().count(), 0);
+    }
+
+    #[test]
+    fn every_default_is_a_valid_value() {
+        check_defaults::<Global>();
+        check_defaults::<Database>();
+        check_defaults::<UserSettings>();
+        check_defaults::<Peer>();
+    }
+
+    #[test]
+    fn names_are_unique_and_helps_are_sentences() {
+        let mut seen = std::collections::HashSet::new();
+        for key in Key::all() {
+            assert!(seen.insert((key.scope as u8, key.name)), "{} twice", key.name);
+            assert!(key.help.ends_with('.') && key.help.len() > 20, "{}", key.name);
+        }
+    }
+}

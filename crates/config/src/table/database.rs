@@ -1,0 +1,63 @@
+//! The keys of an entry of `[databases]`.
+
+use std::time::Duration;
+
+use super::keys;
+use crate::choice::{LoadBalanceHosts, PoolMode};
+use crate::host::Host;
+
+keys! {
+    /// One entry of `[databases]`: where the server connections of a database go, and its limits.
+    pub struct Database in Database {
+        /// The name clients ask for.
+        name: String,
+    }
+
+    /// Name of the database on the server. Not set: the name of the entry.
+    dbname: Option<String> = unset, reload, acts;
+    /// Host name, IP address, folder of a Unix socket (`/dir`), abstract socket (`@name`), or a
+    /// comma list of these. Not set: the Unix socket in `unix_socket_dir`.
+    hosts ("host"): Vec<Host> = unset, reload, acts;
+    /// TCP port, and suffix of the Unix socket name.
+    port: u16 = "5432", reload, acts;
+    /// User to log in to the server with, whoever the client is. Not set: the client's user.
+    user: Option<String> = unset, reload, acts;
+    /// Password of `user`. Not set: looked up in `auth_file`.
+    password: Option<String> = unset, reload, acts, secret;
+    /// Overrides the global `auth_user` for this database.
+    auth_user: Option<String> = unset, reload, later;
+    /// Overrides the global `auth_query` for this database.
+    auth_query: Option<String> = unset, reload, later;
+    /// Overrides the global `auth_dbname` for this database.
+    auth_dbname: Option<String> = unset, reload, later;
+    /// Server connections of each pool of this database; -1 inherits `default_pool_size`.
+    pool_size: Option<u32> = unset, reload, acts;
+    /// Server connections kept open in each pool of this database; -1 inherits the global key.
+    min_pool_size: Option<u32> = unset, reload, later;
+    /// Additional server connections of each pool of this database; -1 inherits the global key.
+    /// Also written `reserve_pool`.
+    reserve_pool_size: Option<u32> = unset, reload, later;
+    /// Server connections of this database in all its pools; 0 or -1 inherits the global key.
+    max_db_connections: Option<u32> = unset, reload, later;
+    /// Client connections of this database; 0 or -1 inherits the global key.
+    max_db_client_connections: Option<u32> = unset, reload, later;
+    /// Pool mode of this database. Not set: the global `pool_mode`.
+    pool_mode: Option<PoolMode> = unset, reload, acts;
+    /// Age at which an unused server connection of this database is closed; 0 inherits the global
+    /// key.
+    server_lifetime: Option<Duration> = unset, reload, acts;
+    /// How long a client of this database may wait for a server. Not set: the global key.
+    query_wait_timeout: Option<Duration> = unset, reload, later;
+    /// With several hosts: spread connections over them, or stay with one until it fails.
+    load_balance_hosts: LoadBalanceHosts = "round-robin", reload, later;
+    /// SQL to run once on each new server connection.
+    connect_query: Option<String> = unset, reload, later;
+    /// `client_encoding` asked of the server at login.
+    client_encoding: Option<String> = unset, reload, acts;
+    /// `datestyle` asked of the server at login.
+    datestyle: Option<String> = unset, reload, acts;
+    /// `timezone` asked of the server at login.
+    timezone: Option<String> = unset, reload, acts;
+    /// `application_name` given to the server at login.
+    application_name: Option<String> = unset, reload, acts;
+}

@@ -1,0 +1,242 @@
+//! The global keys: PgBouncer's hundred in the order of its `SHOW CONFIG`, then Weir's own.
+
+use std::time::Duration;
+
+use super::{Keyed, keys};
+use crate::choice::{AuthType, PoolMode, SslMode};
+
+keys! {
+    /// Everything that is not about one database, one user or one peer.
+    pub struct Global in Global {}
+
+    /// Users who may run every command of the console.
+    admin_users: Vec<String> = "", reload, acts;
+    /// Add the client's address to the `application_name` it starts with.
+    application_name_add_host: bool = "0", reload, later;
+    /// Database in which `auth_query` runs. Not set: the database the client asks for.
+    auth_dbname: Option<String> = unset, reload, later;
+    /// File with the users and their secrets.
+    auth_file: Option<String> = unset, reload, acts;
+    /// File with the rules for `auth_type = hba`.
+    auth_hba_file: String = "", reload, later;
+    /// File that maps names proven by certificate or by the operating system to users.
+    auth_ident_file: Option<String> = unset, reload, later;
+    /// Options for `auth_type = ldap`, written as in PostgreSQL's HBA file.
+    auth_ldap_options: Option<String> = unset, reload, later, secret;
+    /// Query that looks up a user and its secret; `$1` is the user name.
+    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", reload, later;
+    /// How clients prove who they are.
+    auth_type: AuthType = "md5", reload, acts;
+    /// User that runs `auth_query` for users that are not in `auth_file`.
+    auth_user: Option<String> = unset, reload, later;
+    /// Time after which an unused database made from the `*` entry is forgotten.
+    autodb_idle_timeout: Duration = "3600", reload, later;
+    /// How long a cancel request may wait for a server connection; 0 is for ever.
+    cancel_wait_timeout: Duration = "10", reload, acts;
+    /// Longest silence of a client that holds no server; 0 is for ever.
+    client_idle_timeout: Duration = "0", reload, acts;
+    /// Time a client has to log in; 0 is for ever.
+    client_login_timeout: Duration = "60", reload, acts;
+    /// Cipher suites offered to clients with TLS 1.3. Not set: the library's choice.
+    client_tls13_ciphers: Option<String> = unset, reload, later;
+    /// Certificates of the authorities that may sign client certificates.
+    client_tls_ca_file: String = "", reload, later;
+    /// Certificate shown to clients.
+    client_tls_cert_file: String = "", reload, later;
+    /// Cipher suites offered to clients up to TLS 1.2.
+    client_tls_ciphers: String = "default", reload, later;
+    /// Diffie-Hellman parameters for clients: auto, none or legacy.
+    client_tls_dheparams: String = "auto", reload, later;
+    /// Elliptic curve for clients: auto, none or a name.
+    client_tls_ecdhcurve: String = "auto", reload, later;
+    /// Private key for `client_tls_cert_file`.
+    client_tls_key_file: String = "", reload, later;
+    /// TLS versions allowed for clients: all, secure, or a list of tlsv1.0 to tlsv1.3.
+    client_tls_protocols: String = "secure", reload, later;
+    /// How much TLS is asked of clients.
+    client_tls_sslmode: SslMode = "disable", reload, later;
+    /// The configuration file; the next reload reads the file named here.
+    conffile: Option<String> = unset, reload, acts;
+    /// Server connections of each pool, that is of each pair of database and user; 0 is no limit.
+    default_pool_size: u32 = "20", reload, acts;
+    /// Refuse simple queries, and with them several statements in one string.
+    disable_pqexec: bool = "0", boot, later;
+    /// How long the addresses of a host name are kept.
+    dns_max_ttl: Duration = "15", reload, later;
+    /// How long it is kept that a host name does not exist.
+    dns_nxdomain_ttl: Duration = "15", reload, later;
+    /// How often DNS zones are checked for a new serial number; 0 is never.
+    dns_zone_check_period: Duration = "0", reload, later;
+    /// Longest idle time inside a transaction; 0 is for ever.
+    idle_transaction_timeout: Duration = "0", reload, acts;
+    /// Startup parameters of clients that are ignored without an error.
+    ignore_startup_parameters: Vec<String> = "", reload, acts;
+    /// Name of the Windows service; read everywhere and used nowhere.
+    job_name: String = "pgbouncer", boot, later;
+    /// TCP addresses or host names to listen on; `*` is all. Empty: no TCP.
+    listen_addr: Vec<String> = "", boot, acts;
+    /// Connections the kernel may hold that are not accepted yet.
+    listen_backlog: u32 = "128", boot, acts;
+    /// TCP port to listen on, and suffix of the Unix socket name.
+    listen_port: u16 = "6432", boot, acts;
+    /// Log each successful login.
+    log_connections: bool = "1", reload, acts;
+    /// Log each disconnection, with its reason.
+    log_disconnections: bool = "1", reload, acts;
+    /// Log the error messages that the pooler sends to clients.
+    log_pooler_errors: bool = "1", reload, acts;
+    /// Log a line of statistics every `stats_period`.
+    log_stats: bool = "1", reload, acts;
+    /// File to log to, besides standard error; opened again on every reload.
+    logfile: String = "", reload, acts;
+    /// Notice sent to each client when it has logged in. Empty: none.
+    login_notify_message: String = "", reload, later;
+    /// Client connections in all; the console is exempt.
+    max_client_conn: u32 = "100", reload, acts;
+    /// Client connections of each database; 0 is no limit.
+    max_db_client_connections: u32 = "0", reload, later;
+    /// Server connections of each database in all its pools; 0 is no limit.
+    max_db_connections: u32 = "0", reload, later;
+    /// Longest protocol message; a longer one ends the connection.
+    max_packet_size: u32 [bytes] = "2147483647", reload, acts;
+    /// Prepared statements kept on each server connection in the modes transaction and statement;
+    /// 0 switches their tracking off.
+    max_prepared_statements: u32 = "200", reload, acts;
+    /// Client connections of each user; 0 is no limit.
+    max_user_client_connections: u32 = "0", reload, later;
+    /// Server connections of each user in all its pools; 0 is no limit.
+    max_user_connections: u32 = "0", reload, later;
+    /// Server connections kept open in each pool in use; 0 is none.
+    min_pool_size: u32 = "0", reload, later;
+    /// This pooler's number among its `[peers]`, up to 16383; 0 is no peering.
+    peer_id: u32 = "0", reload, later;
+    /// File that holds the process id while Weir runs; needed to run as a daemon.
+    pidfile: String = "", boot, acts;
+    /// Size of the buffer of a connection; no limit to the size of a message.
+    pkt_buf: u32 [bytes] = "4096", boot, later;
+    /// When a server goes back to its pool.
+    pool_mode: PoolMode = "session", reload, acts;
+    /// Time after which an empty pool is forgotten; 0 is never.
+    pool_idle_timeout: Duration = "0", reload, later;
+    /// Longest query; 0 is for ever. Its server connection is closed.
+    query_timeout: Duration = "0", reload, acts;
+    /// Waiting time after which a client is told, by a notice, that it waits; 0 is never.
+    query_wait_notify: u32 [seconds] = "5", reload, later;
+    /// How long a client may wait for a server; 0 is for ever.
+    query_wait_timeout: Duration = "120", reload, acts;
+    /// Server connections a pool may open beyond its size when clients wait; 0 is none.
+    reserve_pool_size: u32 = "0", reload, later;
+    /// Waiting time after which the reserve of a pool opens; 0 keeps it closed.
+    reserve_pool_timeout: Duration = "5", reload, later;
+    /// File to use in place of `/etc/resolv.conf`.
+    resolv_conf: String = "", boot, later;
+    /// Reads from one connection before the next one gets its turn; 0 is no limit.
+    sbuf_loopcnt: u32 = "5", reload, later;
+    /// Iterations of the SCRAM verifiers Weir makes from plain passwords.
+    scram_iterations: u32 = "4096", reload, acts;
+    /// Idle time after which a server connection is probed before use; 0 is always.
+    server_check_delay: Duration = "30", reload, acts;
+    /// Query that probes a server connection; `<empty>` is an empty query, an empty text no probe.
+    server_check_query: String = "<empty>", reload, acts;
+    /// Time a server connection has to be opened and logged in; 0 is for ever.
+    server_connect_timeout: Duration = "15", reload, acts;
+    /// In session mode, close servers marked for closing between transactions already.
+    server_fast_close: bool = "0", reload, later;
+    /// Idle time after which a server connection is closed; 0 is never.
+    server_idle_timeout: Duration = "600", reload, acts;
+    /// Age at which an unused server connection is closed; 0 uses each one once.
+    server_lifetime: Duration = "3600", reload, acts;
+    /// Pause after a failed connection or login to a server.
+    server_login_retry: Duration = "15", reload, acts;
+    /// Query that cleans a server connection when its client leaves, in session mode.
+    server_reset_query: String = "DISCARD ALL", reload, acts;
+    /// Run `server_reset_query` in every pool mode.
+    server_reset_query_always: bool = "0", reload, acts;
+    /// Use servers in turn, instead of the one released last.
+    server_round_robin: bool = "0", reload, acts;
+    /// Cipher suites offered to servers with TLS 1.3. Not set: the library's choice.
+    server_tls13_ciphers: Option<String> = unset, reload, later;
+    /// Certificates of the authorities that may sign server certificates.
+    server_tls_ca_file: String = "", reload, later;
+    /// Certificate shown to servers.
+    server_tls_cert_file: String = "", reload, later;
+    /// Cipher suites offered to servers up to TLS 1.2.
+    server_tls_ciphers: String = "default", reload, later;
+    /// Private key for `server_tls_cert_file`.
+    server_tls_key_file: String = "", reload, later;
+    /// TLS versions allowed for servers: all, secure, or a list of tlsv1.0 to tlsv1.3.
+    server_tls_protocols: String = "secure", reload, later;
+    /// How much TLS is asked of servers.
+    server_tls_sslmode: SslMode = "prefer", reload, later;
+    /// Listen with `SO_REUSEPORT`, so that several poolers can share a port.
+    so_reuseport: bool = "0", boot, acts;
+    /// How often statistics are averaged and logged.
+    stats_period: u32 [seconds] = "60", reload, acts;
+    /// Users who may run the `SHOW` commands of the console.
+    stats_users: Vec<String> = "", reload, acts;
+    /// Time for buffers to drain in `SUSPEND` and in an online restart.
+    suspend_timeout: Duration = "10", reload, later;
+    /// Log to syslog.
+    syslog: bool = "0", reload, later;
+    /// Facility given to syslog.
+    syslog_facility: String = "daemon", reload, later;
+    /// Program name given to syslog.
+    syslog_ident: String = "pgbouncer", reload, later;
+    /// Accept a client only when its first bytes are there.
+    tcp_defer_accept: bool = "1", reload, later;
+    /// Send TCP keepalives on client and server connections.
+    tcp_keepalive: bool = "1", reload, acts;
+    /// Keepalives without an answer that end a connection; 0 is the system's default.
+    tcp_keepcnt: u32 = "0", reload, acts;
+    /// Silence after which keepalives start; 0 is the system's default.
+    tcp_keepidle: u32 [seconds] = "0", reload, acts;
+    /// Time between keepalives; 0 is the system's default.
+    tcp_keepintvl: u32 [seconds] = "0", reload, acts;
+    /// Size of the kernel's buffers of a connection; 0 is the system's default.
+    tcp_socket_buffer: u32 [bytes] = "0", reload, later;
+    /// Time sent data may stay without acknowledgement; 0 is the system's default.
+    tcp_user_timeout: u32 [milliseconds] = "0", reload, later;
+    /// Further parameters, reported by PostgreSQL, that are kept for each client.
+    track_extra_parameters: Vec<String> = "IntervalStyle", boot, acts;
+    /// Longest transaction; 0 is for ever. Its server connection is closed.
+    transaction_timeout: Duration = "0", reload, acts;
+    /// Folder of the Unix socket to listen on, and of that of a database without `host`; `@name`
+    /// is an abstract socket. Empty: no Unix socket.
+    unix_socket_dir: String = "/tmp", boot, acts;
+    /// Group of the Unix socket, by name or number.
+    unix_socket_group: String = "", boot, acts;
+    /// Permissions of the Unix socket; write a leading 0 for octal.
+    unix_socket_mode: u32 = "0777", boot, acts;
+    /// User to become when started as root.
+    user: Option<String> = unset, boot, acts;
+    /// How much to log, from 0 to 3.
+    verbose: u32 = unset, reload, acts;
+    /// Threads that carry the traffic; 0 is one for each processor. Weir's own.
+    workers: u32 = "0", boot, acts;
+}
+
+impl Global {
+    /// Sets one key from its text, as the console's `SET` does: a boot-only key is left alone.
+    ///
+    /// # Errors
+    /// What is wrong with the key or the value, in one phrase.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+        let row = Self::row(key).ok_or_else(|| format!("unknown parameter: pgbouncer/{key}"))?;
+        if !row.key.reloadable {
+            return Ok(());
+        }
+        (row.set)(self, text).map_err(|error| error.reason(&row.key, text))
+    }
+
+    /// Takes over from `running` what only a restart may change, and names the keys that differed.
+    pub fn keep_boot_only(&mut self, running: &Self) -> Vec<&'static str> {
+        let mut kept = Vec::new();
+        for row in Self::ROWS.iter().filter(|row| !row.key.reloadable) {
+            if (row.show)(self) != (row.show)(running) {
+                kept.push(row.key.name);
+                (row.copy)(self, running);
+            }
+        }
+        kept
+    }
+}

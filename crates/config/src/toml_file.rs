@@ -1,0 +1,173 @@
+//! Reads `weir.toml`: the same keys as `pgbouncer.ini`, the global ones at the top, one table for
+//! each database, user and peer.
+//!
+//! A value may be written as TOML has it (a number, `true`, a list) or as the text it would be in
+//! `pgbouncer.ini`; both go through the one parser of the key's type.
+
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::build::{Builder, Place, Report, Setting};
+use crate::config::Config;
+use crate::error::ConfigError;
+use crate::table::{Database, Global, Key, Keyed, Peer, UserSettings};
+use crate::value::{Kind, ValueError};
+
+const SECTIONS: [&str; 3] = ["databases", "users", "peers"];
+
+impl Config {
+    /// Reads the text of a `weir.toml`; `file` is its name in messages. `auth_file` is not read.
+    ///
+    /// # Errors
+    /// Every mistake in the text; where it is no TOML, what is wrong with that.
+    pub fn parse_toml(text: &str, file: &str) -> Result<Self, ConfigError> {
+        let mut reader = Reader { builder: Builder::default(), text, file: Arc::from(file) };
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            let line = error.span().map_or(0, |span| reader.line(span.start));
+            let reason = error.message().replace('\n', ", ");
+            reader.builder.report.error(&reader.place(line, "", ""), "", reason);
+        }
+        if errors.is_empty() {
+            reader.read(table.get_ref());
+        }
+        // The table comes in the order of its names; people read files from top to bottom.
+        reader.builder.report.mistakes.sort_by_key(|mistake| mistake.line);
+        reader.builder.finish()
+    }
+}
+
+struct Reader<'a> {
+    builder: Builder,
+    text: &'a str,
+    file: Arc<str>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, table: &DeTable<'_>) {
+        for (key, value) in table {
+            let line = self.line(key.span().start);
+            let name: &str = key.get_ref();
+            match value.get_ref() {
+                DeValue::Table(entries) if SECTIONS.contains(&name) => self.section(name, entries),
+                DeValue::Table(_) => {
+                    let place = self.place(line, name, "");
+                    let reason = format!("unknown section: {name}");
+                    self.builder.report.unknown(&place, "", reason, name, SECTIONS.into_iter());
+                }
+                value if SECTIONS.contains(&name) => {
+                    let reason = format!("expected tables [{name}.NAME], not {}", article(value));
+                    self.builder.report.error(&self.place(line, name, ""), "", reason);
+                }
+                value => self.global(line, name, value),
+            }
+        }
+    }
+
+    fn global(&mut self, line: usize, name: &str, value: &DeValue<'_>) {
+        let place = self.place(line, "", "");
+        let key = Global::row(name).map(|row| &row.key);
+        if let Some(text) = text(value, key, name, &place, &mut self.builder.report) {
+            self.builder.global(&place, name, &text);
+        }
+    }
+
+    fn section(&mut self, section: &str, entries: &DeTable<'_>) {
+        for (name, value) in entries {
+            let place = self.place(self.line(name.span().start), section, name.get_ref());
+            let DeValue::Table(table) = value.get_ref() else {
+                let reason = format!(
+                    "expected a table [{section}.{}], not {}",
+                    name.get_ref(),
+                    article(value.get_ref())
+                );
+                self.builder.report.error(&place, "", reason);
+                continue;
+            };
+            match section {
+                "databases" => {
+                    let settings = self.settings::<Database>(&place, table);
+                    self.builder.database(&place, &settings);
+                }
+                "users" => {
+                    let settings = self.settings::<UserSettings>(&place, table);
+                    self.builder.user(&place, &settings);
+                }
+                _ => {
+                    let settings = self.settings::<Peer>(&place, table);
+                    self.builder.peer(&place, &settings);
+                }
+            }
+        }
+    }
+
+    fn settings<T: Keyed>(&mut self, place: &Place, table: &DeTable<'_>) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        for (key, value) in table {
+            let line = self.line(key.span().start);
+            let name = key.get_ref().to_string();
+            let key = T::row(&name).map(|row| &row.key);
+            let report = &mut self.builder.report;
+            if let Some(text) = text(value.get_ref(), key, &name, &place.at(line), report) {
+                settings.push(Setting { key: name, text, line });
+            }
+        }
+        settings
+    }
+
+    fn place(&self, line: usize, section: &str, entry: &str) -> Place {
+        Place::new(&self.file, line, section, entry)
+    }
+
+    /// The line of a byte of the text, counted from 1.
+    fn line(&self, offset: usize) -> usize {
+        1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    }
+}
+
+/// The text `value` would be in `pgbouncer.ini`; `None` if it was reported as a mistake.
+///
+/// An unknown key has no kind to go by; its text does not matter, since it is reported later.
+fn text(
+    value: &DeValue<'_>,
+    key: Option<&Key>,
+    name: &str,
+    place: &Place,
+    report: &mut Report,
+) -> Option<String> {
+    let Some(key) = key else { return Some(String::new()) };
+    let text = native(value, key.kind);
+    if text.is_none() {
+        let error = ValueError::Expected(key.kind.describe());
+        report.error(place, name, error.reason(key, &article(value)));
+    }
+    text
+}
+
+fn native(value: &DeValue<'_>, kind: Kind) -> Option<String> {
+    match (kind, value) {
+        (_, DeValue::String(text)) => Some(text.to_string()),
+        (Kind::Integer | Kind::Seconds | Kind::Switch, DeValue::Integer(number)) => {
+            let number = i64::from_str_radix(number.as_str(), number.radix()).ok()?;
+            Some(number.to_string())
+        }
+        (Kind::Seconds, DeValue::Float(number)) => Some(number.as_str().to_owned()),
+        (Kind::Switch, DeValue::Boolean(on)) => Some(u8::from(*on).to_string()),
+        (Kind::List, DeValue::Array(items)) => {
+            let item = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
+            items.iter().map(item).collect::<Option<Vec<_>>>().map(|items| items.join(","))
+        }
+        _ => None,
+    }
+}
+
+fn article(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(on) => on.to_string(),
+        other => other.type_str().to_owned(),
+    }
+}

@@ -1,0 +1,218 @@
+//! A configuration from one `postgresql://` URL, for `weir serve`.
+//!
+//! The URL is libpq's: `postgresql://[user[:password]@]host[:port][,host…]/[database][?key=value…]`
+//! with percent-encoding. A parameter is one of libpq's words or any global key of Weir.
+
+use std::sync::Arc;
+
+use crate::auth_file::AuthFile;
+use crate::build::{Builder, Place, Setting};
+use crate::config::{AccessPolicy, Config};
+use crate::error::ConfigError;
+use crate::suggest;
+use crate::table::{Global, Keyed};
+
+/// Where Debian's PostgreSQL has its socket; libpq too goes there when the URL has no host.
+const SOCKET_DIR: &str = "/var/run/postgresql";
+
+/// What differs from PgBouncer's defaults: no open socket but the one on the loopback address.
+const DEFAULTS: [(&str, &str); 3] =
+    [("listen_addr", "127.0.0.1"), ("unix_socket_dir", ""), ("pool_mode", "transaction")];
+
+/// libpq's words that are keys of a database entry.
+const DATABASE_WORDS: [&str; 5] = ["host", "port", "dbname", "application_name", "client_encoding"];
+
+/// libpq's words that have another name here.
+const GLOBAL_WORDS: [(&str, &str); 5] = [
+    ("sslmode", "server_tls_sslmode"),
+    ("sslrootcert", "server_tls_ca_file"),
+    ("sslcert", "server_tls_cert_file"),
+    ("sslkey", "server_tls_key_file"),
+    ("connect_timeout", "server_connect_timeout"),
+];
+
+impl Config {
+    /// Makes the configuration `weir serve URL` runs with: listening on 127.0.0.1:6432 in mode
+    /// transaction, the database of the URL by its name, and every other database of the same
+    /// server by the entry `*`. [`Config::access`] says who gets in.
+    ///
+    /// # Errors
+    /// What is wrong with the URL; its password is never repeated.
+    pub fn from_url(url: &str) -> Result<Self, ConfigError> {
+        let place = Place::new(&Arc::from("URL"), 0, "", "");
+        let refuse = |reason: String| ConfigError { mistakes: vec![place.mistake("", reason)] };
+        let parts = Parts::new(url).map_err(refuse)?;
+        let access = parts.access().map_err(refuse)?;
+
+        let mut builder = Builder::default();
+        for (key, value) in DEFAULTS {
+            builder.global(&place, key, value);
+        }
+        if let AccessPolicy::UrlUser { .. } = access {
+            builder.global(&place, "auth_type", "scram-sha-256");
+        }
+        for (key, value) in &parts.global {
+            builder.global(&place, key, value);
+        }
+        let entry = |name: &str| Place { entry: name.to_owned(), ..place.clone() };
+        if let Some(name) = parts.dbname() {
+            builder.database(&entry(name), &parts.settings(&access, true));
+        }
+        builder.database(&entry("*"), &parts.settings(&access, false));
+
+        let mut config = builder.finish()?;
+        if let AccessPolicy::UrlUser { user, password } = &access {
+            // The ordinary login does the rest: one user, one password.
+            config.auth_file = AuthFile { users: [(user.clone(), password.clone())].into() };
+        }
+        config.access = access;
+        Ok(config)
+    }
+}
+
+/// A URL taken apart and decoded.
+#[derive(Default)]
+struct Parts {
+    user: Option<String>,
+    password: Option<String>,
+    /// Keys of the database entries; of one given twice the last counts.
+    database: Vec<(String, String)>,
+    /// Global keys.
+    global: Vec<(String, String)>,
+}
+
+impl Parts {
+    fn new(url: &str) -> Result<Self, String> {
+        let rest = url.strip_prefix("postgresql://").or_else(|| url.strip_prefix("postgres://"));
+        let rest = rest.ok_or("a URL begins with postgresql:// or postgres://")?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+
+        let mut parts = Self::default();
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        parts.user = Some(decode(user)?);
+        parts.password = Some(decode(password)?);
+        parts.hosts(hosts)?;
+        if !path.is_empty() {
+            parts.database.push(("dbname".to_owned(), decode(path)?));
+        }
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or("a parameter has no \"=\"")?;
+            parts.parameter(&decode(key)?, decode(value)?)?;
+        }
+        parts.user.take_if(|user| user.is_empty());
+        parts.password.take_if(|password| password.is_empty());
+        Ok(parts)
+    }
+
+    /// `host[:port]`, or several with commas; they share one port, as in a database entry.
+    fn hosts(&mut self, text: &str) -> Result<(), String> {
+        let mut hosts = Vec::new();
+        let mut ports = Vec::new();
+        for host in text.split(',').filter(|host| !host.is_empty()) {
+            let (host, port) = match host.strip_prefix('[') {
+                Some(rest) => rest.split_once(']').ok_or("\"[\" without \"]\"")?,
+                None => host.split_at(host.find(':').unwrap_or(host.len())),
+            };
+            if !host.is_empty() {
+                hosts.push(decode(host)?);
+            }
+            match port.strip_prefix(':') {
+                Some(port) if !port.is_empty() => ports.push(decode(port)?),
+                None if !port.is_empty() => return Err("no \":\" before the port".to_owned()),
+                _ => ports.push("5432".to_owned()),
+            }
+        }
+        ports.dedup();
+        if ports.len() > 1 {
+            return Err("all hosts must have the same port".to_owned());
+        }
+        let hosts = if hosts.is_empty() { SOCKET_DIR.to_owned() } else { hosts.join(",") };
+        self.database.push(("host".to_owned(), hosts));
+        self.database.extend(ports.pop().map(|port| ("port".to_owned(), port)));
+        Ok(())
+    }
+
+    fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
+        match key {
+            "user" => self.user = Some(value),
+            "password" => self.password = Some(value),
+            "auth_type" | "auth_file" => {
+                return Err(format!("{key}: the URL itself says who gets in"));
+            }
+            _ if DATABASE_WORDS.contains(&key) => {
+                self.database.push((key.to_owned(), value));
+            }
+            _ => {
+                let word = GLOBAL_WORDS.iter().find(|(word, _)| *word == key);
+                let known = word.map_or(key, |(_, key)| key);
+                if Global::row(known).is_none() {
+                    let words = DATABASE_WORDS.into_iter().chain(["user", "password"]);
+                    let words = words.chain(GLOBAL_WORDS.map(|(word, _)| word));
+                    let words = words.chain(Global::ROWS.iter().map(|row| row.key.name));
+                    let nearest = suggest::nearest(key, words);
+                    let hint =
+                        nearest.map_or(String::new(), |key| format!(" (did you mean \"{key}\"?)"));
+                    return Err(format!("unknown parameter: {key}{hint}"));
+                }
+                self.global.push((known.to_owned(), value));
+            }
+        }
+        Ok(())
+    }
+
+    fn access(&self) -> Result<AccessPolicy, String> {
+        match (&self.user, &self.password) {
+            (Some(user), Some(password)) => {
+                Ok(AccessPolicy::UrlUser { user: user.clone(), password: password.clone() })
+            }
+            (None, None) => Ok(AccessPolicy::ProvenByServer),
+            (Some(_), None) => Err("a user without a password: write user:password@, or leave \
+                                    the user out to let each client prove its own password"
+                .to_owned()),
+            (None, Some(_)) => Err("a password without a user".to_owned()),
+        }
+    }
+
+    fn dbname(&self) -> Option<&str> {
+        let dbname = self.database.iter().rev().find(|(key, _)| key == "dbname");
+        dbname.map(|(_, name)| name.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// The settings of an entry; that of `*` has no fixed name on the server.
+    fn settings(&self, access: &AccessPolicy, named: bool) -> Vec<Setting> {
+        let login = match access {
+            AccessPolicy::UrlUser { user, password } => {
+                vec![("user", user.as_str()), ("password", password.as_str())]
+            }
+            AccessPolicy::Configured | AccessPolicy::ProvenByServer => Vec::new(),
+        };
+        let pairs = self.database.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let pairs = pairs.filter(|(key, _)| named || *key != "dbname").chain(login);
+        pairs
+            .map(|(key, text)| Setting { key: key.to_owned(), text: text.to_owned(), line: 0 })
+            .collect()
+    }
+}
+
+/// Undoes percent-encoding.
+fn decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        let byte = match byte {
+            b'%' => match (digit(rest.next()), digit(rest.next())) {
+                (Some(high), Some(low)) => u8::try_from(high * 16 + low).unwrap_or_default(),
+                _ => return Err("\"%\" without two hexadecimal digits".to_owned()),
+            },
+            byte => byte,
+        };
+        if byte == 0 {
+            return Err("\"%00\" is not allowed".to_owned());
+        }
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).map_err(|_| "percent-encoded bytes are not UTF-8".to_owned())
+}
