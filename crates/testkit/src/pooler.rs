@@ -39,11 +39,24 @@ impl Setup {
         self
     }
 
+    /// The number of data-plane threads; PgBouncer has but one and no key for it.
+    #[must_use]
+    pub fn workers(self, count: u32) -> Self {
+        if flavour() == Flavour::Weir { self.set("workers", count) } else { self }
+    }
+
     /// An entry of `[databases]` which leads to the server; `more` is added to host and port.
     #[must_use]
     pub fn database(mut self, name: &str, more: &str) -> Self {
         let port = self.server_port;
         self.ini.database(name, &format!("host=127.0.0.1 port={port} {more}"));
+        self
+    }
+
+    /// An entry of `[databases]` as it is, for a server that is reached in another way.
+    #[must_use]
+    pub fn database_at(mut self, name: &str, connection: &str) -> Self {
+        self.ini.database(name, connection);
         self
     }
 
@@ -194,6 +207,18 @@ impl Pooler {
             (busy == 0 && idle + used <= servers_max).then_some(())
         });
         assert!(quiet.is_some(), "clients or servers are left over: {BUSY:?} = {seen:?}");
+    }
+
+    /// Waits until the pooler has exactly `count` servers in `database`.
+    #[track_caller]
+    pub fn wait_for_servers(&self, database: &str, count: u64) {
+        const SERVERS: [&str; 5] = ["sv_active", "sv_idle", "sv_used", "sv_tested", "sv_login"];
+        let mut seen = [0; 5];
+        let reached = poll_until(PATIENCE, || {
+            seen = self.pool_sums(database, SERVERS);
+            (seen.iter().sum::<u64>() == count).then_some(())
+        });
+        assert!(reached.is_some(), "not {count} servers: {SERVERS:?} = {seen:?}");
     }
 
     /// Writes a changed configuration; it takes effect at [`Self::reload`] or a restart.

@@ -3,5 +3,8 @@
 //! Tests of what PgBouncer does too pass with `WEIR_BIN` set to Debian's `pgbouncer`; those of
 //! what only Weir does begin with [`support::only_weir`].
 
+mod auth;
+mod pool;
+mod prepared;
 mod query;
 mod support;

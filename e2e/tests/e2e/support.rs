@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use testkit::{Flavour, Pooler, Postgres, RawClient, Role, Setup, flavour, poll_until};
+use testkit::{Flavour, Pooler, Postgres, RawClient, Role, Setup, eventually, flavour, poll_until};
 
 /// The modes both poolers know.
 pub(crate) const MODES: [&str; 3] = ["session", "transaction", "statement"];
@@ -37,6 +37,42 @@ pub(crate) fn setup(mode: &str) -> (Setup, String) {
 pub(crate) fn direct(database: &str) -> RawClient {
     RawClient::login(Postgres::shared().port(), Role::APP, database, Role::APP_PASSWORD)
         .expect("the server lets its own role in")
+}
+
+/// Waits until exactly `count` clients of a database wait for a server.
+#[track_caller]
+pub(crate) fn until_waiting(pooler: &Pooler, database: &str, count: u64) {
+    eventually(&format!("{count} clients wait"), Duration::from_secs(10), || {
+        (pooler.pool_sums(database, ["cl_waiting"]) == [count]).then_some(())
+    });
+}
+
+/// Waits until a backend of `database` is running `sql`.
+#[track_caller]
+pub(crate) fn until_running(database: &str, sql: &str) {
+    let running = format!(
+        "SELECT 1 FROM pg_stat_activity \
+         WHERE datname = '{database}' AND state = 'active' AND query = '{sql}'"
+    );
+    let mut superuser = Postgres::shared().superuser("postgres");
+    eventually(&format!("{sql} runs"), Duration::from_secs(10), || {
+        superuser.rows(&running).pop().map(|_| ())
+    });
+}
+
+/// Ends a backend of the shared server, and waits until it is gone.
+#[track_caller]
+pub(crate) fn terminate_and_wait(backend: u32) {
+    let mut superuser = Postgres::shared().superuser("postgres");
+    superuser.rows(&format!("SELECT pg_terminate_backend({backend}, 10000)"));
+}
+
+/// Waits until the pooler has room for one more client.
+#[track_caller]
+pub(crate) fn until_let_in(pooler: &Pooler, database: &str) -> RawClient {
+    eventually("there is room for a client", Duration::from_secs(10), || {
+        pooler.login(Role::APP, database, Role::APP_PASSWORD).ok()
+    })
 }
 
 /// Runs a program to its end, which must come within a minute and with status 0.

@@ -25,7 +25,7 @@ impl RawClient {
     }
 
     /// Sends the startup packet, answers what is asked, and returns all messages up to the first
-    /// ReadyForQuery. An ErrorResponse ends it, and the connection must be closed after that;
+    /// ReadyForQuery. The error is what the server refused with before it closed the connection;
     /// a connection that closes without one is [`ServerError::closed`].
     #[track_caller]
     pub fn authenticate(
@@ -33,29 +33,34 @@ impl RawClient {
         startup: &[(&str, &str)],
         password: &str,
     ) -> Result<Vec<Message>, ServerError> {
+        let messages = self.try_authenticate(startup, password);
+        match messages.last() {
+            Some(last) if last.tag == b'Z' => Ok(messages),
+            _ => {
+                let error = messages.iter().rfind(|m| m.tag == b'E').and_then(Message::error);
+                Err(error.unwrap_or_else(ServerError::closed))
+            }
+        }
+    }
+
+    /// The same, but returns all messages either up to ReadyForQuery or to the end.
+    #[track_caller]
+    pub fn try_authenticate(&mut self, startup: &[(&str, &str)], password: &str) -> Vec<Message> {
         self.send(frontend::startup(startup));
         let user = startup.iter().find(|(key, _)| *key == "user").map_or("", |(_, user)| user);
         let mut scram = None;
         let mut messages = Vec::new();
-        loop {
-            let Some(message) = self.try_read().expect("no answer to the login") else {
-                return Err(ServerError::closed());
-            };
-            if message.tag == b'E' {
-                let error = message.error().expect("an ErrorResponse");
-                let rest = self.read_to_end();
-                assert!(rest.is_empty(), "after {error:?} came {rest:?}");
-                return Err(error);
-            }
+        while let Some(message) = self.try_read().expect("no answer to the login") {
             if message.tag == b'R' {
                 self.answer(&message.body, user, password, &mut scram);
             }
             let ready = message.tag == b'Z';
             messages.push(message);
             if ready {
-                return Ok(messages);
+                break;
             }
         }
+        messages
     }
 
     #[track_caller]
