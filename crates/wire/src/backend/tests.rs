@@ -64,16 +64,17 @@ fn the_negotiated_version_is_written_as_postgresql_writes_it() {
 
 #[test]
 fn authentication_requests_are_read_back() {
-    let requests: [(_, fn(&mut Vec<u8>)); 5] = [
-        (AuthenticationRequest::Ok, authentication_ok),
-        (AuthenticationRequest::Cleartext, authentication_cleartext),
-        (AuthenticationRequest::Md5([1, 0, 2, 3]), |out| authentication_md5(out, [1, 0, 2, 3])),
-        (AuthenticationRequest::SaslContinue(b"r=x"), |out| {
-            authentication_sasl_continue(out, b"r=x");
-        }),
-        (AuthenticationRequest::SaslFinal(b"v=x"), |out| authentication_sasl_final(out, b"v=x")),
-    ];
-    for (expected, build) in requests {
+    let salt = [1, 0, 2, 3];
+    let md5 = |out: &mut Vec<u8>| authentication_md5(out, salt);
+    let sasl_continue = |out: &mut Vec<u8>| authentication_sasl_continue(out, b"r=x");
+    let sasl_final = |out: &mut Vec<u8>| authentication_sasl_final(out, b"v=x");
+    for (expected, build) in [
+        (AuthenticationRequest::Ok, &authentication_ok as &dyn Fn(&mut Vec<u8>)),
+        (AuthenticationRequest::Cleartext, &authentication_cleartext),
+        (AuthenticationRequest::Md5(salt), &md5),
+        (AuthenticationRequest::SaslContinue(b"r=x"), &sasl_continue),
+        (AuthenticationRequest::SaslFinal(b"v=x"), &sasl_final),
+    ] {
         let body = body(AUTHENTICATION, build);
         assert_eq!(AuthenticationRequest::decode(&body), Ok(expected));
         for len in 0..4 {

@@ -55,7 +55,7 @@ fn the_opening_packets_are_read_back() {
 #[test]
 fn a_nul_cannot_smuggle_in_another_field() {
     let packet = opening(|out| startup(out, &[("user", "u\0database\0evil")]));
-    let Ok(StartupRequest::Startup(packet)) = crate::startup::parse(&packet) else { panic!() };
+    let Ok(StartupRequest::Startup(packet)) = startup::parse(&packet) else { panic!() };
     assert_eq!(packet.parameters().collect::<Vec<_>>(), [(&b"user"[..], &b"u"[..])]);
 }
 
