@@ -1,1 +1,27 @@
-fn main() {}
+//! `weir-bench`: measures what a connection pooler costs, Weir beside PgBouncer.
+//!
+//! A canned PostgreSQL and a canned load generator, one thread between them, stand on one core and
+//! the pooler under test alone on another, so that neither PostgreSQL nor pgbench hides it. What is
+//! read is the pooler's CPU time. See docs/performance.md.
+
+mod auth;
+mod bulk;
+mod client;
+mod command;
+mod frame;
+mod load;
+mod process;
+mod reactor;
+mod run;
+mod server;
+mod socket;
+mod stats;
+mod sys;
+mod traffic;
+
+use anyhow::Result;
+use clap::Parser;
+
+fn main() -> Result<()> {
+    command::Command::parse().execute()
+}

@@ -1,0 +1,206 @@
+//! One client of the load generator, as a state machine: logs in, then asks, checks the answer
+//! to the last byte, and asks again. Any answer but the right one is an error.
+
+mod reply;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::auth::Login;
+use crate::frame::{Frame, put, put_startup};
+use crate::traffic::{Protocol, Traffic, Work};
+use reply::Reply;
+
+const SELECT: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = ";
+
+/// One connection to the pooler.
+#[derive(Debug)]
+pub(crate) struct Client {
+    step: Step,
+    asked: Instant,
+    /// Complete answers since the count was last taken.
+    pub(crate) transactions: u64,
+}
+
+/// What the client waits for.
+#[derive(Debug)]
+enum Step {
+    Login(Login),
+    /// The answer to its one Parse.
+    Prepare(Reply),
+    /// To be told to ask.
+    Idle,
+    Answer(Reply),
+    /// The pooler's closing, after Terminate.
+    End,
+}
+
+impl Client {
+    /// A new client; its startup packet is appended to `out`.
+    pub(crate) fn start(traffic: &mut Traffic, out: &mut Vec<u8>) -> Self {
+        traffic.logging_in += 1;
+        let credentials = &traffic.credentials;
+        put_startup(
+            out,
+            &[
+                ("user", &credentials.user),
+                ("database", &credentials.database),
+                ("application_name", "weir-bench"),
+                ("client_encoding", "UTF8"),
+            ],
+        );
+        Self { step: Step::Login(Login::default()), asked: Instant::now(), transactions: 0 }
+    }
+
+    /// Asks, if there is nothing in flight.
+    pub(crate) fn ask(&mut self, traffic: &mut Traffic, out: &mut Vec<u8>) {
+        if let Step::Idle = self.step {
+            self.asked = Instant::now();
+            self.step = Step::Answer(match traffic.work {
+                Work::Query(protocol) => ask_number(protocol, traffic.next_number(), out),
+                Work::Bulk { row_bytes, total_bytes } => {
+                    let text = format!("SELECT bulk {row_bytes} {total_bytes}\0");
+                    put(out, b'Q', &[text.as_bytes()]);
+                    Reply::to_bulk(row_bytes, total_bytes)
+                }
+                Work::Login => return,
+            });
+        }
+    }
+
+    /// Takes what is whole of `bytes` and returns how many that were.
+    pub(crate) fn handle(
+        &mut self,
+        bytes: &[u8],
+        traffic: &mut Traffic,
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let mut used = 0;
+        loop {
+            let rest = &bytes[used..];
+            if let Step::Answer(reply) = &mut self.step
+                && let Some(rows) = reply.rows_in_progress()
+            {
+                let count = rows.check(rest)?;
+                traffic.bytes += count as u64;
+                used += count;
+                if !rows.is_done() {
+                    return Ok(used);
+                }
+                continue;
+            }
+            let Some((frame, length)) = Frame::split(rest)? else { return Ok(used) };
+            used += length;
+            self.handle_message(frame, traffic, out)?;
+        }
+    }
+
+    /// The pooler has closed the connection.
+    pub(crate) fn handle_end(&mut self, traffic: &mut Traffic) -> Result<()> {
+        ensure!(
+            matches!(self.step, Step::End),
+            "the pooler closed a client's connection, which was waiting for {}",
+            self.waits_for()
+        );
+        traffic.logins += 1;
+        traffic.latency.record(self.asked.elapsed());
+        traffic.logging_in -= 1;
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        frame: Frame<'_>,
+        traffic: &mut Traffic,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        if frame.tag == b'E' {
+            bail!("{} in answer to a {}", frame.error_text(), self.waits_for());
+        }
+        match &mut self.step {
+            Step::Login(login) => {
+                if login.handle(frame, &mut traffic.credentials, out)? {
+                    self.logged_in(traffic, out);
+                }
+            }
+            Step::Prepare(reply) => {
+                if reply.handle(frame)? {
+                    self.become_ready(traffic);
+                }
+            }
+            Step::Answer(reply) => {
+                if reply.handle(frame)? {
+                    traffic.count_transaction(self.asked);
+                    self.transactions += 1;
+                    self.step = Step::Idle;
+                    if traffic.running {
+                        self.ask(traffic, out);
+                    }
+                }
+            }
+            Step::Idle | Step::End => match frame.tag {
+                b'S' | b'N' => {}
+                other => bail!("message {:?} that nobody asked for", other as char),
+            },
+        }
+        Ok(())
+    }
+
+    fn logged_in(&mut self, traffic: &mut Traffic, out: &mut Vec<u8>) {
+        match traffic.work {
+            Work::Query(Protocol::Prepared) => {
+                put(out, b'P', &[b"P_0\0", SELECT.as_bytes(), b"$1;\0\0\0"]);
+                put(out, b'S', &[]);
+                self.step = Step::Prepare(Reply::to_parse());
+            }
+            Work::Query(_) | Work::Bulk { .. } => self.become_ready(traffic),
+            Work::Login => {
+                put(out, b'X', &[]);
+                self.step = Step::End;
+            }
+        }
+    }
+
+    fn become_ready(&mut self, traffic: &mut Traffic) {
+        traffic.logging_in -= 1;
+        traffic.ready += 1;
+        self.step = Step::Idle;
+    }
+
+    fn waits_for(&self) -> &'static str {
+        match self.step {
+            Step::Login(_) => "login",
+            Step::Prepare(_) => "Parse",
+            Step::Idle => "nothing",
+            Step::Answer(_) => "query",
+            Step::End => "Terminate",
+        }
+    }
+}
+
+/// Sends the select for `number` and says which reply is the right one.
+fn ask_number(protocol: Protocol, number: u32, out: &mut Vec<u8>) -> Reply {
+    let number = number.to_string();
+    let (select, digits) = (SELECT.as_bytes(), number.as_bytes());
+    let name: &[u8] = match protocol {
+        Protocol::Simple => {
+            put(out, b'Q', &[select, digits, b";\0"]);
+            return Reply::to_simple(digits);
+        }
+        Protocol::Extended => {
+            put(out, b'P', &[b"\0", select, b"$1;\0\0\0"]);
+            b"\0"
+        }
+        Protocol::Prepared => b"P_0\0",
+    };
+    let length = (digits.len() as u32).to_be_bytes();
+    put(out, b'B', &[b"\0", name, b"\0\0\0\x01", &length, digits, b"\0\0"]);
+    put(out, b'D', &[b"P\0"]);
+    put(out, b'E', &[b"\0\0\0\0\0"]);
+    put(out, b'S', &[]);
+    Reply::to_extended(digits, protocol == Protocol::Extended)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use super::*;
+use crate::auth::Credentials;
+use crate::server::{Session, Verdict};
+
+fn traffic(work: Work) -> Traffic {
+    Traffic::new(work, Credentials::new("bench", "bench", "secret"))
+}
+
+/// A client that has logged in at `session`.
+fn logged_in(session: &mut Session, traffic: &mut Traffic) -> Client {
+    let mut sent = Vec::new();
+    let mut client = Client::start(traffic, &mut sent);
+    deliver(session, &mut client, traffic, sent).unwrap();
+    client
+}
+
+/// Carries bytes to and fro until both are silent.
+fn deliver(
+    session: &mut Session,
+    client: &mut Client,
+    traffic: &mut Traffic,
+    mut sent: Vec<u8>,
+) -> Result<()> {
+    while !sent.is_empty() {
+        let mut answer = Vec::new();
+        let (used, verdict) = session.handle(&sent, &mut answer)?;
+        assert_eq!(used, sent.len());
+        loop {
+            let mut piece = Vec::new();
+            session.refill(&mut piece);
+            if piece.is_empty() {
+                break;
+            }
+            answer.append(&mut piece);
+        }
+        sent.clear();
+        let used = client.handle(&answer, traffic, &mut sent)?;
+        assert_eq!(used, answer.len());
+        if verdict == Verdict::Close {
+            client.handle_end(traffic)?;
+        }
+    }
+    Ok(())
+}
+
+fn answer_to(session: &mut Session, sent: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    session.handle(sent, &mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn every_protocol_gets_its_answer() {
+    for protocol in [Protocol::Simple, Protocol::Extended, Protocol::Prepared] {
+        let mut traffic = traffic(Work::Query(protocol));
+        let mut session = Session::new(1);
+        let mut client = logged_in(&mut session, &mut traffic);
+        assert_eq!((traffic.ready, traffic.logging_in), (1, 0));
+        for done in 1..=3 {
+            let mut sent = Vec::new();
+            client.ask(&mut traffic, &mut sent);
+            deliver(&mut session, &mut client, &mut traffic, sent).unwrap();
+            assert_eq!(traffic.transactions, done, "{protocol:?}");
+        }
+    }
+}
+
+#[test]
+fn a_large_result_is_counted_in_bytes() {
+    let mut traffic = traffic(Work::Bulk { row_bytes: 100, total_bytes: 200_000 });
+    let mut session = Session::new(1);
+    let mut client = logged_in(&mut session, &mut traffic);
+    let mut sent = Vec::new();
+    client.ask(&mut traffic, &mut sent);
+    deliver(&mut session, &mut client, &mut traffic, sent).unwrap();
+    assert_eq!((traffic.transactions, traffic.bytes), (1, 200_000));
+}
+
+#[test]
+fn a_login_counts_when_the_pooler_has_closed() {
+    let mut traffic = traffic(Work::Login);
+    logged_in(&mut Session::new(1), &mut traffic);
+    assert_eq!((traffic.logins, traffic.logging_in, traffic.ready), (1, 0, 0));
+}
+
+#[test]
+fn any_changed_byte_of_an_answer_is_noticed() {
+    let mut position = 0;
+    loop {
+        let mut traffic = traffic(Work::Query(Protocol::Simple));
+        let mut session = Session::new(1);
+        let mut client = logged_in(&mut session, &mut traffic);
+        let mut sent = Vec::new();
+        client.ask(&mut traffic, &mut sent);
+        let mut answer = answer_to(&mut session, &sent);
+        let Some(byte) = answer.get_mut(position) else { break };
+        *byte ^= 1;
+        // A longer length shows as an answer that never ends, anything else as an error.
+        let result = client.handle(&answer, &mut traffic, &mut Vec::new());
+        assert!(result.is_err() || traffic.transactions == 0, "byte {position}");
+        position += 1;
+    }
+    assert!(position > 60);
+}
+
+#[test]
+fn the_answer_to_another_client_is_an_error() {
+    let mut traffic = traffic(Work::Query(Protocol::Simple));
+    let mut session = Session::new(1);
+    let mut client = logged_in(&mut session, &mut traffic);
+    client.ask(&mut traffic, &mut Vec::new());
+    let mut other = Vec::new();
+    ask_number(Protocol::Simple, traffic.next_number(), &mut other);
+    let answer = answer_to(&mut session, &other);
+    let error = client.handle(&answer, &mut traffic, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().starts_with("wrong answer: got D"), "{error}");
+}
+
+#[test]
+fn an_error_and_an_end_are_told_with_what_was_waited_for() {
+    let mut traffic = traffic(Work::Query(Protocol::Simple));
+    let mut client = Client::start(&mut traffic, &mut Vec::new());
+    let mut bytes = Vec::new();
+    put(&mut bytes, b'E', &[b"SFATAL\0C08P01\0Mno more connections allowed\0\0"]);
+    let error = client.handle(&bytes, &mut traffic, &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "FATAL 08P01 no more connections allowed in answer to a login");
+    let error = client.handle_end(&mut traffic).unwrap_err();
+    assert!(error.to_string().ends_with("waiting for login"), "{error}");
+}

@@ -1,0 +1,126 @@
+//! The command line: the rig as a whole, or one of its peers by hand.
+
+use std::io::Read;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser};
+use serde_json::json;
+
+use crate::auth::Credentials;
+use crate::load::{Load, Stop};
+use crate::reactor::Reactor;
+use crate::run::{self, RunOptions};
+use crate::socket::Address;
+use crate::sys;
+use crate::traffic::{Protocol, Traffic, Work};
+
+/// Measure what a connection pooler costs.
+#[derive(Debug, Parser)]
+#[command(name = "weir-bench")]
+pub(crate) enum Command {
+    /// Run the benchmark: PgBouncer and Weir in turn, row by row
+    Run(RunOptions),
+    /// Serve as a canned PostgreSQL until killed
+    Server(ServerOptions),
+    /// Put load on a pooler and print the figures as JSON
+    Client(ClientOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServerOptions {
+    /// Where to listen: 127.0.0.1:PORT or a path; may be given more than once
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: Vec<Address>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClientOptions {
+    /// The pooler: 127.0.0.1:PORT or a path
+    #[arg(long, value_name = "ADDRESS")]
+    connect: Address,
+    #[arg(long, default_value_t = 10)]
+    clients: usize,
+    /// The measured interval
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Not measured, before the interval
+    #[arg(long, default_value_t = 0.3)]
+    warm_up: f64,
+    /// End after so many transactions or logins instead
+    #[arg(long, value_name = "COUNT")]
+    transactions: Option<u64>,
+    #[arg(long, value_enum, default_value_t = Protocol::Simple)]
+    protocol: Protocol,
+    /// Connect, log in and leave, over and over
+    #[arg(long, conflicts_with_all = ["bulk", "idle"])]
+    login_only: bool,
+    /// Read large results with rows of so many bytes
+    #[arg(long, value_name = "ROW_BYTES")]
+    bulk: Option<usize>,
+    /// Only log in, print the number of clients, and hold them until standard input ends
+    #[arg(long)]
+    idle: bool,
+    #[arg(long, default_value = "bench")]
+    user: String,
+    #[arg(long, default_value = "bench")]
+    database: String,
+    #[arg(long, default_value = "")]
+    password: String,
+    /// The pooler's process id, to read its CPU time
+    #[arg(long, value_name = "PID")]
+    watch: Option<u32>,
+}
+
+/// The size of one large result.
+pub(crate) const BULK_BYTES: u64 = 100_000_000;
+
+impl Command {
+    pub(crate) fn execute(self) -> Result<()> {
+        sys::raise_open_files().context("cannot raise the limit of open files")?;
+        match self {
+            Self::Run(options) => run::run(&options),
+            Self::Server(options) => serve(&options),
+            Self::Client(options) => generate(options),
+        }
+    }
+}
+
+fn serve(options: &ServerOptions) -> Result<()> {
+    let credentials = Credentials::new("", "", "");
+    let mut reactor = Reactor::new(Traffic::new(Work::Login, credentials))?;
+    for address in &options.listen {
+        println!("{}", reactor.listen(address)?);
+    }
+    loop {
+        reactor.turn(Duration::from_secs(1))?;
+    }
+}
+
+fn generate(options: ClientOptions) -> Result<()> {
+    let work = match options.bulk {
+        Some(row_bytes) => Work::Bulk { row_bytes, total_bytes: BULK_BYTES },
+        None if options.login_only => Work::Login,
+        None => Work::Query(options.protocol),
+    };
+    let credentials = Credentials::new(&options.user, &options.database, &options.password);
+    let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
+    let load = Load {
+        pooler: options.connect,
+        clients: options.clients,
+        warm_up: Duration::from_secs_f64(options.warm_up),
+        stop: match options.transactions {
+            Some(count) => Stop::AtCount(count),
+            None => Stop::After(Duration::from_secs_f64(options.seconds)),
+        },
+        watch: options.watch,
+    };
+    if options.idle {
+        load.log_in(&mut reactor, load.clients)?;
+        println!("{}", json!({ "clients": load.clients }));
+        std::io::stdin().read_to_end(&mut Vec::new())?;
+        return Ok(());
+    }
+    println!("{}", load.measure(&mut reactor)?.to_json());
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! One thread, one epoll: moves bytes between sockets and the state machines of the rig, the
+//! sessions of the canned server and the clients of the load generator alike. Both live in one
+//! loop so that together they cost less than the pooler between them, and it is the pooler that
+//! is saturated.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::client::Client;
+use crate::server::{Session, Verdict};
+use crate::socket::{Address, Listener, Stream};
+use crate::sys::{CLOSED, Epoll};
+use crate::traffic::Traffic;
+
+const READ_BYTES: usize = 64 * 1024;
+
+/// The loop and everything in it.
+#[derive(Debug)]
+pub(crate) struct Reactor {
+    epoll: Epoll,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// Slots emptied in this turn: not to be reused while events for them may still be in hand.
+    emptied: Vec<usize>,
+    buffer: Vec<u8>,
+    sessions: u32,
+    pub(crate) traffic: Traffic,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Empty,
+    Listener(Listener),
+    Connection(Box<Connection>),
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: Stream,
+    peer: Peer,
+    /// The beginning of a message whose end has not come yet.
+    inbox: Vec<u8>,
+    /// What is to be sent, from `sent` on.
+    outbox: Vec<u8>,
+    sent: usize,
+    /// The socket was full: wait until it is writable.
+    blocked: bool,
+}
+
+#[derive(Debug)]
+enum Peer {
+    Client(Client),
+    Session(Session),
+}
+
+impl Reactor {
+    pub(crate) fn new(traffic: Traffic) -> Result<Self> {
+        Ok(Self {
+            epoll: Epoll::new()?,
+            slots: Vec::new(),
+            free: Vec::new(),
+            emptied: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            sessions: 0,
+            traffic,
+        })
+    }
+
+    /// Serves as the canned PostgreSQL at `address`; returns it with the port the system chose.
+    pub(crate) fn listen(&mut self, address: &Address) -> Result<Address> {
+        let listener =
+            Listener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.address()?;
+        let index = self.vacancy();
+        self.epoll.add(listener.as_fd(), index)?;
+        self.slots[index] = Slot::Listener(listener);
+        Ok(address)
+    }
+
+    /// Opens one more client of the load generator; its login begins at once.
+    pub(crate) fn open_client(&mut self, address: &Address) -> Result<()> {
+        let stream =
+            Stream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        let mut outbox = Vec::new();
+        let client = Client::start(&mut self.traffic, &mut outbox);
+        self.open(stream, Peer::Client(client), outbox)
+    }
+
+    /// Lets `act` do something with every client, and sends what it had them say.
+    pub(crate) fn each_client(
+        &mut self,
+        mut act: impl FnMut(&mut Client, &mut Traffic, &mut Vec<u8>),
+    ) -> Result<()> {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Slot::Connection(connection) = slot
+                && let Peer::Client(client) = &mut connection.peer
+            {
+                act(client, &mut self.traffic, &mut connection.outbox);
+                connection.flush(&self.epoll, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits at most `timeout` for something to happen and handles all that did.
+    ///
+    /// # Errors
+    ///
+    /// Any answer that is not the right one, and any connection of a client that ends unasked: a
+    /// figure measured beside a mistake is worth nothing.
+    pub(crate) fn turn(&mut self, timeout: Duration) -> Result<()> {
+        for (index, events) in self.epoll.wait(timeout)? {
+            match &mut self.slots[index] {
+                Slot::Empty => {}
+                Slot::Listener(_) => self.accept(index)?,
+                Slot::Connection(connection) => {
+                    let verdict = connection.handle(
+                        events,
+                        &self.epoll,
+                        index,
+                        &mut self.buffer,
+                        &mut self.traffic,
+                    )?;
+                    if verdict == Verdict::Close {
+                        self.slots[index] = Slot::Empty;
+                        self.emptied.push(index);
+                    }
+                }
+            }
+        }
+        self.free.append(&mut self.emptied);
+        Ok(())
+    }
+
+    fn accept(&mut self, index: usize) -> Result<()> {
+        while let Slot::Listener(listener) = &self.slots[index] {
+            let Some(stream) = listener.accept()? else { break };
+            self.sessions += 1;
+            self.open(stream, Peer::Session(Session::new(self.sessions)), Vec::new())?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, stream: Stream, peer: Peer, outbox: Vec<u8>) -> Result<()> {
+        let index = self.vacancy();
+        self.epoll.add(stream.as_fd(), index)?;
+        let mut connection =
+            Connection { stream, peer, inbox: Vec::new(), outbox, sent: 0, blocked: false };
+        connection.flush(&self.epoll, index)?;
+        self.slots[index] = Slot::Connection(Box::new(connection));
+        Ok(())
+    }
+
+    fn vacancy(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::Empty);
+            self.slots.len() - 1
+        })
+    }
+}
+
+impl Connection {
+    fn handle(
+        &mut self,
+        events: u32,
+        epoll: &Epoll,
+        index: usize,
+        buffer: &mut [u8],
+        traffic: &mut Traffic,
+    ) -> Result<Verdict> {
+        if self.blocked {
+            self.flush(epoll, index)?;
+        }
+        while let Some(count) = self.stream.receive(buffer)? {
+            if count == 0 {
+                return self.peer.handle_end(traffic);
+            }
+            let verdict = self.handle_bytes(&buffer[..count], traffic)?;
+            self.flush(epoll, index)?;
+            if verdict == Verdict::Close {
+                return Ok(verdict);
+            }
+            // A short read has emptied the socket; only the end of the stream may still be there.
+            if count < buffer.len() && events & CLOSED == 0 {
+                break;
+            }
+        }
+        Ok(Verdict::Stay)
+    }
+
+    fn handle_bytes(&mut self, bytes: &[u8], traffic: &mut Traffic) -> Result<Verdict> {
+        if self.inbox.is_empty() {
+            let (used, verdict) = self.peer.handle(bytes, traffic, &mut self.outbox)?;
+            self.inbox.extend_from_slice(&bytes[used..]);
+            return Ok(verdict);
+        }
+        self.inbox.extend_from_slice(bytes);
+        let (used, verdict) = self.peer.handle(&self.inbox, traffic, &mut self.outbox)?;
+        self.inbox.drain(..used);
+        Ok(verdict)
+    }
+
+    /// Sends until everything is sent or the socket is full. A peer that has gone is noticed when
+    /// its end of the stream is read.
+    fn flush(&mut self, epoll: &Epoll, index: usize) -> Result<()> {
+        loop {
+            if self.sent == self.outbox.len() {
+                self.outbox.clear();
+                self.sent = 0;
+                if let Peer::Session(session) = &mut self.peer {
+                    session.refill(&mut self.outbox);
+                }
+                if self.outbox.is_empty() {
+                    return self.set_blocked(epoll, index, false);
+                }
+            }
+            match self.stream.send(&self.outbox[self.sent..]) {
+                Ok(Some(count)) => self.sent += count,
+                Ok(None) => return self.set_blocked(epoll, index, true),
+                Err(_) => {
+                    self.sent = self.outbox.len();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn set_blocked(&mut self, epoll: &Epoll, index: usize, blocked: bool) -> Result<()> {
+        if self.blocked != blocked {
+            self.blocked = blocked;
+            epoll.want_write(self.stream.as_fd(), index, blocked)?;
+        }
+        Ok(())
+    }
+}
+
+impl Peer {
+    fn handle(
+        &mut self,
+        bytes: &[u8],
+        traffic: &mut Traffic,
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, Verdict)> {
+        match self {
+            Self::Client(client) => Ok((client.handle(bytes, traffic, out)?, Verdict::Stay)),
+            Self::Session(session) => session.handle(bytes, out),
+        }
+    }
+
+    fn handle_end(&mut self, traffic: &mut Traffic) -> Result<Verdict> {
+        if let Self::Client(client) = self {
+            client.handle_end(traffic)?;
+        }
+        Ok(Verdict::Close)
+    }
+}

@@ -1,0 +1,116 @@
+//! The benchmark as a whole: every row, PgBouncer and Weir in turn, the pairs, the medians.
+
+mod pooler;
+mod report;
+mod row;
+mod sample;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::sys;
+use pooler::{Binary, Workplace};
+use report::{Line, Report};
+use row::Row;
+use sample::Bench;
+
+const PAIRS: usize = 5;
+const PAIRS_QUICK: usize = 2;
+const SECONDS: f64 = 1.5;
+const SECONDS_QUICK: f64 = 0.7;
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// The rows to measure; see --list. All but those marked as extra when none is named
+    #[arg(value_name = "ROW")]
+    rows: Vec<String>,
+    /// Name the rows and end
+    #[arg(long)]
+    list: bool,
+    /// One minute in place of four, with more noise
+    #[arg(long)]
+    quick: bool,
+    /// How long each measured interval lasts
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// How many times the two poolers are measured in turn
+    #[arg(long)]
+    pairs: Option<usize>,
+    /// Weir's program
+    #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
+    weir: PathBuf,
+    /// PgBouncer's program, looked for in the usual places when not given
+    #[arg(long, value_name = "PATH")]
+    pgbouncer: Option<PathBuf>,
+    /// Where every single measurement is written
+    #[arg(long, value_name = "FILE", default_value = "bench/out/bench.json")]
+    json: PathBuf,
+}
+
+/// Measures the rows asked for, prints the table and writes every measurement as JSON.
+pub(crate) fn run(options: &RunOptions) -> Result<()> {
+    if options.list {
+        row::ROWS.iter().for_each(|row| println!("{row}"));
+        return Ok(());
+    }
+    let rows = row::select(&options.rows)?;
+    let cores = sys::allowed_cores()?;
+    let (Some(&pooler_core), Some(&peer_core)) = (cores.first(), cores.last()) else {
+        bail!("no core to run on")
+    };
+    let workplace = Workplace::create()?;
+    let pgbouncer = match &options.pgbouncer {
+        Some(path) => path.clone(),
+        None => find_pgbouncer()?,
+    };
+    let poolers = [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?];
+    let seconds = options.seconds.unwrap_or(if options.quick { SECONDS_QUICK } else { SECONDS });
+    let pairs = options.pairs.unwrap_or(if options.quick { PAIRS_QUICK } else { PAIRS });
+    let bench = Bench {
+        workplace: &workplace,
+        pooler_core,
+        peer_core,
+        interval: Duration::from_secs_f64(seconds),
+    };
+    let mut report = Report::new(&poolers, pooler_core, peer_core, seconds, pairs);
+    for row in rows {
+        let line = measure(&bench, row, &poolers, pairs)?;
+        report.add(line);
+    }
+    println!("{}", report.to_text());
+    report.write_json(&options.json)?;
+    Ok(())
+}
+
+/// One row: the poolers in turn, and in the other order every second time, so that what drifts
+/// with time falls on both.
+fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) -> Result<Line> {
+    let mut line = Line::new(row);
+    let started = Instant::now();
+    for pair in 0..pairs {
+        let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
+        for side in order {
+            if row.can_run(&poolers[side]) {
+                let sample = bench
+                    .sample(row, &poolers[side])
+                    .with_context(|| format!("{}: {}", row.name, poolers[side].label))?;
+                line.add(side, sample);
+            }
+        }
+        eprint!("\r{:<14} {}/{pairs}", row.name, pair + 1);
+    }
+    eprintln!("  {:.0} s", started.elapsed().as_secs_f64());
+    Ok(line)
+}
+
+fn find_pgbouncer() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
+        .map(|folder| folder.join("pgbouncer"))
+        .find(|path| Path::is_file(path))
+        .context("pgbouncer is not installed; on Debian: apt-get install pgbouncer")
+}

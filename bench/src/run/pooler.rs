@@ -1,0 +1,302 @@
+//! The pooler under test: its program, its configuration, its process. Both poolers are given the
+//! very same `pgbouncer.ini`, except that Weir is told to use one worker.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Error, Result, bail, ensure};
+use wire::scram::ScramVerifier;
+
+use crate::socket::{Address, Stream};
+use crate::sys;
+
+const START_MAX: Duration = Duration::from_secs(5);
+const ITERATIONS: u32 = 4_096;
+/// The port in the name of the canned server's unix socket, which is not a port of anything.
+const UNIX_PORT: u16 = 5_432;
+
+/// A temporary folder any user may read: configuration, logs and sockets; gone when dropped.
+#[derive(Debug)]
+pub(super) struct Workplace {
+    folder: PathBuf,
+    /// Whom the pooler runs as when we are root, which PgBouncer refuses to be.
+    user: Option<(u32, u32)>,
+}
+
+impl Workplace {
+    pub(super) fn create() -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
+        let user = if fs::metadata("/proc/self")?.uid() == 0 {
+            Some(unprivileged_user(&fs::read_to_string("/etc/passwd")?)?)
+        } else {
+            None
+        };
+        Ok(Self { folder, user })
+    }
+
+    /// Where the canned server's unix socket goes; none is left there from an earlier measurement.
+    pub(super) fn server_socket(&self) -> Address {
+        let path = self.folder.join(format!(".s.PGSQL.{UNIX_PORT}"));
+        // An error means that there was none.
+        let _ = fs::remove_file(&path);
+        Address::Unix(path)
+    }
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// User and group id of `postgres`, or of `nobody`.
+fn unprivileged_user(passwd: &str) -> Result<(u32, u32)> {
+    let find = |name: &str| {
+        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    find("postgres").or_else(|| find("nobody")).context("no user postgres or nobody to run as")
+}
+
+/// A pooler's program.
+#[derive(Debug)]
+pub(super) struct Binary {
+    path: PathBuf,
+    /// Its name and version, for people.
+    pub(super) label: String,
+    /// The release of PgBouncer it is, or says it equals.
+    version: (u32, u32),
+    is_weir: bool,
+}
+
+impl Binary {
+    /// Asks the program for its version. As root it is copied first, to where the user it will run
+    /// as can reach it: the folder it was built in may be closed to others.
+    pub(super) fn new(workplace: &Workplace, program: &Path) -> Result<Self> {
+        let path = if workplace.user.is_some() {
+            let copies = fs::read_dir(&workplace.folder)?.count();
+            let copy = workplace.folder.join(format!("pooler-{copies}"));
+            fs::copy(program, &copy).with_context(|| program.display().to_string())?;
+            fs::set_permissions(&copy, Permissions::from_mode(0o755))?;
+            copy
+        } else {
+            program.to_owned()
+        };
+        let output = Command::new(&path)
+            .arg("-V")
+            .output()
+            .with_context(|| format!("cannot run {}", program.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let first = text.lines().next().unwrap_or_default().trim();
+        let version = parse_version(first)
+            .with_context(|| format!("{} -V says {first:?}", program.display()))?;
+        let is_weir = text.to_lowercase().contains("weir");
+        let label = if is_weir { "Weir".to_owned() } else { first.to_owned() };
+        Ok(Self { path, label, version, is_weir })
+    }
+
+    /// Whether named prepared statements work in transaction mode; PgBouncer's do from 1.21 on.
+    pub(super) fn prepares_statements(&self) -> bool {
+        self.version >= (1, 21)
+    }
+}
+
+/// `PgBouncer 1.18.0` and what may follow.
+fn parse_version(line: &str) -> Option<(u32, u32)> {
+    let mut numbers = line.strip_prefix("PgBouncer ")?.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// What differs in a pooler's configuration from row to row.
+#[derive(Debug)]
+pub(super) struct Setting {
+    pub(super) unix: bool,
+    pub(super) scram: bool,
+    pub(super) prepared: bool,
+    pub(super) core: usize,
+    pub(super) peer_core: usize,
+}
+
+impl Setting {
+    pub(super) const USER: &str = "bench";
+    pub(super) const DATABASE: &str = "bench";
+    pub(super) const PASSWORD: &str = "a password of the benchmark";
+
+    fn configuration(&self, binary: &Binary, server: &Address, port: u16, users: &Path) -> String {
+        let (host, server_port) = match server {
+            Address::Tcp(address) => (address.ip().to_string(), address.port()),
+            Address::Unix(path) => (path.parent().unwrap_or(path).display().to_string(), UNIX_PORT),
+        };
+        let (database, user) = (Self::DATABASE, Self::USER);
+        let mut text = format!(
+            "[databases]\n\
+             {database} = host={host} port={server_port} dbname={database} user={user}\n\
+             [pgbouncer]\n\
+             listen_addr = 127.0.0.1\n\
+             listen_port = {port}\n\
+             unix_socket_dir =\n\
+             auth_type = {}\n\
+             auth_file = {}\n\
+             pool_mode = transaction\n\
+             default_pool_size = 20\n\
+             max_client_conn = 6000\n\
+             log_connections = 0\n\
+             log_disconnections = 0\n\
+             log_stats = 0\n",
+            if self.scram { "scram-sha-256" } else { "trust" },
+            users.display(),
+        );
+        if self.prepared {
+            text.push_str("max_prepared_statements = 200\n");
+        }
+        if binary.is_weir {
+            text.push_str("workers = 1\n");
+        }
+        text
+    }
+
+    /// The users' file: a verifier, not the password, since PgBouncer would derive a verifier from
+    /// a password at every login, and nobody who counts logins keeps passwords there.
+    fn users() -> String {
+        let verifier = ScramVerifier::from_password(
+            Self::PASSWORD.as_bytes(),
+            b"salt of 16 bytes",
+            ITERATIONS,
+        );
+        format!("\"{}\" \"{verifier}\"\n", Self::USER)
+    }
+}
+
+/// A running pooler; ended when dropped.
+#[derive(Debug)]
+pub(super) struct Pooler {
+    child: Child,
+    pub(super) address: Address,
+    log: PathBuf,
+}
+
+impl Pooler {
+    /// Starts it alone on its core and waits until it accepts connections. From then on this
+    /// thread is on the peers' core.
+    pub(super) fn start(
+        workplace: &Workplace,
+        binary: &Binary,
+        setting: &Setting,
+        server: &Address,
+    ) -> Result<Self> {
+        let port = free_port()?;
+        let users = workplace.folder.join("userlist.txt");
+        fs::write(&users, Setting::users())?;
+        let configuration = workplace.folder.join("pgbouncer.ini");
+        fs::write(&configuration, setting.configuration(binary, server, port, &users))?;
+        let log = workplace.folder.join("log");
+        let output = File::create(&log)?;
+
+        let mut command = Command::new(&binary.path);
+        command.arg(&configuration).current_dir(&workplace.folder);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        if let Some((user, group)) = workplace.user {
+            command.uid(user).gid(group);
+        }
+        sys::pin_to(&[setting.core])?;
+        let started = command.spawn();
+        sys::pin_to(&[setting.peer_core])?;
+        let child = started.with_context(|| format!("cannot start {}", binary.label))?;
+        let mut pooler = Self { child, address: Address::Tcp(([127, 0, 0, 1], port).into()), log };
+        match pooler.wait_until_up() {
+            Ok(()) => Ok(pooler),
+            Err(error) => Err(pooler.explain(error)),
+        }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Adds to an error what the pooler itself has to say.
+    pub(super) fn explain(&mut self, error: Error) -> Error {
+        let mut text = String::new();
+        if let Ok(Some(status)) = self.child.try_wait() {
+            let _ = writeln!(text, "the pooler ended with {status}");
+        }
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        text.push_str("the end of its log:\n");
+        text.push_str(&lines[lines.len().saturating_sub(15)..].join("\n"));
+        error.context(text)
+    }
+
+    fn wait_until_up(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_MAX;
+        while Stream::connect(&self.address).is_err() {
+            ensure!(self.child.try_wait()?.is_none(), "the pooler does not stay up");
+            if Instant::now() > deadline {
+                bail!("the pooler does not listen within {} s", START_MAX.as_secs());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        // It may have ended already; either way it is gone afterwards.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_either_pooler() {
+        assert_eq!(parse_version("PgBouncer 1.18.0"), Some((1, 18)));
+        assert_eq!(parse_version("PgBouncer 1.25.2 (Weir 0.1.0)"), Some((1, 25)));
+        assert_eq!(parse_version("weir 0.1.0"), None);
+    }
+
+    #[test]
+    fn the_user_is_postgres_or_else_nobody() {
+        let nobody = "root:x:0:0::/:/bin/sh\nnobody:x:65534:65533:n:/:/bin/false\n";
+        assert_eq!(unprivileged_user(nobody).unwrap(), (65_534, 65_533));
+        let both = format!("{nobody}postgres:x:101:104:,,,:/:/bin/bash\n");
+        assert_eq!(unprivileged_user(&both).unwrap(), (101, 104));
+        assert!(unprivileged_user("root:x:0:0::/:/bin/sh").is_err());
+    }
+
+    #[test]
+    fn only_weir_is_told_of_workers() {
+        let binary = |is_weir| Binary {
+            path: PathBuf::new(),
+            label: String::new(),
+            version: (1, 18),
+            is_weir,
+        };
+        let setting = Setting { unix: true, scram: true, prepared: false, core: 0, peer_core: 0 };
+        let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
+        let [pgbouncer, weir] = [false, true].map(|is_weir| {
+            setting.configuration(&binary(is_weir), &server, 6_432, Path::new("/u"))
+        });
+        assert!(pgbouncer.contains("host=/run/x port=5432"));
+        assert_eq!(weir, format!("{pgbouncer}workers = 1\n"));
+    }
+}

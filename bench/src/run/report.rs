@@ -1,0 +1,214 @@
+//! What `make bench` prints, and the JSON with every measurement behind it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::pooler::Binary;
+use super::row::{Job, Row};
+use super::sample::Sample;
+use crate::stats::{median, range};
+
+/// All measurements of a row; index 0 is PgBouncer's, 1 Weir's.
+#[derive(Debug)]
+pub(super) struct Line {
+    name: &'static str,
+    unit: &'static str,
+    /// What each figure of a sample is of, where there are several.
+    parts: &'static [&'static str],
+    samples: [Vec<Sample>; 2],
+}
+
+impl Line {
+    pub(super) fn new(row: &Row) -> Self {
+        let parts: &[_] = if let Job::Idle { .. } = row.job { &["", " asked"] } else { &[""] };
+        Self { name: row.name, unit: row.unit(), parts, samples: [Vec::new(), Vec::new()] }
+    }
+
+    pub(super) fn add(&mut self, side: usize, sample: Sample) {
+        self.samples[side].push(sample);
+    }
+
+    fn figures(&self, side: usize, part: usize) -> Vec<f64> {
+        self.samples[side].iter().map(|sample| sample.figures[part]).collect()
+    }
+
+    /// Weir's figure by PgBouncer's, pair by pair.
+    fn ratios(&self, part: usize) -> Vec<f64> {
+        let pairs = self.figures(0, part).into_iter().zip(self.figures(1, part));
+        pairs.map(|(pgbouncer, weir)| weir / pgbouncer).collect()
+    }
+
+    fn rate(&self, side: usize) -> Option<f64> {
+        median(&self.samples[side].iter().filter_map(|sample| sample.rate).collect::<Vec<_>>())
+    }
+
+    fn write(&self, text: &mut String, part: usize) {
+        let name = format!("{}{}", self.name, self.parts[part]);
+        let [pgbouncer, weir] = [0, 1].map(|side| figure(median(&self.figures(side, part))));
+        let [pgbouncer_rate, weir_rate] = [0, 1].map(|side| rate(self.rate(side)));
+        let ratios = self.ratios(part);
+        let ratio = median(&ratios).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let spread =
+            range(&ratios).map_or("-".to_owned(), |(from, to)| format!("{from:.2}..{to:.2}"));
+        let _ = writeln!(
+            text,
+            "  {name:<17} {pgbouncer:>10} {weir:>10} {ratio:>7} {spread:>12} {pgbouncer_rate:>10} {weir_rate:>10}"
+        );
+    }
+
+    fn to_json(&self) -> Value {
+        let side = |side: usize| {
+            let samples = self.samples[side].iter();
+            json!({
+                "median": (0..self.parts.len()).map(|part| median(&self.figures(side, part))).collect::<Vec<_>>(),
+                "samples": samples.map(|s| json!({ "figures": s.figures, "rate": s.rate, "detail": s.detail })).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "row": self.name,
+            "unit": self.unit,
+            "pgbouncer": side(0),
+            "weir": side(1),
+            "ratio": (0..self.parts.len()).map(|part| median(&self.ratios(part))).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Three significant digits, as many as the noise leaves meaning to.
+fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "n/a".to_owned(),
+        Some(value) if value >= 99.95 => format!("{value:.0}"),
+        Some(value) if value >= 9.995 => format!("{value:.1}"),
+        Some(value) if value >= 1.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.3}"),
+    }
+}
+
+fn rate(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.0}"))
+}
+
+/// All rows measured, and how.
+#[derive(Debug)]
+pub(super) struct Report {
+    head: String,
+    labels: [String; 2],
+    lines: Vec<Line>,
+}
+
+impl Report {
+    pub(super) fn new(
+        poolers: &[Binary; 2],
+        pooler_core: usize,
+        peer_core: usize,
+        seconds: f64,
+        pairs: usize,
+    ) -> Self {
+        let mut head = format!(
+            "pooler on core {pooler_core}, clients and canned server on core {peer_core}; \
+             median of {pairs} measurements of {seconds} s"
+        );
+        if pooler_core == peer_core {
+            head.push_str("\nonly one core: the figures hold the other side's cache misses too");
+        }
+        let labels = [0, 1].map(|side| poolers[side].label.clone());
+        Self { head, labels, lines: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, line: Line) {
+        self.lines.push(line);
+    }
+
+    /// One table a unit, in the order of the rows.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = format!("{}\nA is {}, B is {}\n", self.head, self.labels[0], self.labels[1]);
+        let mut unit = "";
+        for line in &self.lines {
+            if line.unit != unit {
+                unit = line.unit;
+                let _ = writeln!(
+                    text,
+                    "\n  {unit}\n  {:<17} {:>10} {:>10} {:>7} {:>12} {:>10} {:>10}",
+                    "", "A", "B", "B/A", "range", "A per s", "B per s"
+                );
+            }
+            (0..line.parts.len()).for_each(|part| line.write(&mut text, part));
+        }
+        if let Some(warning) = self.warning() {
+            let _ = writeln!(text, "\n{warning}");
+        }
+        text
+    }
+
+    /// The share of time the poolers waited for their core is what other work took from them.
+    fn warning(&self) -> Option<String> {
+        let (mut run, mut wait) = (0.0, 0.0);
+        for sample in self.lines.iter().flat_map(|line| line.samples.iter().flatten()) {
+            run += sample.detail["pooler_cpu_ns"].as_f64().unwrap_or(0.0);
+            wait += sample.detail["pooler_wait_ns"].as_f64().unwrap_or(0.0);
+        }
+        let share = wait / (run + wait);
+        (share > 0.1).then(|| {
+            format!(
+                "The poolers waited for their core {:.0} % of the time: something else ran there. \
+                 Read only the ratios, and those with care.",
+                share * 100.0
+            )
+        })
+    }
+
+    pub(super) fn write_json(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let document = json!({
+            "how": self.head,
+            "pgbouncer": self.labels[0],
+            "weir": self.labels[1],
+            "rows": self.lines.iter().map(Line::to_json).collect::<Vec<_>>(),
+        });
+        let text = serde_json::to_string_pretty(&document)?;
+        fs::write(path, text).with_context(|| path.display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::row::ROWS;
+
+    fn sample(figure: f64) -> Sample {
+        Sample { figures: vec![figure], rate: Some(1_000.0), detail: Value::Null }
+    }
+
+    fn report(line: Line) -> String {
+        let labels = ["PgBouncer 1.18.0".to_owned(), "Weir".to_owned()];
+        Report { head: "how".to_owned(), labels, lines: vec![line] }.to_text()
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_pairs() {
+        let mut line = Line::new(&ROWS[0]);
+        for (pgbouncer, weir) in [(10.0, 5.0), (20.0, 16.0), (10.0, 9.0)] {
+            line.add(0, sample(pgbouncer));
+            line.add(1, sample(weir));
+        }
+        let text = report(line);
+        let row: Vec<_> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(row, ["cpu-10", "10.0", "9.00", "0.80", "0.50..0.90", "1000", "1000"]);
+    }
+
+    #[test]
+    fn what_one_pooler_cannot_do_has_no_ratio() {
+        let mut line = Line::new(&ROWS[0]);
+        line.add(1, sample(0.25));
+        let text = report(line);
+        let row: Vec<_> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(row, ["cpu-10", "n/a", "0.250", "-", "-", "-", "1000"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! The rows of the benchmark: what is measured under which name.
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+
+use super::pooler::Binary;
+use crate::traffic::Protocol;
+
+/// One measurement of the benchmark.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) job: Job,
+    /// Measured only when named.
+    extra: bool,
+}
+
+/// What the clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Small selects, one after another, by so many clients at once.
+    Query { clients: usize, protocol: Protocol, unix: bool },
+    /// Connect, log in, leave.
+    Login { scram: bool },
+    /// One client reads large results.
+    Bulk { row_bytes: usize },
+    /// So many clients do nothing.
+    Idle { clients: usize },
+}
+
+const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Row {
+    Row { name, job: Job::Query { clients, protocol, unix: false }, extra: false }
+}
+
+const fn unix(name: &'static str, clients: usize) -> Row {
+    Row {
+        name,
+        job: Job::Query { clients, protocol: Protocol::Simple, unix: true },
+        extra: clients != 200,
+    }
+}
+
+const fn row(name: &'static str, job: Job) -> Row {
+    Row { name, job, extra: false }
+}
+
+pub(super) static ROWS: [Row; 13] = [
+    query("cpu-10", 10, Protocol::Simple),
+    query("cpu-200", 200, Protocol::Simple),
+    query("cpu-1000", 1_000, Protocol::Simple),
+    unix("cpu-10-unix", 10),
+    unix("cpu-200-unix", 200),
+    unix("cpu-1000-unix", 1_000),
+    Row { extra: true, ..query("extended-200", 200, Protocol::Extended) },
+    query("prepared-200", 200, Protocol::Prepared),
+    row("login-trust", Job::Login { scram: false }),
+    row("login-scram", Job::Login { scram: true }),
+    row("bulk-8k", Job::Bulk { row_bytes: 8_192 }),
+    row("bulk-100", Job::Bulk { row_bytes: 100 }),
+    row("idle-5000", Job::Idle { clients: 5_000 }),
+];
+
+impl Row {
+    /// Whether the pooler has what the row needs.
+    pub(super) fn can_run(&self, pooler: &Binary) -> bool {
+        !self.is_prepared() || pooler.prepares_statements()
+    }
+
+    pub(super) fn is_prepared(&self) -> bool {
+        matches!(self.job, Job::Query { protocol: Protocol::Prepared, .. })
+    }
+
+    /// What the row's figures count.
+    pub(super) fn unit(&self) -> &'static str {
+        match self.job {
+            Job::Query { .. } => "CPU µs per transaction",
+            Job::Login { .. } => "CPU µs per login",
+            Job::Bulk { .. } => "CPU s per GB",
+            Job::Idle { .. } => "resident bytes per idle client",
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<14} {}", self.name, self.unit())?;
+        match self.job {
+            Job::Query { clients, protocol, unix } => {
+                let server = if unix { "a unix socket" } else { "TCP" };
+                write!(f, ", {clients} clients, {protocol:?} protocol, server over {server}")?;
+            }
+            Job::Login { scram } => {
+                write!(f, ", 10 clients, {}", if scram { "scram-sha-256" } else { "trust" })?;
+            }
+            Job::Bulk { row_bytes } => write!(f, ", one client, rows of {row_bytes} bytes")?,
+            Job::Idle { clients } => write!(f, ", {clients} clients")?,
+        }
+        if self.extra { write!(f, " (extra)") } else { Ok(()) }
+    }
+}
+
+/// The rows of the given names, or all but the extra ones.
+pub(super) fn select(names: &[String]) -> Result<Vec<&'static Row>> {
+    if names.is_empty() {
+        return Ok(ROWS.iter().filter(|row| !row.extra).collect());
+    }
+    let mut rows = Vec::new();
+    for name in names {
+        match ROWS.iter().find(|row| row.name == name) {
+            Some(row) => rows.push(row),
+            None => bail!("no row is named {name}; --list names them"),
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), ROWS.len());
+    }
+
+    #[test]
+    fn rows_are_chosen_by_name() {
+        let names: Vec<_> = select(&[]).unwrap().iter().map(|row| row.name).collect();
+        assert!(names.contains(&"cpu-200-unix") && !names.contains(&"cpu-10-unix"));
+        assert_eq!(select(&["bulk-8k".to_owned()]).unwrap()[0].name, "bulk-8k");
+        assert!(select(&["cpu-7".to_owned()]).is_err());
+    }
+}

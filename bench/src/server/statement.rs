@@ -1,0 +1,155 @@
+//! The SQL of the canned server: which of its few answers a statement gets, and the prepared
+//! statements and the portal that remember one.
+
+use std::collections::HashMap;
+
+/// The body of the RowDescription pgbench's select gets: one int4 column named `abalance`.
+pub(crate) const ABALANCE_ROW: &[u8] =
+    b"\0\x01abalance\0\0\0\x40\x03\0\x03\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
+
+/// The same for the large result: one text column.
+pub(crate) const BULK_ROW: &[u8] =
+    b"\0\x01filler\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
+
+/// Settings PostgreSQL reports when they change, of those a pooler sets.
+const REPORTED: [&str; 5] =
+    ["application_name", "client_encoding", "DateStyle", "standard_conforming_strings", "TimeZone"];
+
+/// What a statement is to the canned server.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind<'a> {
+    /// One row with the last number of the text, so that whoever asked can tell its own answer.
+    Select {
+        number: &'a [u8],
+    },
+    /// `SELECT bulk ROW_BYTES TOTAL_BYTES`.
+    Bulk {
+        row_bytes: usize,
+        total_bytes: u64,
+    },
+    Set {
+        name: &'a [u8],
+        value: &'a [u8],
+    },
+    /// Only a command tag, and perhaps a new transaction status.
+    Plain {
+        tag: &'static str,
+        status: Option<u8>,
+    },
+}
+
+impl<'a> Kind<'a> {
+    /// What is not known counts as a select: a pooler's own probes are that.
+    pub(super) fn of(text: &'a [u8]) -> Self {
+        let mut words = text.split(|byte| b" \t\r\n='".contains(byte)).filter(|w| !w.is_empty());
+        let plain = |tag, status| Self::Plain { tag, status };
+        match words.next().unwrap_or_default().to_ascii_uppercase().as_slice() {
+            b"BEGIN" => plain("BEGIN", Some(b'T')),
+            b"COMMIT" => plain("COMMIT", Some(b'I')),
+            b"ROLLBACK" => plain("ROLLBACK", Some(b'I')),
+            b"DISCARD" => plain("DISCARD ALL", None),
+            b"RESET" => plain("RESET", None),
+            b"SET" => set(text),
+            b"SELECT" if words.next() == Some(b"bulk") => Self::Bulk {
+                row_bytes: words.next().and_then(number).unwrap_or(100) as usize,
+                total_bytes: words.next().and_then(number).unwrap_or(0),
+            },
+            _ => Self::Select { number: last_number(text) },
+        }
+    }
+}
+
+/// `SET name = 'value'` or `SET name TO value`.
+fn set(text: &[u8]) -> Kind<'_> {
+    let rest = text[3..].trim_ascii();
+    let end = rest.iter().position(|byte| b" =".contains(byte)).unwrap_or(rest.len());
+    let (name, value) = rest.split_at(end);
+    let value = value.trim_ascii();
+    let value = value.strip_prefix(b"=").or_else(|| value.strip_prefix(b"TO ")).unwrap_or(value);
+    let value = value.trim_ascii();
+    let value = value.strip_prefix(b"'").and_then(|v| v.strip_suffix(b"'")).unwrap_or(value);
+    Kind::Set { name, value }
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn last_number(text: &[u8]) -> &[u8] {
+    let Some(last) = text.iter().rposition(u8::is_ascii_digit) else { return b"0" };
+    let first = text[..last].iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
+    &text[first..=last]
+}
+
+/// The statements of a simple query: between semicolons that are in no quotes, without empty ones.
+pub(super) fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    text.split(move |&byte| {
+        quoted ^= byte == b'\'';
+        byte == b';' && !quoted
+    })
+    .map(<[u8]>::trim_ascii)
+    .filter(|statement| !statement.is_empty())
+}
+
+/// The name under which PostgreSQL reports the setting, if it does.
+pub(super) fn reported(name: &[u8]) -> Option<&'static str> {
+    REPORTED.into_iter().find(|reported| reported.as_bytes().eq_ignore_ascii_case(name))
+}
+
+pub(super) fn has_parameter(text: &[u8]) -> bool {
+    text.windows(2).any(|pair| pair == b"$1")
+}
+
+/// The prepared statements of a session, the unnamed one among them.
+#[derive(Debug, Default)]
+pub(super) struct Statements(HashMap<Vec<u8>, Vec<u8>>);
+
+impl Statements {
+    /// False when the name is taken; the unnamed statement may always be replaced.
+    pub(super) fn insert(&mut self, name: &[u8], text: &[u8]) -> bool {
+        if !name.is_empty() && self.0.contains_key(name) {
+            return false;
+        }
+        self.0.insert(name.to_vec(), text.to_vec());
+        true
+    }
+
+    pub(super) fn text(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0.get(name).map(Vec::as_slice)
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        self.0.remove(name);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// A bound statement with its first argument; the canned server needs no second.
+#[derive(Debug)]
+pub(super) struct Portal {
+    text: Vec<u8>,
+    argument: Vec<u8>,
+}
+
+impl Portal {
+    pub(super) fn new(text: &[u8], argument: &[u8]) -> Self {
+        Self { text: text.to_vec(), argument: argument.to_vec() }
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    pub(super) fn kind(&self) -> Kind<'_> {
+        match Kind::of(&self.text) {
+            Kind::Select { .. } if !self.argument.is_empty() => {
+                Kind::Select { number: &self.argument }
+            }
+            kind => kind,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use super::*;
+use crate::frame::put_startup;
+
+/// A session that has logged in.
+fn session() -> Session {
+    let mut session = Session::new(7);
+    let mut bytes = Vec::new();
+    put_startup(&mut bytes, &[("user", "bench"), ("application_name", "me")]);
+    let mut out = Vec::new();
+    assert_eq!(session.handle(&bytes, &mut out).unwrap(), (bytes.len(), Verdict::Stay));
+    assert_eq!(tags(&out), "RSSSSSSSSSSSSSKZ");
+    session
+}
+
+fn tags(mut out: &[u8]) -> String {
+    let mut tags = String::new();
+    while let Some((frame, length)) = Frame::split(out).unwrap() {
+        tags.push(frame.tag as char);
+        out = &out[length..];
+    }
+    assert!(out.is_empty());
+    tags
+}
+
+/// The answers to `bytes`, given to the session in two pieces.
+fn answer(session: &mut Session, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let half = bytes.len() / 2;
+    let (used, _) = session.handle(&bytes[..half], &mut out).unwrap();
+    session.handle(&bytes[used..], &mut out).unwrap();
+    out
+}
+
+fn query(session: &mut Session, text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put(&mut bytes, b'Q', &[text.as_bytes(), b"\0"]);
+    answer(session, &bytes)
+}
+
+fn contains(out: &[u8], wanted: &[u8]) -> bool {
+    out.windows(wanted.len()).any(|window| window == wanted)
+}
+
+#[test]
+fn encryption_is_declined_and_a_cancel_request_ends_the_connection() {
+    let mut session = Session::new(1);
+    let mut out = Vec::new();
+    session.handle(&[0, 0, 0, 8, 4, 210, 22, 47], &mut out).unwrap();
+    assert_eq!(out, b"N");
+    let cancel = [0, 0, 0, 16, 4, 210, 22, 46, 0, 0, 0, 1, 0, 0, 0, 1];
+    assert_eq!(session.handle(&cancel, &mut out).unwrap(), (16, Verdict::Close));
+}
+
+#[test]
+fn a_select_answers_with_the_last_number_of_its_text() {
+    let mut session = session();
+    let out = query(&mut session, "SELECT abalance FROM t WHERE aid = 4711;");
+    assert_eq!(tags(&out), "TDCZ");
+    assert!(contains(&out, b"\0\0\0\x044711"));
+}
+
+#[test]
+fn a_query_may_hold_several_statements_or_none() {
+    let mut session = session();
+    let out = query(&mut session, "SET application_name='a;b';SET DateStyle = 'ISO';");
+    assert_eq!(tags(&out), "CSCSZ");
+    assert!(contains(&out, b"application_name\0a;b\0"));
+    assert_eq!(tags(&query(&mut session, " ")), "IZ");
+    assert_eq!(tags(&query(&mut session, "SET lock_timeout TO 1")), "CZ");
+}
+
+#[test]
+fn the_transaction_status_follows_begin_and_commit() {
+    let mut session = session();
+    assert!(query(&mut session, "BEGIN").ends_with(b"Z\0\0\0\x05T"));
+    assert!(query(&mut session, "SELECT 1").ends_with(b"Z\0\0\0\x05T"));
+    assert!(query(&mut session, "commit").ends_with(b"Z\0\0\0\x05I"));
+}
+
+#[test]
+fn a_prepared_statement_answers_with_its_argument() {
+    let mut session = session();
+    let mut bytes = Vec::new();
+    put(&mut bytes, b'P', &[b"p\0SELECT abalance WHERE aid = $1\0\0\0"]);
+    put(&mut bytes, b'D', &[b"Sp\0"]);
+    put(&mut bytes, b'B', &[b"\0p\0", b"\0\0", b"\0\x01", b"\0\0\0\x02", b"42", b"\0\0"]);
+    put(&mut bytes, b'D', &[b"P\0"]);
+    put(&mut bytes, b'E', &[b"\0\0\0\0\0"]);
+    put(&mut bytes, b'S', &[]);
+    let out = answer(&mut session, &bytes);
+    assert_eq!(tags(&out), "1tT2TDCZ");
+    assert!(contains(&out, b"\0\0\0\x0242"));
+}
+
+#[test]
+fn after_an_error_everything_up_to_sync_is_passed_over() {
+    let mut session = session();
+    let mut bytes = Vec::new();
+    put(&mut bytes, b'B', &[b"\0nobody\0", b"\0\0", b"\0\0", b"\0\0"]);
+    put(&mut bytes, b'E', &[b"\0\0\0\0\0"]);
+    put(&mut bytes, b'S', &[]);
+    put(&mut bytes, b'P', &[b"p\0SELECT 1\0\0\0"]);
+    put(&mut bytes, b'P', &[b"p\0SELECT 1\0\0\0"]);
+    put(&mut bytes, b'S', &[]);
+    let out = answer(&mut session, &bytes);
+    assert_eq!(tags(&out), "EZ1EZ");
+    assert!(contains(&out, b"C26000\0") && contains(&out, b"C42P05\0"));
+}
+
+#[test]
+fn a_large_result_comes_in_pieces_and_holds_up_what_follows() {
+    let mut session = session();
+    let mut bytes = Vec::new();
+    put(&mut bytes, b'Q', &[b"SELECT bulk 100 200000\0"]);
+    put(&mut bytes, b'Q', &[b"SELECT 5\0"]);
+    let mut out = Vec::new();
+    let (used, _) = session.handle(&bytes, &mut out).unwrap();
+    assert!(used < bytes.len());
+    let mut refills = 0;
+    while session.bulk.is_some() {
+        session.refill(&mut out);
+        refills += 1;
+        let mut rest = Vec::new();
+        std::mem::swap(&mut rest, &mut out);
+        if session.bulk.is_none() {
+            assert!(contains(&rest, b"SELECT 2000\0Z"));
+        }
+    }
+    assert!(refills > 1);
+    session.handle(&bytes[used..], &mut out).unwrap();
+    assert_eq!(tags(&out), "TDCZ");
+}
+
+#[test]
+fn what_the_canned_server_cannot_do_is_an_error_not_a_guess() {
+    let mut session = session();
+    let mut bytes = Vec::new();
+    put(&mut bytes, b'F', &[b"\0\0\0\0"]);
+    assert!(session.handle(&bytes, &mut Vec::new()).is_err());
+}

@@ -1,0 +1,127 @@
+//! The few system calls the standard library has no safe face for: epoll, CPU affinity and the
+//! file-descriptor limit. Nothing here knows of PostgreSQL; sockets themselves are the standard
+//! library's.
+#![expect(unsafe_code, reason = "epoll, affinity and rlimit are reachable through libc only")]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// What a readiness event can say; see epoll_ctl(2).
+pub(crate) const READ: u32 = libc::EPOLLIN as u32;
+pub(crate) const WRITE: u32 = libc::EPOLLOUT as u32;
+pub(crate) const CLOSED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
+/// An edge-triggered epoll instance.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no pointers are passed.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; 512] })
+    }
+
+    /// Watches `fd` for reading and closing; its events carry `token`.
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, token: usize) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, READ)
+    }
+
+    /// Asks for write readiness too, or no longer.
+    pub(crate) fn want_write(
+        &self,
+        fd: BorrowedFd<'_>,
+        token: usize,
+        wanted: bool,
+    ) -> io::Result<()> {
+        let interest = if wanted { READ | WRITE } else { READ };
+        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    /// Waits at most `timeout` and hands out `(token, events)` of everything that became ready.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Vec<(usize, u32)>> {
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the pointer and the length describe `self.events`, which outlives the call.
+        let count = unsafe {
+            libc::epoll_wait(
+                self.fd.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                self.events.len() as i32,
+                timeout_ms,
+            )
+        };
+        match check(count) {
+            Ok(count) => Ok(self.events[..count as usize]
+                .iter()
+                .map(|e| (e.u64 as usize, e.events))
+                .collect()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn control(
+        &self,
+        operation: i32,
+        fd: BorrowedFd<'_>,
+        token: usize,
+        interest: u32,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: interest | (libc::EPOLLRDHUP | libc::EPOLLET) as u32,
+            u64: token as u64,
+        };
+        // SAFETY: both descriptors are open for the call's duration and `event` outlives it.
+        check(unsafe {
+            libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd.as_raw_fd(), &raw mut event)
+        })?;
+        Ok(())
+    }
+}
+
+/// The cores this thread may run on.
+pub(crate) fn allowed_cores() -> io::Result<Vec<usize>> {
+    // SAFETY: cpu_set_t is a plain bit array, for which all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: the size and the pointer describe `set`; pid 0 is the calling thread.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
+    // SAFETY: every index is below CPU_SETSIZE.
+    Ok((0..libc::CPU_SETSIZE as usize)
+        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+        .collect())
+}
+
+/// Binds this thread, and what it starts from now on, to the given cores.
+pub(crate) fn pin_to(cores: &[usize]) -> io::Result<()> {
+    // SAFETY: cpu_set_t is a plain bit array, for which all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for &core in cores.iter().filter(|&&core| core < libc::CPU_SETSIZE as usize) {
+        // SAFETY: the index is below CPU_SETSIZE.
+        unsafe { libc::CPU_SET(core, &mut set) };
+    }
+    // SAFETY: the size and the pointer describe `set`; pid 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })?;
+    Ok(())
+}
+
+/// Raises the soft limit of open files to the hard one and returns it; children inherit it.
+pub(crate) fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live rlimit.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the pointer is to a live rlimit.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(limit.rlim_cur)
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

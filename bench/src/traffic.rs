@@ -1,0 +1,84 @@
+//! What all clients of the load generator share: what they are to do and what they have done.
+
+use std::time::{Duration, Instant};
+
+use crate::auth::Credentials;
+use crate::stats::Histogram;
+
+/// What a client does once it is logged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// One small select after another.
+    Query(Protocol),
+    /// One large result after another.
+    Bulk { row_bytes: usize, total_bytes: u64 },
+    /// Leave, to log in anew.
+    Login,
+}
+
+/// How a small select is sent; the names are pgbench's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Protocol {
+    Simple,
+    /// Parsed each time, unnamed.
+    Extended,
+    /// Parsed once, named.
+    Prepared,
+}
+
+/// The shared state of all clients of one run.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    pub(crate) work: Work,
+    pub(crate) credentials: Credentials,
+    /// A client that has its answer asks anew.
+    pub(crate) running: bool,
+    /// Connected and not yet ready for work.
+    pub(crate) logging_in: usize,
+    /// Ready for work, or at it.
+    pub(crate) ready: usize,
+    /// Answers complete and right, of either kind of query.
+    pub(crate) transactions: u64,
+    /// Sessions from connect to the pooler's closing them.
+    pub(crate) logins: u64,
+    /// Bytes of large results.
+    pub(crate) bytes: u64,
+    pub(crate) latency: Histogram,
+    numbers: u32,
+}
+
+impl Traffic {
+    pub(crate) fn new(work: Work, credentials: Credentials) -> Self {
+        Self {
+            work,
+            credentials,
+            running: false,
+            logging_in: 0,
+            ready: 0,
+            transactions: 0,
+            logins: 0,
+            bytes: 0,
+            latency: Histogram::new(),
+            numbers: 0,
+        }
+    }
+
+    /// A number of nine digits that no other query of this run has in flight: a client that gets
+    /// another's answer notices.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        self.numbers = (self.numbers + 1) % 900_000_000;
+        100_000_000 + self.numbers
+    }
+
+    pub(crate) fn count_transaction(&mut self, asked: Instant) -> Duration {
+        let latency = asked.elapsed();
+        self.transactions += 1;
+        self.latency.record(latency);
+        latency
+    }
+
+    /// Grows with anything that gets done.
+    pub(crate) fn progress(&self) -> u64 {
+        self.transactions + self.logins + self.bytes + self.ready as u64
+    }
+}

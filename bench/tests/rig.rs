@@ -1,0 +1,95 @@
+//! The rig against itself: the load generator directly at the canned server, as two processes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(listen: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir-bench"))
+            .args(["server", "--listen", listen])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Self { child, address: address.trim().to_owned() }
+    }
+
+    fn client(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_weir-bench"))
+            .args(["client", "--connect", &self.address, "--warm-up", "0"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn figures(&self, arguments: &[&str]) -> Value {
+        let output = self.client(arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn every_protocol_works_over_tcp() {
+    let server = Server::start("127.0.0.1:0");
+    for protocol in ["simple", "extended", "prepared"] {
+        let count = ["--transactions", "500", "--clients", "20", "--protocol", protocol];
+        let figures = server.figures(&count);
+        assert!(figures["transactions"].as_u64().unwrap() >= 500, "{protocol}: {figures}");
+        assert!(figures["p99_us"].as_u64() >= figures["p50_us"].as_u64());
+    }
+}
+
+#[test]
+fn a_large_result_and_logins_work_over_a_unix_socket() {
+    let path = std::env::temp_dir().join(format!("weir-bench-rig-{}", std::process::id()));
+    let server = Server::start(path.to_str().unwrap());
+    let figures = server.figures(&["--bulk", "100", "--transactions", "1", "--clients", "1"]);
+    assert!(figures["bytes"].as_u64().unwrap() > 99_000_000, "{figures}");
+    let figures = server.figures(&["--login-only", "--transactions", "100"]);
+    assert!(figures["logins"].as_u64().unwrap() >= 100, "{figures}");
+    drop(server);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn idle_clients_are_held_until_standard_input_ends() {
+    let server = Server::start("127.0.0.1:0");
+    assert_eq!(server.figures(&["--idle", "--clients", "300"])["clients"], 300);
+}
+
+#[test]
+fn a_run_reads_the_cpu_time_of_the_process_it_watches() {
+    let server = Server::start("127.0.0.1:0");
+    let pid = server.child.id().to_string();
+    let figures = server.figures(&["--transactions", "2000", "--watch", &pid]);
+    assert!(figures["pooler_cpu_ns"].as_u64().unwrap() > 100_000, "{figures}");
+}
+
+#[test]
+fn no_pooler_is_a_failure_not_a_figure() {
+    let output = {
+        let server = Server::start("127.0.0.1:0");
+        let address = server.address.clone();
+        drop(server);
+        Server::start("127.0.0.1:0").client(&["--connect", &address, "--seconds", "0.1"])
+    };
+    assert!(!output.status.success() && output.stdout.is_empty());
+}
