@@ -1,6 +1,7 @@
 //! The valid word nearest to a mistyped one.
 
-/// The candidate with the smallest edit distance to `typed`, if it is near enough to be meant.
+/// The candidate with the smallest edit distance to `typed`, if it is near enough to be meant;
+/// else the shortest that begins with `typed`.
 pub(crate) fn nearest<'a>(
     typed: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -12,11 +13,15 @@ pub(crate) fn nearest<'a>(
         return None;
     }
     let typed = typed.to_ascii_lowercase();
-    let (distance, word) = candidates
-        .map(|word| (distance(&typed, word), word))
-        .min_by_key(|(distance, _)| *distance)?;
+    let words: Vec<_> = candidates.collect();
+    let distances = words.iter().map(|word| (distance(&typed, word), *word));
+    let (distance, word) = distances.min_by_key(|(distance, _)| *distance)?;
     let allowed = (typed.chars().count() / 3).max(1);
-    (distance <= allowed).then_some(word)
+    if distance <= allowed {
+        return Some(word);
+    }
+    let begun = words.into_iter().filter(|word| typed.len() >= 3 && word.starts_with(&typed));
+    begun.min_by_key(|word| word.len())
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b`.
@@ -59,6 +64,7 @@ mod tests {
         let find = |typed| nearest(typed, words.into_iter());
         assert_eq!(find("listen_prot"), Some("listen_port"));
         assert_eq!(find("Pool-Mode"), Some("pool_mode"));
+        assert_eq!(find("pool"), Some("pool_mode"));
         assert_eq!(find("colour"), None);
         assert_eq!(find(""), None);
         assert_eq!(find(&"x".repeat(10_000)), None);

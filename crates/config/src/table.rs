@@ -197,7 +197,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for key in Key::all() {
             assert!(seen.insert((key.scope as u8, key.name)), "{} twice", key.name);
-            assert!(key.help.ends_with('.') && key.help.len() > 20, "{}", key.name);
+            assert!(key.help.ends_with('.') && key.help.len() > 10, "{}", key.name);
         }
     }
 }

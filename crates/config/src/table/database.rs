@@ -61,3 +61,10 @@ keys! {
     /// `application_name` given to the server at login.
     application_name: Option<String> = unset, reload, acts;
 }
+
+impl Database {
+    /// The name of the database on the server.
+    pub fn dbname(&self) -> &str {
+        self.dbname.as_deref().unwrap_or(&self.name)
+    }
+}

@@ -1,0 +1,65 @@
+//! Files on disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use config::{Config, Host};
+
+/// A folder that is removed at the end of its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("config-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_name_of_the_file_tells_its_format() {
+    let folder = Folder::new("format");
+    let toml = folder.write("weir.toml", "listen_port = 1\n[databases.a]\nhost = \"h\"\n");
+    let ini = folder.write("pooler.conf", "[pgbouncer]\nlisten_port=1\n[databases]\na=host=h\n");
+    let (toml, ini) = (Config::load(&toml).unwrap(), Config::load(&ini).unwrap());
+    assert_eq!(toml.databases, ini.databases);
+    assert_eq!(toml.databases["a"].hosts, [Host::Tcp("h".into())]);
+    assert_eq!(toml.path, Some(folder.0.join("weir.toml")));
+    assert!(ini.global.conffile.unwrap().ends_with("pooler.conf"));
+}
+
+#[test]
+fn auth_file_and_includes_are_read_from_disk() {
+    let folder = Folder::new("auth");
+    let users = folder.write("users.txt", "\"a\" \"b\"\nbroken\n");
+    let more = folder.write("more.ini", &format!("auth_file = {}\n", users.display()));
+    let text = format!("[pgbouncer]\n%include {}\n", more.display());
+    let config = Config::load(&folder.write("p.ini", &text)).unwrap();
+    assert_eq!(config.auth_file.users["a"], "b");
+    let warning = config.warnings[0].to_string();
+    assert!(warning.ends_with("users.txt:2: broken auth file, the rest of the file is not read"));
+}
+
+#[test]
+fn a_missing_auth_file_is_a_warning_and_a_missing_configuration_an_error() {
+    let folder = Folder::new("missing");
+    let gone = folder.0.join("gone");
+    let text = format!("[pgbouncer]\nauth_file = {}\n", gone.display());
+    let config = Config::load(&folder.write("p.ini", &text)).unwrap();
+    assert!(config.warnings[0].to_string().contains("gone: could not open auth_file: "));
+    let error = Config::load(&gone).unwrap_err().to_string();
+    assert!(error.contains("gone: could not open configuration file: "), "{error}");
+}

@@ -1,0 +1,93 @@
+//! What the pooler asks a configuration at run time, and what a reload keeps.
+
+use std::time::Duration;
+
+use config::{Global, PoolMode};
+
+use crate::ini;
+
+const TEXT: &str = "
+[pgbouncer]
+default_pool_size = 20
+pool_mode = session
+server_lifetime = 100
+[databases]
+plain =
+own = pool_size=7 pool_mode=statement server_lifetime=5
+* = host=h
+[users]
+alice = pool_size=3 pool_mode=transaction
+unlimited = pool_size=0
+";
+
+#[test]
+fn the_user_goes_before_the_database_and_that_before_the_global_key() {
+    let config = ini(TEXT);
+    let (plain, own) = (config.database("plain").unwrap(), config.database("own").unwrap());
+    let cases = [
+        (&plain, "bob", 20, PoolMode::Session),
+        (&own, "bob", 7, PoolMode::Statement),
+        (&plain, "alice", 3, PoolMode::Transaction),
+        (&own, "alice", 3, PoolMode::Transaction),
+        (&own, "unlimited", 0, PoolMode::Statement),
+    ];
+    for (database, user, size, mode) in cases {
+        let found = (config.pool_size(database, user), config.pool_mode(database, user));
+        assert_eq!(found, (size, mode), "{} {user}", database.name);
+    }
+    assert_eq!(config.server_lifetime(&plain), Duration::from_secs(100));
+    assert_eq!(config.server_lifetime(&own), Duration::from_secs(5));
+}
+
+#[test]
+fn the_star_entry_stands_for_unknown_names() {
+    let config = ini(TEXT);
+    let made = config.database("new").unwrap();
+    assert_eq!((made.name.as_str(), made.dbname.as_deref()), ("new", Some("new")));
+    let fixed = ini("[pgbouncer]\n[databases]\n* = host=h dbname=one\n");
+    assert_eq!(fixed.database("new").unwrap().dbname(), "one");
+    assert!(ini("[pgbouncer]\n").database("new").is_none());
+}
+
+#[test]
+fn a_reload_keeps_boot_only_keys_and_names_them() {
+    let running = ini("[pgbouncer]\nlisten_port = 1\nmax_client_conn = 10\n").global;
+    let mut fresh = ini("[pgbouncer]\nlisten_port = 2\nmax_client_conn = 20\n").global;
+    assert_eq!(fresh.keep_boot_only(&running), ["listen_port"]);
+    assert_eq!((fresh.listen_port, fresh.max_client_conn), (1, 20));
+}
+
+#[test]
+fn set_changes_reloadable_keys_and_leaves_boot_only_ones_alone() {
+    let mut global = Global::default();
+    assert_eq!(global.set("max_client_conn", "5"), Ok(()));
+    assert_eq!(global.set("listen_port", "5"), Ok(()));
+    assert_eq!((global.max_client_conn, global.listen_port), (5, 6432));
+    assert_eq!(global.set("nope", "5").unwrap_err(), "unknown parameter: pgbouncer/nope");
+    assert!(global.set("max_client_conn", "many").is_err());
+}
+
+#[test]
+fn keys_that_do_not_act_yet_are_named_when_they_are_set() {
+    let config = ini("
+[pgbouncer]
+dns_max_ttl = 15
+reserve_pool_size = 3
+listen_port = 1
+[databases]
+a = connect_query='SELECT 1' pool_size=3
+* = auth_user=x
+[users]
+u = query_timeout=4
+[peers]
+1 = host=h
+");
+    let expected = [
+        "reserve_pool_size",
+        "databases.a.connect_query",
+        "databases.*.auth_user",
+        "users.u.query_timeout",
+        "peers.1.host",
+    ];
+    assert_eq!(config.not_yet_effective(), expected);
+}

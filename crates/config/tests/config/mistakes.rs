@@ -1,0 +1,147 @@
+//! Every mistake is told with file, line and key, and with the nearest valid word.
+
+use crate::{ini, ini_mistakes};
+
+#[test]
+fn each_mistake_in_the_main_section() {
+    let cases = [
+        (
+            "listen_prot = 1",
+            "listen_prot: unknown parameter: pgbouncer/listen_prot (did you mean \"listen_port\"?)",
+        ),
+        ("banana = 1", "banana: unknown parameter: pgbouncer/banana"),
+        (
+            "reserve_pool = 1",
+            "reserve_pool: unknown parameter: pgbouncer/reserve_pool (did you mean \"reserve_pool_size\"?)",
+        ),
+        (
+            "listen_port = 6432 ; the port",
+            "listen_port: invalid value \"6432 ; the port\" for parameter listen_port: expected whole number from 0 to 65535",
+        ),
+        (
+            "listen_port = 65536",
+            "listen_port: invalid value \"65536\" for parameter listen_port: expected whole number from 0 to 65535",
+        ),
+        (
+            "max_client_conn = -1",
+            "max_client_conn: invalid value \"-1\" for parameter max_client_conn: expected whole number from 0 to 4294967295",
+        ),
+        (
+            "log_stats = yes",
+            "log_stats: invalid value \"yes\" for parameter log_stats: expected 0 or 1",
+        ),
+        (
+            "query_timeout = 5s",
+            "query_timeout: invalid value \"5s\" for parameter query_timeout: expected seconds, 0 or more",
+        ),
+        (
+            "pool_mode = transactoin",
+            "pool_mode: invalid value \"transactoin\" for parameter pool_mode: expected one of session, transaction, statement (did you mean \"transaction\"?)",
+        ),
+        ("auth_type = hba", "auth_type: auth_type \"hba\" is not yet supported by Weir"),
+        (
+            "auth_dbname = pgbouncer",
+            "auth_dbname: cannot use the reserved \"pgbouncer\" database as an auth_dbname",
+        ),
+        (
+            "peer_id = 16384",
+            "peer_id: invalid value \"16384\" for parameter peer_id: at most 16383",
+        ),
+        ("listen_port", "syntax error in configuration"),
+        ("= 1", "syntax error in configuration"),
+        ("'listen_port = 1", "syntax error in configuration"),
+        ("[databases", "syntax error in configuration"),
+        ("[database]\nx = y", "unknown section: database (did you mean \"databases\"?)"),
+    ];
+    for (line, expected) in cases {
+        let found = ini_mistakes(&format!("[pgbouncer]\n{line}\n"));
+        assert_eq!(found, [format!("test.ini:2: {expected}")], "{line}");
+    }
+}
+
+#[test]
+fn each_mistake_in_an_entry() {
+    let long = "d".repeat(64);
+    let cases = [
+        ("databases", "pgbouncer = host=a", "pgbouncer: database name \"pgbouncer\" is reserved"),
+        (
+            "databases",
+            "a = host=b hots=c",
+            "a.hots: unrecognized connection parameter: hots (did you mean \"host\"?)",
+        ),
+        ("databases", "a = host='b", "a: syntax error in connection string"),
+        ("databases", "a = host=", "a: syntax error in connection string"),
+        ("databases", "a = port=0", "a.port: invalid port: 0"),
+        ("databases", "a = port=x", "a.port: invalid port: x"),
+        (
+            "databases",
+            "a = pool_mode=transactions",
+            "a.pool_mode: invalid pool mode: transactions (did you mean \"transaction\"?)",
+        ),
+        (
+            "databases",
+            "a = pool_size=many",
+            "a.pool_size: invalid value \"many\" for parameter pool_size: expected whole number from 0 to 4294967295",
+        ),
+        (
+            "databases",
+            "a = auth_dbname=pgbouncer",
+            "a.auth_dbname: cannot use the reserved \"pgbouncer\" database as an auth_dbname",
+        ),
+        (
+            "databases",
+            &format!("{long} = host=a"),
+            &format!("{long}: database name is longer than 63 bytes"),
+        ),
+        (
+            "users",
+            "u = pool_mod=session",
+            "u.pool_mod: unrecognized user parameter: pool_mod (did you mean \"pool_mode\"?)",
+        ),
+        ("users", "u = pool_mode", "u: syntax error in user settings"),
+        ("peers", "0 = host=a", "0: id of a peer must be a number from 1 to 16383"),
+        ("peers", "one = host=a", "one: id of a peer must be a number from 1 to 16383"),
+        ("peers", "1 = port=5", "1: host was not provided for peer 1"),
+        ("peers", "1 = host=a dbname=b", "1.dbname: unrecognized connection parameter: dbname"),
+    ];
+    for (section, line, expected) in cases {
+        let found = ini_mistakes(&format!("[pgbouncer]\n[{section}]\n{line}\n"));
+        assert_eq!(found, [format!("test.ini:3: {expected}")], "{line}");
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once() {
+    let found = ini_mistakes("stray = 1\n[databases]\na = port=x color=red\n[nonsense]\nx = y\n");
+    assert_eq!(
+        found,
+        [
+            "test.ini:1: stray: value without section: stray",
+            "test.ini:3: a.port: invalid port: x",
+            "test.ini:3: a.color: unrecognized connection parameter: color",
+            "test.ini:4: unknown section: nonsense",
+            "test.ini: main section missing from config file",
+        ]
+    );
+}
+
+#[test]
+fn a_database_needs_a_host_where_there_is_no_socket_folder() {
+    let text = "[pgbouncer]\nunix_socket_dir =\n[databases]\na =\nb = host=x\n";
+    assert_eq!(ini_mistakes(text), ["test.ini:4: a: no host, and unix_socket_dir is empty"]);
+}
+
+#[test]
+fn a_mistake_knows_its_section() {
+    let error = config::Config::parse_ini("[databases]\na = port=x\n", "f", &crate::no_file);
+    let mistakes = error.unwrap_err().mistakes;
+    assert_eq!((mistakes[0].section.as_str(), mistakes[0].key.as_str()), ("databases", "a.port"));
+}
+
+#[test]
+fn secrets_are_neither_debugged_nor_described() {
+    let config = ini("[pgbouncer]\n[databases]\na = host=h user=u password=hush\n");
+    assert!(!format!("{config:?}").contains("hush"));
+    assert!(!config::describe(&config).contains("hush"));
+    assert!(format!("{config:?}").contains("(secret)"));
+}

@@ -1,0 +1,130 @@
+//! `weir.toml` says the same as `pgbouncer.ini`.
+
+use config::Host;
+
+use crate::{ini, toml, toml_mistakes};
+
+const INI: &str = "
+[pgbouncer]
+listen_addr = 127.0.0.1, ::1
+listen_port = 6000
+pool_mode = transaction
+log_stats = 0
+tcp_keepalive = 1
+query_timeout = 1.5
+server_lifetime = 30
+unix_socket_mode = 0700
+server_reset_query = DISCARD ALL
+[databases]
+app = host=10.0.0.1,10.0.0.2 dbname=app_db port=5433 pool_size=7 password='it''s'
+my.db = host=/run/postgresql
+* = host=fallback
+[users]
+alice = max_user_connections=50 query_timeout=3
+[peers]
+2 = host=other
+";
+
+const TOML: &str = r#"
+listen_addr = ["127.0.0.1", "::1"]
+listen_port = 6000
+pool_mode = "Transaction"
+log_stats = false
+tcp_keepalive = "1"
+query_timeout = 1.5
+server_lifetime = 30
+unix_socket_mode = 0o700
+server_reset_query = "DISCARD ALL"
+
+[databases.app]
+host = "10.0.0.1,10.0.0.2"
+dbname = "app_db"
+port = "5433"
+pool_size = 7
+password = "it's"
+
+[databases]
+"my.db" = { host = ["/run/postgresql"] }
+"*" = { host = "fallback" }
+
+[users.alice]
+max_user_connections = 0x32
+query_timeout = 3.0
+
+[peers.2]
+host = "other"
+"#;
+
+#[test]
+fn both_formats_give_the_same_configuration() {
+    let (from_ini, from_toml) = (ini(INI), toml(TOML));
+    assert_eq!(from_ini, from_toml);
+    assert_eq!(from_toml.databases["my.db"].hosts, [Host::Unix("/run/postgresql".into())]);
+}
+
+#[test]
+fn an_empty_file_is_all_defaults() {
+    assert_eq!(toml("").global, config::Global::default());
+}
+
+#[test]
+fn each_mistake() {
+    let cases = [
+        (
+            "pool_mod = \"session\"",
+            "pool_mod: unknown parameter: pgbouncer/pool_mod (did you mean \"pool_mode\"?)",
+        ),
+        (
+            "listen_port = true",
+            "listen_port: invalid value \"true\" for parameter listen_port: expected whole number",
+        ),
+        (
+            "listen_port = 1.5",
+            "listen_port: invalid value \"1.5\" for parameter listen_port: expected whole number",
+        ),
+        ("logfile = 5", "logfile: invalid value \"5\" for parameter logfile: expected text"),
+        (
+            "log_stats = \"true\"",
+            "log_stats: invalid value \"true\" for parameter log_stats: expected 0 or 1",
+        ),
+        (
+            "query_timeout = -1",
+            "query_timeout: invalid value \"-1\" for parameter query_timeout: expected seconds, 0 or more",
+        ),
+        (
+            "admin_users = [1]",
+            "admin_users: invalid value \"array\" for parameter admin_users: expected list, separated by commas",
+        ),
+        ("[database.app]", "unknown section: database (did you mean \"databases\"?)"),
+        ("databases = 1", "expected tables [databases.NAME], not 1"),
+        ("databases.app = \"host=x\"", "app: expected a table [databases.app], not string"),
+        (
+            "[databases.app]\nhots = \"x\"",
+            "app.hots: unrecognized connection parameter: hots (did you mean \"host\"?)",
+        ),
+        (
+            "[databases.app]\npassword = 5",
+            "app.password: invalid value for parameter password: expected text",
+        ),
+        ("[users.u]\nport = 1", "u.port: unrecognized user parameter: port"),
+        ("[databases.pgbouncer]", "pgbouncer: database name \"pgbouncer\" is reserved"),
+    ];
+    for (text, expected) in cases {
+        let line = text.lines().count();
+        assert_eq!(toml_mistakes(text), [format!("weir.toml:{line}: {expected}")], "{text}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_from_top_to_bottom() {
+    let found = toml_mistakes("zebra = 1\nant = 2\n[databases.a]\nport = 0\n");
+    let lines: Vec<_> = found.iter().map(|mistake| mistake.split(": ").next().unwrap()).collect();
+    assert_eq!(lines, ["weir.toml:1", "weir.toml:2", "weir.toml:4"]);
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_line() {
+    let found = toml_mistakes("listen_port = 1\nlisten_port = 2\npool_mode = = 3\n");
+    assert!(found[0].starts_with("weir.toml:2: "), "{found:?}");
+    assert!(found.iter().any(|mistake| mistake.starts_with("weir.toml:3: ")), "{found:?}");
+}
