@@ -66,6 +66,9 @@ fn warning(file: &Arc<str>, line: usize, reason: &str) -> Mistake {
     }
 }
 
+/// A user and its secret, not yet known to be UTF-8.
+type Entry = (Vec<u8>, Vec<u8>);
+
 struct Reader<'a> {
     content: &'a [u8],
     position: usize,
@@ -74,7 +77,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn entry(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, &'static str> {
+    fn entry(&mut self) -> Result<Option<Entry>, &'static str> {
         loop {
             self.skip_while(|byte| byte.is_ascii_whitespace() || byte == 0x0b);
             self.start = self.position;

@@ -224,8 +224,10 @@ fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &st
     };
     if let Err(error) = (row.set)(target, text) {
         let reason = bad_value(&row.key, text, &error);
-        match row.key.kind {
-            Kind::Choice(words) => report.unknown(place, key, reason, text, words.iter().copied()),
+        match (row.key.kind, error) {
+            (Kind::Choice(words), ValueError::Expected(_)) => {
+                report.unknown(place, key, reason, text, words.iter().copied());
+            }
             _ => report.error(place, key, reason),
         }
     } else if let Some(reason) = out_of_bounds(&row.key, (row.show)(target).as_deref()) {

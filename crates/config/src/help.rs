@@ -12,7 +12,7 @@ use crate::value::Kind;
 /// There is no such key; the message names the nearest one.
 pub fn help(name: &str) -> Result<String, String> {
     let name = name.to_ascii_lowercase();
-    let entries: Vec<_> = Key::all().filter(|key| key.name == name).map(|key| entry(key)).collect();
+    let entries: Vec<_> = Key::all().filter(|key| key.name == name).map(entry).collect();
     if !entries.is_empty() {
         return Ok(entries.join("\n"));
     }

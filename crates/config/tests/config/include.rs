@@ -14,7 +14,7 @@ fn parse(files: &[(&str, &str)]) -> Result<Config, ConfigError> {
 }
 
 fn mistakes(files: &[(&str, &str)]) -> Vec<String> {
-    parse(files).unwrap_err().mistakes.iter().map(ToString::to_string).collect()
+    parse(files).expect_err("mistakes").mistakes.iter().map(ToString::to_string).collect()
 }
 
 #[test]

@@ -12,13 +12,13 @@ impl Folder {
     fn new(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("config-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).expect("a folder");
         Self(folder)
     }
 
     fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.0.join(name);
-        fs::write(&path, content).unwrap();
+        fs::write(&path, content).expect("a file");
         path
     }
 }
