@@ -78,7 +78,7 @@ listen_port = 1
 a = connect_query='SELECT 1' pool_size=3
 * = auth_user=x
 [users]
-u = query_timeout=4
+u = query_timeout=4 query_wait_timeout=4
 [peers]
 1 = host=h
 ");
@@ -86,7 +86,7 @@ u = query_timeout=4
         "reserve_pool_size",
         "databases.a.connect_query",
         "databases.*.auth_user",
-        "users.u.query_timeout",
+        "users.u.query_wait_timeout",
         "peers.1.host",
     ];
     assert_eq!(config.not_yet_effective(), expected);
