@@ -43,7 +43,9 @@ pub enum LoginStep {
     #[default]
     ExpectStartup,
     ExpectCleartext,
-    ExpectMd5 { salt: [u8; 4] },
+    ExpectMd5 {
+        salt: [u8; 4],
+    },
     ExpectSaslInitial(Box<ScramServer>),
     ExpectSaslResponse(Box<ScramServer>),
     /// A login to PostgreSQL with the client's password is under way.
@@ -86,7 +88,9 @@ impl Credential {
         use wire::md5;
         match &self.secret {
             Secret::Plain(known) => same(known.as_bytes(), password),
-            Secret::Md5(hash) => same(hash.as_bytes(), md5::hash(user.as_bytes(), password).as_bytes()),
+            Secret::Md5(hash) => {
+                same(hash.as_bytes(), md5::hash(user.as_bytes(), password).as_bytes())
+            }
             Secret::Scram(verifier) => verifier.verify_password(password),
         }
     }

@@ -49,6 +49,8 @@ pub struct Client {
     /// Set when the client is authenticated.
     pub pool: Option<PoolId>,
     pub server: Option<ServerId>,
+    /// Does it count in max_client_conn?
+    pub counted: bool,
     /// Has it been told that it is logged in?
     pub welcomed: bool,
     /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
@@ -81,6 +83,7 @@ impl Client {
             identity: nobody,
             pool: None,
             server: None,
+            counted: false,
             welcomed: false,
             key: 0,
             vars: Arc::default(),

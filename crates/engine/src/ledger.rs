@@ -73,13 +73,24 @@ pub enum Undo {
     Nothing,
     /// The client's Parse: it has no such name after all. If the statement was sent, the server
     /// does not have it either.
-    Parse { name: Box<[u8]>, statement: Arc<Statement>, sent: bool },
+    Parse {
+        name: Box<[u8]>,
+        statement: Arc<Statement>,
+        sent: bool,
+    },
     /// The client's Close: it still has the name.
-    Close { name: Box<[u8]>, statement: Arc<Statement> },
+    Close {
+        name: Box<[u8]>,
+        statement: Arc<Statement>,
+    },
     /// A Parse of ours: the server does not have the statement.
-    Prepare { statement: Arc<Statement> },
+    Prepare {
+        statement: Arc<Statement>,
+    },
     /// A Close of ours: the server still has the statement.
-    Evict { statement: Arc<Statement> },
+    Evict {
+        statement: Arc<Statement>,
+    },
     /// The unnamed statement is not there.
     Unnamed,
 }
@@ -138,6 +149,15 @@ pub struct Settled {
     pub statement: u64,
     /// Does it complete the entry?
     pub complete: bool,
+    /// Is it the answer to a Parse that must fail, since its name is taken?
+    pub duplicate: bool,
+}
+
+impl Settled {
+    /// A message that answers nothing.
+    fn unowed() -> Self {
+        Self { owner: Owner::Client, serial: 0, statement: 0, complete: false, duplicate: false }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -239,11 +259,7 @@ impl Ledger {
     /// The server sent a message with this code, other than an asynchronous one. Made-up replies
     /// at the front must have been taken first. What an error makes void is handed to `void`, the
     /// last sent first.
-    pub fn reply(
-        &mut self,
-        code: u8,
-        void: &mut dyn FnMut(Entry),
-    ) -> Result<Settled, Unexpected> {
+    pub fn reply(&mut self, code: u8, void: &mut dyn FnMut(Entry)) -> Result<Settled, Unexpected> {
         self.drop_copy_ends();
         let Some(front) = self.owed.front() else { return self.reply_to_nothing(code) };
         let expect = front.expect;
@@ -257,6 +273,7 @@ impl Ledger {
             serial: front.serial,
             statement: front.statement,
             complete,
+            duplicate: front.verb == Verb::Replace && front.undo.is_none(),
         };
         let result = match part(expect, code) {
             Part::Completes => {
@@ -277,7 +294,7 @@ impl Ledger {
                 result
             }
             Part::Foreign if self.ambiguous && code == backend::READY_FOR_QUERY => {
-                Settled { owner: Owner::Client, serial: 0, statement: 0, complete: false }
+                Settled::unowed()
             }
             Part::Foreign => {
                 return Err(Unexpected { code: char::from(code), expected: Some(expect) });
@@ -293,23 +310,24 @@ impl Ledger {
         if !allowed {
             return Err(Unexpected { code: char::from(code), expected: None });
         }
-        Ok(Settled { owner: Owner::Client, serial: 0, statement: 0, complete: false })
+        Ok(Settled::unowed())
     }
 
     /// CopyInResponse: messages already sent behind the query are read in copy-in mode now.
     fn start_copy(&mut self) {
         self.copy_in = true;
         self.syncs_ignored = false;
-        let mut at = 1;
-        while let Some(entry) = self.owed.get(at) {
+        // What is done away with makes room for the next at the same place.
+        let behind_front = 1;
+        while let Some(entry) = self.owed.get(behind_front) {
             match entry.expect {
                 Expect::Sync => {
                     self.syncs_ignored = true;
-                    self.owed.remove(at);
+                    self.owed.remove(behind_front);
                 }
                 Expect::CopyEnd => {
                     self.copy_in = false;
-                    self.owed.remove(at);
+                    self.owed.remove(behind_front);
                     return;
                 }
                 // The server ends the connection when it meets one of these.
@@ -370,9 +388,10 @@ fn part(expect: Expect, code: u8) -> Part {
     match (expect, code) {
         (Expect::Query | Expect::FunctionCall | Expect::Sync, READY_FOR_QUERY) => Part::Completes,
         (_, ERROR) => Part::Fails,
-        (Expect::Query | Expect::Execute, DATA_ROW | COPY_DATA | COPY_OUT | COPY_BOTH | COPY_DONE) => {
-            Part::Belongs
-        }
+        (
+            Expect::Query | Expect::Execute,
+            DATA_ROW | COPY_DATA | COPY_OUT | COPY_BOTH | COPY_DONE,
+        ) => Part::Belongs,
         (Expect::Query | Expect::Execute, COPY_IN) => Part::StartsCopy,
         (Expect::Query, ROW_DESCRIPTION | COMMAND_COMPLETE | EMPTY_QUERY) => Part::Belongs,
         (Expect::Execute, COMMAND_COMPLETE | EMPTY_QUERY | PORTAL_SUSPENDED) => Part::Completes,
@@ -385,6 +404,3 @@ fn part(expect: Expect, code: u8) -> Part {
         _ => Part::Foreign,
     }
 }
-
-#[cfg(test)]
-mod tests;

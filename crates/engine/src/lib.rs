@@ -1,1 +1,30 @@
-//! Not written yet.
+//! The heart of Weir: clients, servers, pools and queues as state machines.
+//!
+//! Bytes and the time go in; calls on the [`shell::Io`] and [`shell::Exchange`] given along come
+//! out. There is no socket, no clock, no lock and no thread in here, so the same code runs in the
+//! proxy's workers and in the seeded simulator.
+//!
+//! An [`Engine`] is one worker's share: its clients, and the servers linked to them. What all
+//! workers share (pools with their parked servers and queues) is reached through the exchange.
+//!
+//! Read in this order: [`pool`], [`ledger`], [`client`], [`server`], then `engine.rs` and the
+//! files beside it.
+
+#![forbid(unsafe_code)]
+
+pub mod auth;
+pub mod client;
+mod engine;
+pub mod ids;
+pub mod ledger;
+pub mod pool;
+pub mod prepared;
+pub mod report;
+pub mod server;
+pub mod settings;
+pub mod shell;
+pub mod stats;
+pub mod stream;
+pub mod vars;
+
+pub use engine::{Drain, Engine, server_row};

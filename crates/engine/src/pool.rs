@@ -203,7 +203,11 @@ impl Pool {
         let round_robin = self.settings.round_robin;
         let idle = &mut self.idle[own];
         let mine = if round_robin { idle.pop_front() } else { idle.pop_back() };
-        mine.or_else(|| self.idle.iter_mut().find_map(VecDeque::pop_front))
+        mine.or_else(|| {
+            let mut stolen = self.idle.iter_mut().find_map(VecDeque::pop_front)?;
+            stolen.leave_worker();
+            Some(stolen)
+        })
     }
 
     /// Idle servers of `worker` that `expired` condemns.
@@ -252,6 +256,12 @@ impl Pool {
     pub fn opened(&mut self) {
         self.opening -= 1;
         self.failure = None;
+    }
+
+    /// That connection failed, which says nothing about the pool.
+    pub fn proof_failed(&mut self) {
+        self.opening -= 1;
+        self.servers -= 1;
     }
 
     /// Opening a server failed. If `refused` (the server itself said no) and no other server is

@@ -118,6 +118,12 @@ impl Server {
         }
     }
 
+    /// It goes to another worker, where this worker's serial numbers mean nothing.
+    pub fn leave_worker(&mut self) {
+        self.statements.age();
+        self.unnamed = 0;
+    }
+
     /// Nothing is owed, no transaction is open, no message is half read: fit for another client.
     pub fn is_clean(&self) -> bool {
         self.ledger.is_settled() && self.status == b'I' && self.stream.at_boundary()

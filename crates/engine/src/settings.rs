@@ -117,10 +117,8 @@ fn target(host: &Host, port: u16) -> Target {
 
 fn startup_parameters(database: &Database, user: &str) -> Vec<(String, String)> {
     let dbname = database.dbname.as_ref().unwrap_or(&database.name);
-    let mut all = vec![
-        ("user".to_owned(), user.to_owned()),
-        ("database".to_owned(), dbname.clone()),
-    ];
+    let mut all =
+        vec![("user".to_owned(), user.to_owned()), ("database".to_owned(), dbname.clone())];
     let optional = [
         ("client_encoding", &database.client_encoding),
         ("datestyle", &database.datestyle),

@@ -89,14 +89,29 @@ pub enum ClientCount {
 #[derive(Debug)]
 pub enum Mail {
     /// A server for your waiting client.
-    Server { waiter: Waiter, server: Box<Server> },
+    Server {
+        waiter: Waiter,
+        server: Box<Server>,
+    },
     /// Your waiting client cannot be served.
-    Refuse { pool: PoolId, waiter: Waiter, error: Arc<ErrorFields> },
+    Refuse {
+        pool: PoolId,
+        waiter: Waiter,
+        error: Arc<ErrorFields>,
+    },
     /// Whose key is this? Answer with `CancelDone`, at once or when the request was delivered.
-    Cancel { key: u64, requester: (WorkerId, ClientId, u64) },
-    CancelDone { requester: ClientId, serial: u64 },
+    Cancel {
+        key: u64,
+        requester: (WorkerId, ClientId, u64),
+    },
+    CancelDone {
+        requester: ClientId,
+        serial: u64,
+    },
     /// Open a server for this pool: its place is reserved.
-    Open { pool: PoolId },
+    Open {
+        pool: PoolId,
+    },
 }
 
 /// A client that logged in to the console database.
@@ -106,6 +121,7 @@ pub struct ConsoleLogin {
     pub user: String,
     /// May it change things, or only SHOW them?
     pub admin: bool,
+    pub connected_at: crate::ids::Micros,
     /// Bytes that came behind the login.
     pub unread: Vec<u8>,
 }
@@ -113,12 +129,41 @@ pub struct ConsoleLogin {
 /// What an operator may want to read in the log.
 #[derive(Debug)]
 pub enum Event<'a> {
-    LoginAttempt { client: ClientId, database: &'a str, user: &'a str },
-    LoginFailed { client: ClientId, database: &'a str, user: &'a str },
+    LoginAttempt {
+        client: ClientId,
+        database: &'a str,
+        user: &'a str,
+    },
+    LoginFailed {
+        client: ClientId,
+        database: &'a str,
+        user: &'a str,
+    },
     /// The client is being closed; `error` if it was told why, as the pooler's own decision.
-    ClientClosing { client: ClientId, name: (&'a str, &'a str), reason: &'a str, age: u64, error: bool },
-    ServerOpening { server: ServerId, name: (&'a str, &'a str) },
-    ServerClosing { server: ServerId, name: (&'a str, &'a str), reason: &'a str, age: u64 },
-    ServerLoginFailed { server: ServerId, name: (&'a str, &'a str), message: &'a str },
-    Warning { name: (&'a str, &'a str), message: &'a str },
+    ClientClosing {
+        client: ClientId,
+        name: (&'a str, &'a str),
+        reason: &'a str,
+        age: u64,
+        error: bool,
+    },
+    ServerOpening {
+        server: ServerId,
+        name: (&'a str, &'a str),
+    },
+    ServerClosing {
+        server: ServerId,
+        name: (&'a str, &'a str),
+        reason: &'a str,
+        age: u64,
+    },
+    ServerLoginFailed {
+        server: ServerId,
+        name: (&'a str, &'a str),
+        message: &'a str,
+    },
+    Warning {
+        name: (&'a str, &'a str),
+        message: &'a str,
+    },
 }

@@ -53,6 +53,11 @@ impl Vars {
         self.0.get(slot)?.as_deref()
     }
 
+    /// Is no value known?
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
     pub fn set(&mut self, slot: usize, value: &[u8]) {
         if self.0.len() <= slot {
             self.0.resize(slot + 1, None);

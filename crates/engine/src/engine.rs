@@ -1,0 +1,334 @@
+//! One worker's share of the pooler: its tables, and the doors through which events come in.
+//! What happens behind the doors is in the files beside this one:
+//!
+//! * `login.rs`: a client up to "logged in"
+//! * `open.rs`: a server up to "logged in"
+//! * `link.rs`: a server is given to a client, prepared for it, and taken back
+//! * `requests.rs`: what a linked client sends
+//! * `replies.rs`: what a server sends
+//! * `leave.rs`: a client or a server goes
+//! * `cancel.rs`, `tick.rs` (timeouts), `inspect.rs` (reports, invariants)
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use config::Config;
+use foldhash::fast::RandomState;
+use slab::Slab;
+
+use crate::auth::{Credentials, Login, Peer};
+use crate::client::{Client, ClientPhase, Identity};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
+use crate::pool::Next;
+use crate::server::{Server, ServerPhase};
+use crate::settings::PoolSettings;
+use crate::shell::{Exchange, Io, Mail};
+use crate::stats::Stats;
+use crate::vars::TrackedNames;
+
+mod cancel;
+mod inspect;
+mod leave;
+mod link;
+mod login;
+mod open;
+mod replies;
+mod requests;
+mod tick;
+
+pub use inspect::server_row;
+
+/// How the pooler comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// SIGINT: nothing is linked any more; the end comes when no server is in use.
+    WaitForServers,
+    /// SIGTERM: nobody new is let in; the end comes when the last client has left.
+    WaitForClients,
+}
+
+/// What a worker keeps of a pool it has met, so that the ordinary transaction asks nobody.
+#[derive(Debug)]
+struct PoolView {
+    settings: Arc<PoolSettings>,
+    identity: Arc<Identity>,
+    stats: Stats,
+}
+
+#[derive(Debug)]
+pub struct Engine<X> {
+    worker: WorkerId,
+    config: Arc<Config>,
+    names: Arc<TrackedNames>,
+    exchange: X,
+    clients: Slab<Client>,
+    servers: Slab<Box<Server>>,
+    pools: HashMap<PoolId, PoolView, RandomState>,
+    credentials: Credentials,
+    /// Who may be cancelled: key to client.
+    keys: HashMap<u64, ClientId, RandomState>,
+    cancels: HashMap<u64, cancel::Cancel, RandomState>,
+    nobody: Arc<Identity>,
+    /// Counts messages, connections and cancel requests of this worker; never 0.
+    serial: u64,
+    /// Makes up salts for users that do not exist.
+    mock_seed: [u8; 32],
+    drain: Option<Drain>,
+    /// Output under assembly; kept for its capacity.
+    scratch: Vec<u8>,
+}
+
+impl<X: Exchange> Engine<X> {
+    pub fn new(worker: WorkerId, config: Arc<Config>, exchange: X, mock_seed: [u8; 32]) -> Self {
+        let names = Arc::new(TrackedNames::new(&config.global.track_extra_parameters));
+        Self {
+            worker,
+            config,
+            names,
+            exchange,
+            clients: Slab::new(),
+            servers: Slab::new(),
+            pools: HashMap::default(),
+            credentials: Credentials::default(),
+            keys: HashMap::default(),
+            cancels: HashMap::default(),
+            nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
+            serial: 0,
+            mock_seed,
+            drain: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub fn exchange(&mut self) -> &mut X {
+        &mut self.exchange
+    }
+
+    /// A new connection. `None` if the table is full: nothing can be said to it.
+    pub fn accept(&mut self, peer: Peer, now: Micros, _io: &mut impl Io) -> Option<ClientId> {
+        let id = ClientId(u32::try_from(self.clients.vacant_key()).ok()?);
+        let login = Login { peer, ..Login::default() };
+        let serial = self.next_serial();
+        self.clients.insert(Client::new(serial, login, now, self.nobody.clone()));
+        Some(id)
+    }
+
+    /// May this client's bytes be read now? A client without a server asks for one first; until
+    /// it has it, its bytes stay in the kernel.
+    pub fn client_readable(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
+        let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
+        match client.phase {
+            ClientPhase::Login(_) | ClientPhase::Linked | ClientPhase::Canceling { .. } => true,
+            ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
+            ClientPhase::Idle => {
+                client.request_at = now;
+                self.link(id, now, io)
+            }
+        }
+    }
+
+    /// Bytes of a client that may be read.
+    pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], now: Micros, io: &mut impl Io) {
+        let Some(client) = self.clients.get(id.0 as usize) else { return };
+        match client.phase {
+            ClientPhase::Login(_) => self.login_bytes(id, bytes, now, io),
+            ClientPhase::Linked => self.request_bytes(id, bytes, now, io),
+            // It has said all it may say.
+            ClientPhase::Canceling { .. } => {}
+            ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => {
+                debug_assert!(false, "bytes were read from a client that has no server");
+            }
+        }
+    }
+
+    /// The socket of a new server is there: say who we are.
+    pub fn server_connected(&mut self, id: ServerId, _now: Micros, io: &mut impl Io) {
+        self.send_startup(id, io);
+    }
+
+    pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], now: Micros, io: &mut impl Io) {
+        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        server.replied_at = now;
+        match server.phase {
+            ServerPhase::Login(_) => self.server_login_bytes(id, bytes, now, io),
+            ServerPhase::Connecting(_) => {
+                debug_assert!(false, "bytes from a server that is not connected");
+            }
+            ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Settling
+            | ServerPhase::Parked => self.reply_bytes(id, bytes, now, io),
+        }
+    }
+
+    /// Something happened on the socket of a parked server. If it still is parked here, it gets a
+    /// slot again and is read, since an idle server has nothing to say but bad news.
+    pub fn parked_readable(
+        &mut self,
+        pool: PoolId,
+        handle: crate::ids::Handle,
+        io: &mut impl Io,
+    ) -> Option<ServerId> {
+        let worker = self.worker;
+        let server = self.exchange.pool(pool, |pool| pool.take_parked(worker, handle))?;
+        let id = self.attach(server, io);
+        self.server_mut(id).phase = ServerPhase::Settling;
+        Some(id)
+    }
+
+    /// There was nothing to read on the socket of a server after all.
+    pub fn server_quiet(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+        let Some(server) = self.servers.get(id.0 as usize) else { return };
+        if matches!(server.phase, ServerPhase::Settling) && server.is_clean() {
+            self.settled(id, now, io);
+        }
+    }
+
+    /// What another worker has to say.
+    pub fn handle_mail(&mut self, mail: Mail, now: Micros, io: &mut impl Io) {
+        match mail {
+            Mail::Server { waiter, server } => {
+                let id = self.attach(server, io);
+                if self.is_waiting(waiter) {
+                    self.join_waiter(waiter.client, id, now, io);
+                } else {
+                    self.place(id, now, io);
+                }
+            }
+            Mail::Refuse { waiter, error, .. } => {
+                if self.is_waiting(waiter) {
+                    self.refuse_client(waiter.client, &error, now, io);
+                }
+            }
+            Mail::Cancel { key, requester } => self.cancel_asked(key, requester, now, io),
+            Mail::CancelDone { requester, serial } => {
+                self.cancel_answered(requester, serial, now, io)
+            }
+            Mail::Open { pool } => self.open_server(pool, None, now, io),
+        }
+    }
+
+    /// A client that has waited gets this server.
+    fn join_waiter(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        if self.join(id, on, now, io) {
+            self.go_on(id, now, io);
+        }
+    }
+
+    /// The client has a server and may be read. Bytes that came ahead of its turn come first.
+    fn go_on(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+        io.resume_client(id);
+        if !self.client(id).stream.held.is_empty() {
+            self.request_bytes(id, &[], now, io);
+        }
+    }
+
+    /// Is this waiter's client still there, in that very wait?
+    fn is_waiting(&self, waiter: crate::pool::Waiter) -> bool {
+        self.clients.get(waiter.client.0 as usize).is_some_and(|client| {
+            matches!(client.phase, ClientPhase::Waiting(own) if own.ticket == waiter.ticket)
+        })
+    }
+
+    /// A server without a client goes where it is needed most.
+    fn place(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+        let worker = self.worker;
+        let pool = self.server(id).pool;
+        let servers = &mut self.servers;
+        // Parking happens under the pool's lock: between "nobody waits" and "it is parked" nobody
+        // may begin to wait.
+        let next = self.exchange.pool(pool, |pool| {
+            let next = pool.release(worker, now);
+            if next == Next::Park {
+                let mut server = servers.remove(id.0 as usize);
+                server.phase = ServerPhase::Parked;
+                server.handle = io.detach_server(id, server.pool);
+                pool.park(worker, server);
+            }
+            next
+        });
+        match next {
+            Next::Park => {}
+            Next::Local(waiter) => self.join_waiter(waiter.client, id, now, io),
+            Next::Remote(to, waiter) => {
+                let mut server = self.servers.remove(id.0 as usize);
+                server.leave_worker();
+                server.phase = ServerPhase::Parked;
+                server.handle = io.detach_server(id, pool);
+                self.exchange.post(to, Mail::Server { waiter, server });
+            }
+            Next::Close(reason) => self.close_server(id, reason, now, io),
+        }
+    }
+
+    /// A server from outside gets a slot.
+    fn attach(&mut self, server: Box<Server>, io: &mut impl Io) -> ServerId {
+        let handle = server.handle;
+        let id = ServerId(self.servers.insert(server) as u32);
+        io.attach_server(id, handle);
+        id
+    }
+
+    /// The link, for the shell's back-pressure.
+    pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
+        self.clients.get(id.0 as usize)?.server
+    }
+
+    pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
+        self.servers.get(id.0 as usize)?.client
+    }
+
+    /// The configuration was read again; the pools know already.
+    pub fn set_config(&mut self, config: Arc<Config>) {
+        self.config = config;
+        self.credentials.clear();
+        for (id, view) in &mut self.pools {
+            view.settings = self.exchange.pool(*id, |pool| pool.settings.clone());
+        }
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn client(&self, id: ClientId) -> &Client {
+        &self.clients[id.0 as usize]
+    }
+
+    fn client_mut(&mut self, id: ClientId) -> &mut Client {
+        &mut self.clients[id.0 as usize]
+    }
+
+    fn server(&self, id: ServerId) -> &Server {
+        &self.servers[id.0 as usize]
+    }
+
+    fn server_mut(&mut self, id: ServerId) -> &mut Server {
+        &mut self.servers[id.0 as usize]
+    }
+
+    fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {
+        &self.pools[&pool].settings
+    }
+
+    /// Counters of a pool this worker has met.
+    fn stats(&mut self, pool: PoolId) -> &mut Stats {
+        &mut self.view(pool).stats
+    }
+
+    /// This worker's view of a pool. A stolen server's pool may be new to it.
+    fn view(&mut self, id: PoolId) -> &mut PoolView {
+        let exchange = &mut self.exchange;
+        self.pools.entry(id).or_insert_with(|| {
+            exchange.pool(id, |pool| PoolView {
+                settings: pool.settings.clone(),
+                identity: Arc::new(Identity {
+                    database: pool.key.database.clone(),
+                    user: pool.key.user.clone(),
+                }),
+                stats: Stats::default(),
+            })
+        })
+    }
+}

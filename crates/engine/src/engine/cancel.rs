@@ -1,0 +1,130 @@
+//! Cancel requests. A client's key is known to one worker only, so the worker that receives a
+//! request asks all of them; the one whose client it is sends the server's own key to where the
+//! server is connected to, and does not give the server to anybody else before that is over.
+
+use wire::frontend;
+use wire::startup::CancelKey;
+
+use super::Engine;
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, Micros, ServerId, WorkerId};
+use crate::server::ServerPhase;
+use crate::shell::{Exchange, Io, Mail};
+
+/// A request on its way to PostgreSQL.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    server: ServerId,
+    /// Is the server in that slot still the one that was meant?
+    serial: u64,
+    requester: (WorkerId, ClientId, u64),
+}
+
+impl<X: Exchange> Engine<X> {
+    /// A client's whole connection is a cancel request.
+    pub(super) fn ask_cancel(
+        &mut self,
+        id: ClientId,
+        key: &CancelKey,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let Ok(secret) = <[u8; 4]>::try_from(key.secret.as_slice()) else {
+            return self.drop_client(id, "bad cancel request", true, now, io);
+        };
+        let key = (u64::from(key.pid) << 32) | u64::from(u32::from_be_bytes(secret));
+        let workers = self.exchange.worker_count();
+        let client = self.client_mut(id);
+        client.phase = ClientPhase::Canceling { answers_missing: workers };
+        let requester = (self.worker, id, self.client(id).serial);
+        for worker in (0..workers).map(WorkerId) {
+            if worker != self.worker {
+                self.exchange.post(worker, Mail::Cancel { key, requester });
+            }
+        }
+        self.cancel_asked(key, requester, now, io);
+    }
+
+    /// Is it one of our clients, and is there anything to cancel?
+    pub(super) fn cancel_asked(
+        &mut self,
+        key: u64,
+        requester: (WorkerId, ClientId, u64),
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        match self.busy_server_of(key) {
+            Some(on) => {
+                let cancel = self.next_serial();
+                let server = self.server_mut(on);
+                server.cancel_pending = true;
+                let mut packet = Vec::new();
+                frontend::cancel_request(&mut packet, server.process_id, &server.secret);
+                let serial = server.serial;
+                self.cancels.insert(cancel, Cancel { server: on, serial, requester });
+                io.send_cancel(cancel, on, &packet);
+            }
+            None => self.answer_cancel(requester, now, io),
+        }
+    }
+
+    /// The server that is working for the owner of this key. One request at a time is enough for
+    /// it: what comes while another is under way changes nothing.
+    fn busy_server_of(&self, key: u64) -> Option<ServerId> {
+        let client = self.clients.get(self.keys.get(&key)?.0 as usize)?;
+        let on = client.server?;
+        let server = self.server(on);
+        let busy = matches!(server.phase, ServerPhase::Linked) && !server.ledger.is_empty();
+        (busy && !server.cancel_pending).then_some(on)
+    }
+
+    /// PostgreSQL has taken the request and closed the connection, or it could not be delivered.
+    pub fn cancel_finished(&mut self, cancel: u64, now: Micros, io: &mut impl Io) {
+        let Some(Cancel { server, serial, requester }) = self.cancels.remove(&cancel) else {
+            return;
+        };
+        let same = self.servers.get_mut(server.0 as usize).filter(|found| found.serial == serial);
+        if let Some(found) = same {
+            found.cancel_pending = false;
+            let waits = matches!(found.phase, ServerPhase::Settling);
+            if waits && found.client.is_none() && found.ledger.is_empty() {
+                self.free(server, now, io);
+            }
+        }
+        self.answer_cancel(requester, now, io);
+    }
+
+    fn answer_cancel(
+        &mut self,
+        requester: (WorkerId, ClientId, u64),
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let (worker, client, serial) = requester;
+        if worker == self.worker {
+            self.cancel_answered(client, serial, now, io);
+        } else {
+            self.exchange.post(worker, Mail::CancelDone { requester: client, serial });
+        }
+    }
+
+    /// The requester's connection is closed when every worker has had its say, so that whoever
+    /// waits for that knows the request was delivered (protocol chapter 55.2.8).
+    pub(super) fn cancel_answered(
+        &mut self,
+        id: ClientId,
+        serial: u64,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let ClientPhase::Canceling { answers_missing } = &mut client.phase else { return };
+        if client.serial != serial {
+            return;
+        }
+        *answers_missing -= 1;
+        if *answers_missing == 0 {
+            self.drop_client(id, "successfully sent cancel request", false, now, io);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Looking at a worker from outside: reports for the console, invariants for tests.
+
+use super::Engine;
+use crate::client::{Client, ClientPhase};
+use crate::ids::{ClientId, Micros, ServerId};
+use crate::report::{ClientRow, ClientState, Report, ServerPlace, ServerRow, ServerState};
+use crate::server::{Server, ServerPhase};
+use crate::shell::Exchange;
+
+/// `application_name` is the fifth of the parameters that are always tracked.
+const APPLICATION_NAME: usize = 4;
+
+impl<X: Exchange> Engine<X> {
+    /// Everything an operator may want to see of this worker.
+    pub fn report(&self, now: Micros) -> Report {
+        let clients = self.clients.iter().map(|(slot, client)| {
+            let server = client.server.and_then(|on| self.servers.get(on.0 as usize));
+            client_row(ClientId(slot as u32), client, server.map_or(0, |server| server.serial))
+        });
+        let servers = self.servers.iter().map(|(slot, server)| {
+            let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
+            let place = ServerPlace::Table(ServerId(slot as u32));
+            let mut row = server_row(place, server, 0, now);
+            if let Some(client) = client {
+                row.client = client.serial;
+                row.request_at = client.request_at;
+            }
+            row
+        });
+        Report {
+            now,
+            clients: clients.collect(),
+            servers: servers.collect(),
+            stats: self.pools.iter().map(|(id, view)| (*id, view.stats)).collect(),
+        }
+    }
+
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Servers that somebody needs at the moment.
+    pub fn busy_servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// What must hold between any two calls.
+    pub fn check_invariants(&self) {
+        for (slot, client) in &self.clients {
+            match client.phase {
+                ClientPhase::Linked | ClientPhase::Preparing(_) => {
+                    let on = client.server.expect("a linked client has a server");
+                    let server = &self.servers[on.0 as usize];
+                    assert_eq!(server.client, Some(ClientId(slot as u32)), "a one-sided link");
+                }
+                ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Canceling { .. } => {
+                    assert!(client.server.is_none(), "an unlinked client has a server");
+                }
+                ClientPhase::Login(_) => {}
+            }
+        }
+        for (slot, server) in &self.servers {
+            assert!(!matches!(server.phase, ServerPhase::Parked), "a parked server in the table");
+            if let Some(id) = server.client {
+                let client = self.clients.get(id.0 as usize).expect("a server of a dead client");
+                assert_eq!(client.server, Some(ServerId(slot as u32)), "a one-sided link");
+            }
+        }
+    }
+}
+
+fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRow {
+    ClientRow {
+        id,
+        serial: client.serial,
+        identity: client.identity.clone(),
+        pool: client.pool,
+        state: match client.phase {
+            ClientPhase::Login(_) => ClientState::Login,
+            ClientPhase::Idle => ClientState::Idle,
+            ClientPhase::Waiting(_) => ClientState::Waiting,
+            ClientPhase::Preparing(_) | ClientPhase::Linked => ClientState::Active,
+            ClientPhase::Canceling { .. } => ClientState::Canceling,
+        },
+        connected_at: client.connected_at,
+        request_at: client.request_at,
+        server,
+        application_name: client.vars.get(APPLICATION_NAME).unwrap_or_default().to_vec(),
+        prepared_statements: client
+            .extended
+            .as_ref()
+            .map_or(0, |extended| extended.statements.len()),
+    }
+}
+
+/// A server as SHOW SERVERS tells of it; `check_delay` decides between idle and used.
+pub fn server_row(
+    place: ServerPlace,
+    server: &Server,
+    check_delay: Micros,
+    now: Micros,
+) -> ServerRow {
+    ServerRow {
+        place,
+        serial: server.serial,
+        pool: server.pool,
+        state: match server.phase {
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) => ServerState::Login,
+            ServerPhase::Parked if now.saturating_sub(server.released_at) > check_delay => {
+                ServerState::Used
+            }
+            ServerPhase::Parked => ServerState::Idle,
+            ServerPhase::Preparing(_) => ServerState::Tested,
+            ServerPhase::Linked => ServerState::Active,
+            ServerPhase::Settling if server.cancel_pending => ServerState::BeingCanceled,
+            ServerPhase::Settling => ServerState::Tested,
+        },
+        connected_at: server.connected_at,
+        request_at: server.released_at,
+        client: 0,
+        process_id: server.process_id,
+        application_name: server.vars.get(APPLICATION_NAME).unwrap_or_default().to_vec(),
+        prepared_statements: server.statements.len(),
+        doomed: server.doomed.is_some(),
+    }
+}

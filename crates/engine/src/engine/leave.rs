@@ -1,0 +1,259 @@
+//! A client or a server goes, by its own will, by ours, or by accident. Whatever it was doing,
+//! nothing is left half done with the other side.
+
+use std::sync::Arc;
+
+use wire::error_fields::ErrorFields;
+
+use super::Engine;
+use crate::client::{Client, ClientPhase};
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::pool::{Failure, Pool};
+use crate::server::{Server, ServerPhase};
+use crate::shell::{ClientCount, Event, Exchange, Io, Mail};
+
+/// PgBouncer's SQLSTATE for nearly everything it says itself.
+pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
+
+impl<X: Exchange> Engine<X> {
+    /// The client's socket is gone.
+    pub fn client_closed(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+        if self.clients.contains(id.0 as usize) {
+            self.drop_client(id, "client unexpected eof", false, now, io);
+        }
+    }
+
+    /// Tell the client why and close it.
+    pub(super) fn disconnect(&mut self, id: ClientId, why: &str, now: Micros, io: &mut impl Io) {
+        self.refuse_client(id, &ErrorFields::new("FATAL", PROTOCOL_VIOLATION, why), now, io);
+    }
+
+    /// Close the client with this error, which may be one that PostgreSQL gave.
+    pub(super) fn refuse_client(
+        &mut self,
+        id: ClientId,
+        error: &ErrorFields,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let client = self.client(id);
+        let mut out = Vec::new();
+        // In the middle of a message of the server's nothing can be said any more.
+        let in_message = client.server.is_some_and(|on| {
+            let stream = &self.server(on).stream;
+            stream.remaining > 0 && !stream.dropping
+        });
+        if !in_message {
+            wire::backend::error(&mut out, error);
+            io.send_client(id, &out);
+        }
+        self.drop_client(id, &error.message(), true, now, io);
+    }
+
+    /// Take the client out, and its server from it.
+    pub(super) fn drop_client(
+        &mut self,
+        id: ClientId,
+        reason: &str,
+        error: bool,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let client = self.clients.remove(id.0 as usize);
+        io.event(Event::ClientClosing {
+            client: id,
+            name: client.name(),
+            reason,
+            age: now.saturating_sub(client.connected_at),
+            error,
+        });
+        if client.key != 0 {
+            self.keys.remove(&client.key);
+        }
+        if client.counted {
+            self.exchange.count_client(ClientCount::Leave);
+        }
+        io.close_client(id);
+        if let (ClientPhase::Waiting(waiter), Some(pool)) = (&client.phase, client.pool) {
+            let (worker, ticket) = (self.worker, waiter.ticket);
+            self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+        }
+        if let Some(on) = client.server {
+            self.take_server_from(on, &client, now, io);
+        }
+    }
+
+    /// The client has gone; what becomes of its server?
+    fn take_server_from(&mut self, on: ServerId, client: &Client, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        server.client = None;
+        match server.phase {
+            // Our own question is under way, the client has sent nothing: the answer is awaited.
+            ServerPhase::Preparing(_) => server.phase = ServerPhase::Settling,
+            // It was opened to prove this client's password.
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
+                self.server_closed(on, "client disconnected during login", now, io);
+            }
+            _ if server.is_clean() && client.stream.at_boundary() => self.free(on, now, io),
+            _ => {
+                let reason = "client disconnected with query in progress";
+                self.close_server(on, reason, now, io);
+            }
+        }
+    }
+
+    /// The server's socket is gone, or it has said something it must not.
+    pub fn server_closed(&mut self, id: ServerId, reason: &str, now: Micros, io: &mut impl Io) {
+        let Some(server) = self.servers.get(id.0 as usize) else { return };
+        match server.phase {
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
+                self.open_failed(id, reason, None, now, io);
+            }
+            ServerPhase::Preparing(_) => {
+                // Nothing of the client's was sent: it goes back to its place in the queue.
+                let client = server.client;
+                let pool = server.pool;
+                self.close_server(id, reason, now, io);
+                if let Some(client) = client {
+                    self.requeue(client, pool, now, io);
+                }
+            }
+            ServerPhase::Linked => {
+                let client = server.client;
+                if let Some(client) = client {
+                    self.disconnect_from(client, id, reason, now, io);
+                }
+                self.close_server(id, reason, now, io);
+            }
+            ServerPhase::Settling | ServerPhase::Parked => self.close_server(id, reason, now, io),
+        }
+    }
+
+    /// Its server is going: the client is told, but no longer has anything to do with the server.
+    fn disconnect_from(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let stream = &self.server(on).stream;
+        let in_message = stream.remaining > 0 && !stream.dropping;
+        self.client_mut(id).server = None;
+        self.server_mut(on).client = None;
+        if in_message {
+            self.drop_client(id, reason, true, now, io);
+        } else {
+            self.disconnect(id, reason, now, io);
+        }
+    }
+
+    fn requeue(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let worker = self.worker;
+        let client = self.client_mut(id);
+        let ClientPhase::Preparing(mut waiter) = client.phase else { return };
+        client.server = None;
+        if waiter.ticket == 0 {
+            // It had not waited: it asks like a newcomer.
+            client.phase = ClientPhase::Idle;
+            if self.link(id, now, io) {
+                self.go_on(id, now, io);
+            }
+            return;
+        }
+        waiter.client = id;
+        client.phase = ClientPhase::Waiting(waiter);
+        if self.exchange.pool(pool, |pool| pool.requeue(worker, waiter, now)) {
+            self.open_server(pool, None, now, io);
+        }
+    }
+
+    /// End a logged-in server connection that has no client (any more).
+    pub(super) fn close_server(
+        &mut self,
+        id: ServerId,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = self.servers.remove(id.0 as usize);
+        if matches!(server.phase, ServerPhase::Settling | ServerPhase::Linked)
+            && server.is_clean()
+            && io.server_flushed(id)
+        {
+            let mut goodbye = Vec::new();
+            wire::frontend::terminate(&mut goodbye);
+            io.send_server(id, &goodbye);
+        }
+        self.log_server_closing(id, &server, reason, now, io);
+        io.close_server(id);
+        let pool = server.pool;
+        if self.exchange.pool(pool, |pool| pool.server_gone(now)) {
+            self.open_server(pool, None, now, io);
+        }
+    }
+
+    /// A connection that never got as far as being logged in is over.
+    pub(super) fn open_failed(
+        &mut self,
+        id: ServerId,
+        reason: &str,
+        refusal: Option<ErrorFields>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = self.servers.remove(id.0 as usize);
+        self.log_server_closing(id, &server, reason, now, io);
+        io.close_server(id);
+        let proof = match server.phase {
+            ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.proof,
+            _ => None,
+        };
+        let pool = server.pool;
+        // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
+        let refused = refusal.as_ref().is_some_and(|error| error.sqlstate() != b"57P03");
+        let error = Arc::new(refusal.unwrap_or_else(|| {
+            let text = format!(
+                "server login has been failing, cached error: {reason} (server_login_retry)"
+            );
+            ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text)
+        }));
+        if let Some((client, _)) = proof {
+            // A wrong password is this client's own affair.
+            self.exchange.pool(pool, Pool::proof_failed);
+            if server.client == Some(client) {
+                self.client_mut(client).server = None;
+                self.refuse_client(client, &error, now, io);
+            }
+            return;
+        }
+        let retry = self.settings(pool).server_login_retry;
+        let failure = Failure { error: error.clone(), retry_at: now + retry };
+        let waiters = self.exchange.pool(pool, |pool| pool.open_failed(failure, refused));
+        for (worker, waiter) in waiters {
+            if worker == self.worker {
+                self.refuse_client(waiter.client, &error, now, io);
+            } else {
+                self.exchange.post(worker, Mail::Refuse { pool, waiter, error: error.clone() });
+            }
+        }
+    }
+
+    fn log_server_closing(
+        &mut self,
+        id: ServerId,
+        server: &Server,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let identity = self.view(server.pool).identity.clone();
+        io.event(Event::ServerClosing {
+            server: id,
+            name: (&identity.database, &identity.user),
+            reason,
+            age: now.saturating_sub(server.connected_at),
+        });
+    }
+}

@@ -1,0 +1,261 @@
+//! A server is given to a client, prepared for it, and taken back.
+//!
+//! ```text
+//!  link ── request ──┬─ granted ──► join ─► prepare ─┬─ nothing to do ─► ready
+//!                    │               ▲               └─ ask the server … ─► ready
+//!                    └─ queued … ────┘
+//!  unlink ─► free ─┬─ reset first … ─┐
+//!                  └─────────────────┴─► place (next client, park, or close)
+//! ```
+
+use std::sync::Arc;
+
+use wire::{backend, frontend};
+
+use super::Engine;
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, Micros, ServerId};
+use crate::ledger::{Entry, Expect, Verb};
+use crate::pool::{Grant, Waiter};
+use crate::server::{Preparation, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+impl<X: Exchange> Engine<X> {
+    /// An authenticated client needs a server. True if it has one now and may be read.
+    pub(super) fn link(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
+        let Some(pool) = self.client(id).pool else { return false };
+        let worker = self.worker;
+        match self.exchange.pool(pool, |pool| pool.request(worker, id, now)) {
+            Grant::Server(server) => {
+                let server = self.attach(server, io);
+                self.join(id, server, now, io)
+            }
+            Grant::Queued { ticket, open } => {
+                let waiter = Waiter { client: id, ticket, since: now };
+                self.client_mut(id).phase = ClientPhase::Waiting(waiter);
+                if open {
+                    self.open_server(pool, None, now, io);
+                }
+                false
+            }
+            Grant::Refused(error) => {
+                self.refuse_client(id, &error, now, io);
+                false
+            }
+            Grant::Closed => {
+                self.disconnect(id, "server shutting down", now, io);
+                false
+            }
+        }
+    }
+
+    /// The two belong together from now on. True if the client may be read at once.
+    pub(super) fn join(
+        &mut self,
+        id: ClientId,
+        server: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        let client = self.client_mut(id);
+        debug_assert!(client.server.is_none(), "a client was given a second server");
+        let waiter = match client.phase {
+            ClientPhase::Waiting(waiter) => waiter,
+            _ => Waiter { client: id, ticket: 0, since: now },
+        };
+        client.server = Some(server);
+        client.phase = ClientPhase::Preparing(waiter);
+        let half = self.server_mut(server);
+        debug_assert!(half.client.is_none(), "a server was given to a second client");
+        debug_assert!(half.is_clean(), "a dirty server was given to a client");
+        half.client = Some(id);
+        let pool = half.pool;
+        let stats = self.stats(pool);
+        stats.assignments += 1;
+        stats.wait_time += now.saturating_sub(waiter.since);
+        self.prepare(id, server, now, io)
+    }
+
+    /// The link hook: whatever has to be known or done before the client's bytes may follow.
+    fn prepare(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+        let client = &self.clients[id.0 as usize];
+        let server = &self.servers[on.0 as usize];
+        if !client.welcomed && !self.settings(server.pool).is_session() {
+            // It only waited to see a first server: it is welcomed and goes without.
+            return self.ready(id, on, now, io);
+        }
+        let settings = self.settings(server.pool);
+        let checked = matches!(server.phase, ServerPhase::Preparing(_));
+        let idle_for = now.saturating_sub(server.released_at);
+        if !checked && !settings.check_query.is_empty() && idle_for > settings.check_delay {
+            let query = settings.check_query.trim().to_owned();
+            self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Check);
+            self.send_own_query(on, query.as_bytes(), io);
+            return false;
+        }
+        if !Arc::ptr_eq(&client.vars, &server.vars) {
+            if let Some(sql) = client.vars.difference(&server.vars, &self.names) {
+                self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
+                self.send_own_query(on, &sql, io);
+                return false;
+            }
+            let vars = client.vars.clone();
+            self.server_mut(on).vars = vars;
+        }
+        self.ready(id, on, now, io)
+    }
+
+    /// A message of ours during preparation was answered.
+    pub(super) fn prepared(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let ServerPhase::Preparing(step) = server.phase else { return };
+        let Some(id) = server.client else { return };
+        if server.own_error.take().is_some() {
+            match step {
+                Preparation::Check => self.server_closed(on, "test query failed", now, io),
+                Preparation::Apply => {
+                    server.doomed = Some("invalid server parameter");
+                    self.disconnect(id, "invalid server parameter", now, io);
+                    self.settled(on, now, io);
+                }
+            }
+            return;
+        }
+        let done = match step {
+            Preparation::Check => {
+                server.released_at = now;
+                self.prepare(id, on, now, io)
+            }
+            Preparation::Apply => {
+                // PostgreSQL's own spelling of the values is the client's from now on; otherwise
+                // every link would set them anew.
+                let vars = server.vars.clone();
+                self.client_mut(id).vars = vars;
+                self.ready(id, on, now, io)
+            }
+        };
+        if done {
+            self.go_on(id, now, io);
+        }
+    }
+
+    /// Nothing is in the way any more. True if the client keeps the server and may be read.
+    fn ready(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+        self.server_mut(on).phase = ServerPhase::Linked;
+        self.client_mut(id).phase = ClientPhase::Linked;
+        if !self.client(id).welcomed {
+            self.welcome(id, Some(on), io);
+            if !self.settings(self.server(on).pool).is_session() {
+                self.unlink(id, on, now, io);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The client is told that it is logged in. In session mode it is shown its server's process
+    /// id, which programs compare with pg_backend_pid(); the secret always is ours.
+    pub(super) fn welcome(&mut self, id: ClientId, on: Option<ServerId>, io: &mut impl Io) {
+        let mut random = [0; 8];
+        io.random(&mut random);
+        let mut key = u64::from_be_bytes(random) & 0x7fff_ffff_ffff_ffff;
+        let client = &self.clients[id.0 as usize];
+        let Some(pool) = client.pool else { return };
+        if let Some(on) = on
+            && self.settings(pool).is_session()
+        {
+            key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
+        }
+        while self.keys.contains_key(&key) {
+            key ^= 1 + (key & 0xffff_fffe);
+        }
+        let mut out = std::mem::take(&mut self.scratch);
+        out.clear();
+        backend::authentication_ok(&mut out);
+        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
+        let client = &mut self.clients[id.0 as usize];
+        if let Some(welcome) = welcome {
+            if client.vars.is_empty() {
+                client.vars = welcome.vars.clone();
+            } else if on.is_none() || !Arc::ptr_eq(&client.vars, &welcome.vars) {
+                client.vars = Arc::new(client.vars.or(&welcome.vars));
+            }
+            welcome.write(&client.vars, &self.names, &mut out);
+        }
+        client.key = key;
+        client.welcomed = true;
+        backend::backend_key_data(&mut out, (key >> 32) as u32, &(key as u32).to_be_bytes());
+        backend::ready_for_query(&mut out, b'I');
+        io.send_client(id, &out);
+        self.scratch = out;
+        self.keys.insert(key, id);
+    }
+
+    /// A simple Query of our own, on a server that owes nothing. Its replies are nobody's.
+    pub(super) fn send_own_query(&mut self, on: ServerId, sql: &[u8], io: &mut impl Io) {
+        let mut message = Vec::with_capacity(sql.len() + 6);
+        frontend::query(&mut message, sql);
+        let server = self.server_mut(on);
+        debug_assert!(server.is_clean(), "a message of ours into a client's conversation");
+        server.own_error = None;
+        server.unnamed = 0;
+        server.ledger.owe(Entry::new(Expect::Query, Verb::Internal));
+        io.send_server(on, &message);
+    }
+
+    /// The client gives its server back.
+    pub(super) fn unlink(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        let client = self.client_mut(id);
+        client.server = None;
+        client.phase = ClientPhase::Idle;
+        self.server_mut(on).client = None;
+        io.resume_client(id);
+        self.free(on, now, io);
+    }
+
+    /// The release verdict on a server that has lost its client: close it, clean it, hold it back
+    /// or pass it on.
+    pub(super) fn free(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let flushed = io.server_flushed(on);
+        let server = self.server_mut(on);
+        server.phase = ServerPhase::Settling;
+        if let Some(reason) = server.doomed {
+            return self.close_server(on, reason, now, io);
+        }
+        if !flushed || !server.is_clean() {
+            return self.close_server(on, "client disconnect while server was not ready", now, io);
+        }
+        if server.cancel_pending {
+            // Looked at again when the cancel request is over.
+            return;
+        }
+        let pool = server.pool;
+        let settings = self.settings(pool).clone();
+        if !settings.reset_query.is_empty() && (settings.is_session() || settings.reset_always) {
+            self.server_mut(on).statements = Default::default();
+            return self.send_own_query(on, settings.reset_query.as_bytes(), io);
+        }
+        self.settled(on, now, io);
+    }
+
+    /// Nothing of ours is under way on this server either: it may be used again.
+    pub(super) fn settled(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        debug_assert!(server.client.is_none() && server.is_clean());
+        if server.own_error.take().is_some() {
+            return self.close_server(on, "reset query failed", now, io);
+        }
+        if let Some(reason) = server.doomed {
+            return self.close_server(on, reason, now, io);
+        }
+        if server.cancel_pending {
+            return;
+        }
+        server.released_at = now;
+        let (pool, age) = (server.pool, now.saturating_sub(server.connected_at));
+        if age > self.settings(pool).server_lifetime {
+            return self.close_server(on, "server lifetime over", now, io);
+        }
+        self.place(on, now, io);
+    }
+}

@@ -1,0 +1,521 @@
+//! A client from its first byte up to "logged in" (protocol chapter 55.2.1). Texts and order of
+//! checks are PgBouncer's: an unknown user takes the same course as a wrong password, an unknown
+//! database is reported only to those who proved who they are.
+
+use std::sync::Arc;
+
+use config::{AccessPolicy, AuthType};
+use wire::messages::SaslInitialResponse;
+use wire::scram::{ScramError, ScramServer, ScramVerifier};
+use wire::startup::{self, StartupPacket, StartupRequest};
+use wire::{Header, backend, frontend, scram};
+
+use super::{Drain, Engine, PoolView};
+use crate::auth::{Challenge, Credential, Login, LoginStep, challenge};
+use crate::client::{ClientPhase, Identity};
+use crate::ids::{ClientId, Micros, PoolId};
+use crate::pool::Pool;
+use crate::settings::{PoolKey, PoolSettings};
+use crate::shell::{ClientCount, ConsoleLogin, Event, Exchange, Io};
+use crate::vars::Vars;
+
+/// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
+const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
+const USER_LEN_MAX: usize = 128;
+const SASL_FAILED: &str = "SASL authentication failed";
+const PASSWORD_FAILED: &str = "password authentication failed";
+
+/// What one step of a login comes to.
+enum Step {
+    /// More bytes are needed.
+    Wait,
+    /// The next message may be there already.
+    Continue,
+    Refuse(String),
+    /// The client is somewhere else now: logged in, handed over, or gone.
+    Done,
+}
+
+impl<X: Exchange> Engine<X> {
+    pub(super) fn login_bytes(
+        &mut self,
+        id: ClientId,
+        bytes: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        self.login_mut(id).buffer.extend_from_slice(bytes);
+        loop {
+            let step = match self.login_mut(id).step {
+                LoginStep::ExpectStartup => self.startup_step(id, now, io),
+                LoginStep::Proving => Step::Wait,
+                LoginStep::ExpectCleartext
+                | LoginStep::ExpectMd5 { .. }
+                | LoginStep::ExpectSaslInitial(_)
+                | LoginStep::ExpectSaslResponse(_) => self.password_step(id, now, io),
+            };
+            match step {
+                Step::Wait | Step::Done => return,
+                Step::Continue => {}
+                Step::Refuse(why) => return self.disconnect(id, &why, now, io),
+            }
+        }
+    }
+
+    fn login_mut(&mut self, id: ClientId) -> &mut Login {
+        match &mut self.client_mut(id).phase {
+            ClientPhase::Login(login) => login,
+            _ => unreachable!("only called while the client is logging in"),
+        }
+    }
+
+    fn startup_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        let login = self.login_mut(id);
+        let len = match startup::packet_len(&login.buffer) {
+            Ok(Some(len)) if len <= login.buffer.len() => len,
+            Ok(_) => return Step::Wait,
+            Err(error) => return Step::Refuse(error.to_string()),
+        };
+        let rest = login.buffer.split_off(len);
+        let packet = std::mem::replace(&mut login.buffer, rest);
+        let more = !login.buffer.is_empty();
+        match startup::parse(&packet) {
+            Ok(StartupRequest::Ssl) if more => {
+                Step::Refuse("received unencrypted data after SSL request".into())
+            }
+            Ok(StartupRequest::GssEnc) if more => {
+                Step::Refuse("received unencrypted data after GSSAPI encryption request".into())
+            }
+            Ok(StartupRequest::Ssl | StartupRequest::GssEnc) => {
+                io.send_client(id, b"N");
+                Step::Wait
+            }
+            Ok(StartupRequest::Cancel(key)) => {
+                self.ask_cancel(id, &key, now, io);
+                Step::Done
+            }
+            Ok(StartupRequest::Startup(packet)) => match self.startup(id, &packet, io) {
+                Ok(()) => self.begin_challenge(id, now, io),
+                Err(why) => Step::Refuse(why),
+            },
+            Err(error) => Step::Refuse(error.to_string()),
+        }
+    }
+
+    /// Take in the startup packet.
+    fn startup(
+        &mut self,
+        id: ClientId,
+        packet: &StartupPacket<'_>,
+        io: &mut impl Io,
+    ) -> Result<(), String> {
+        if self.drain.is_some() {
+            return Err("pooler is shutting down".into());
+        }
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let user =
+            text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);
+        if user.len() >= USER_LEN_MAX {
+            return Err("username too long".into());
+        }
+        let database = packet.get("database").filter(|name| !name.is_empty());
+        let database = database.map_or_else(|| user.clone(), text);
+        let vars = self.startup_vars(packet)?;
+        self.negotiate(id, packet, io);
+        io.event(Event::LoginAttempt { client: id, database: &database, user: &user });
+        let is_console = self.is_console(&database);
+        let identity = Identity { database: database.clone(), user: user.clone() };
+        let client = self.client_mut(id);
+        client.identity = Arc::new(identity);
+        let login = self.login_mut(id);
+        login.vars = vars;
+        login.database = database;
+        login.user = user;
+        if !is_console {
+            let total = self.exchange.count_client(ClientCount::Login);
+            self.client_mut(id).counted = true;
+            if total > self.config.global.max_client_conn {
+                return Err("no more connections allowed (max_client_conn)".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Protocol extensions we do not know, or a newer minor version, are politely declined.
+    fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io) {
+        let unknown: Vec<&[u8]> = packet
+            .parameters()
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(b"_pq_."))
+            .collect();
+        if packet.minor > 0 || !unknown.is_empty() {
+            let mut out = Vec::new();
+            backend::negotiate_protocol_version(&mut out, 0, &unknown);
+            io.send_client(id, &out);
+        }
+    }
+
+    fn startup_vars(&self, packet: &StartupPacket<'_>) -> Result<Vars, String> {
+        let mut vars = Vars::default();
+        let ignored = |name: &str| {
+            self.config.global.ignore_startup_parameters.iter().any(|known| known == name)
+        };
+        for (name, value) in packet.parameters() {
+            let text = String::from_utf8_lossy(name);
+            match name {
+                b"user" | b"database" => {}
+                b"options" => {
+                    let options = startup::parse_options(value);
+                    if ignored("options") && options.is_err() {
+                        continue;
+                    }
+                    for (name, value) in options.map_err(|error| error.to_string())? {
+                        if let Some(slot) = self.names.slot(name.as_bytes()) {
+                            vars.set(slot, value.as_bytes());
+                        } else if !ignored(&name) && !ignored("options") {
+                            return Err(format!(
+                                "unsupported startup parameter in options: {name}"
+                            ));
+                        }
+                    }
+                }
+                _ if name.starts_with(b"_pq_.") => {}
+                _ => match self.names.slot(name) {
+                    Some(slot) => vars.set(slot, value),
+                    None if ignored(&text) => {}
+                    None => return Err(format!("unsupported startup parameter: {text}")),
+                },
+            }
+        }
+        Ok(vars)
+    }
+
+    fn begin_challenge(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        let user = self.login_mut(id).user.clone();
+        let mut out = Vec::new();
+        if self.config.access == AccessPolicy::ProvenByServer {
+            if !self.login_mut(id).peer.loopback {
+                return Step::Refuse("login rejected".into());
+            }
+            backend::authentication_cleartext(&mut out);
+            self.login_mut(id).step = LoginStep::ExpectCleartext;
+            io.send_client(id, &out);
+            return Step::Wait;
+        }
+        let mut salt = [0; 16];
+        io.random(&mut salt);
+        let config = self.config.clone();
+        let credential = self.credentials.get(&config, &user, || salt);
+        let method = match self.config.access {
+            AccessPolicy::Configured => self.config.global.auth_type,
+            AccessPolicy::UrlUser { .. } | AccessPolicy::ProvenByServer => AuthType::ScramSha256,
+        };
+        let challenge = challenge(method, credential.as_deref());
+        let step = match challenge {
+            Challenge::None => return self.authenticated(id, now, io),
+            Challenge::Refused => {
+                self.log_login_failed(id, io);
+                return Step::Refuse("\"trust\" authentication failed".into());
+            }
+            Challenge::Cleartext => {
+                backend::authentication_cleartext(&mut out);
+                LoginStep::ExpectCleartext
+            }
+            Challenge::Md5 => {
+                let mut salt = [0; 4];
+                io.random(&mut salt);
+                backend::authentication_md5(&mut out, salt);
+                LoginStep::ExpectMd5 { salt }
+            }
+            Challenge::Scram => {
+                let verifier = credential.as_ref().and_then(|known| known.verifier.clone());
+                let verifier = verifier
+                    .unwrap_or_else(|| ScramVerifier::mock(&self.mock_seed, user.as_bytes()));
+                let mut nonce = [0; 18];
+                io.random(&mut nonce);
+                backend::authentication_sasl(&mut out, &[scram::MECHANISM]);
+                LoginStep::ExpectSaslInitial(Box::new(ScramServer::new(verifier, nonce)))
+            }
+        };
+        let login = self.login_mut(id);
+        login.credential = credential;
+        login.step = step;
+        io.send_client(id, &out);
+        Step::Continue
+    }
+
+    /// One message of the client's side of the challenge.
+    fn password_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        let login = self.login_mut(id);
+        let header = match Header::parse(&login.buffer) {
+            Ok(Some(header)) => header,
+            Ok(None) => return Step::Wait,
+            Err(_) => return Step::Refuse("bad packet header".into()),
+        };
+        if header.code != frontend::PASSWORD {
+            let hex: String = login.buffer[..5].iter().map(|byte| format!("{byte:02x}")).collect();
+            return Step::Refuse(format!("bad packet header: '{hex}'"));
+        }
+        if header.total > LOGIN_MESSAGE_LEN_MAX {
+            return Step::Refuse("password too long".into());
+        }
+        if login.buffer.len() < header.total {
+            return Step::Wait;
+        }
+        let rest = login.buffer.split_off(header.total);
+        let message = std::mem::replace(&mut login.buffer, rest);
+        let body = &message[wire::HEADER_LEN..];
+        match std::mem::take(&mut login.step) {
+            LoginStep::ExpectCleartext => self.cleartext(id, body, now, io),
+            LoginStep::ExpectMd5 { salt } => {
+                let login = self.login_mut(id);
+                let answer = body.strip_suffix(b"\0").unwrap_or(body);
+                let accepted = login
+                    .credential
+                    .as_ref()
+                    .is_some_and(|known| known.accepts_md5(&login.user, salt, answer));
+                self.verdict(id, accepted, PASSWORD_FAILED, now, io)
+            }
+            LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, io),
+            LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, now, io),
+            LoginStep::ExpectStartup | LoginStep::Proving => Step::Wait,
+        }
+    }
+
+    fn cleartext(&mut self, id: ClientId, body: &[u8], now: Micros, io: &mut impl Io) -> Step {
+        let password = body.strip_suffix(b"\0").unwrap_or(body);
+        if password.is_empty() {
+            return Step::Refuse("empty password returned by client".into());
+        }
+        if self.config.access == AccessPolicy::ProvenByServer {
+            return self.prove(id, password, now, io);
+        }
+        let login = self.login_mut(id);
+        let accepted =
+            login.credential.as_ref().is_some_and(|known| known.accepts(&login.user, password));
+        self.verdict(id, accepted, PASSWORD_FAILED, now, io)
+    }
+
+    /// Only the server knows who may come in: it is asked by logging in to it, unless it has been
+    /// asked about this very password before.
+    fn prove(&mut self, id: ClientId, password: &[u8], now: Micros, io: &mut impl Io) -> Step {
+        let (database, user) =
+            (self.login_mut(id).database.clone(), self.login_mut(id).user.clone());
+        if self.is_console(&database) {
+            return Step::Refuse("not allowed".into());
+        }
+        let Some(pool) = self.find_pool(&database, &user) else {
+            return Step::Refuse(format!("no such database: {database}"));
+        };
+        let proven = self.exchange.pool(pool, |pool| pool.proven.clone());
+        if proven.is_some_and(|verifier| verifier.verify_password(password)) {
+            return self.authenticated(id, now, io);
+        }
+        self.login_mut(id).step = LoginStep::Proving;
+        self.exchange.pool(pool, Pool::reserve_proof);
+        self.open_server(pool, Some((id, password.to_vec())), now, io);
+        Step::Done
+    }
+
+    fn sasl_initial(
+        &mut self,
+        id: ClientId,
+        mut server: Box<ScramServer>,
+        body: &[u8],
+        io: &mut impl Io,
+    ) -> Step {
+        let Ok(initial) = SaslInitialResponse::decode(body) else {
+            return Step::Refuse("malformed SASLInitialResponse message".into());
+        };
+        if initial.mechanism != scram::MECHANISM.as_bytes() {
+            return Step::Refuse("client selected an invalid SASL authentication mechanism".into());
+        }
+        match server.client_first(initial.data) {
+            Ok(reply) => {
+                let mut out = Vec::new();
+                backend::authentication_sasl_continue(&mut out, &reply);
+                io.send_client(id, &out);
+                self.login_mut(id).step = LoginStep::ExpectSaslResponse(server);
+                Step::Continue
+            }
+            Err(error) => self.sasl_failed(id, error, io),
+        }
+    }
+
+    fn sasl_response(
+        &mut self,
+        id: ClientId,
+        mut server: Box<ScramServer>,
+        body: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        let finished = match server.client_final(body) {
+            Ok(finished) => finished,
+            Err(error) => return self.sasl_failed(id, error, io),
+        };
+        let Some(credential) = self.login_mut(id).credential.clone() else {
+            return self.verdict(id, false, SASL_FAILED, now, io);
+        };
+        let mut out = Vec::new();
+        backend::authentication_sasl_final(&mut out, &finished.reply);
+        io.send_client(id, &out);
+        self.learn_keys(id, &credential, finished.client_key);
+        self.authenticated(id, now, io)
+    }
+
+    /// The client's proof has shown us the key with which the same user logs in to the server.
+    fn learn_keys(&mut self, id: ClientId, credential: &Credential, client_key: [u8; 32]) {
+        let wire::Secret::Scram(verifier) = &credential.secret else { return };
+        let (database, user) =
+            (self.login_mut(id).database.clone(), self.login_mut(id).user.clone());
+        let Some(pool) = self.find_pool(&database, &user) else { return };
+        let keys = scram::ScramKeys { client_key, server_key: verifier.server_key };
+        self.exchange.pool(pool, |pool| {
+            // A forced user's keys are not this client's.
+            if !pool.settings.forced_user {
+                pool.scram_keys = Some(keys);
+            }
+        });
+    }
+
+    fn sasl_failed(&mut self, id: ClientId, error: ScramError, io: &mut impl Io) -> Step {
+        self.log_login_failed(id, io);
+        match error {
+            ScramError::AuthorizationIdentity | ScramError::ChannelBinding => {
+                Step::Refuse(error.to_string())
+            }
+            _ => Step::Refuse(SASL_FAILED.into()),
+        }
+    }
+
+    fn verdict(
+        &mut self,
+        id: ClientId,
+        accepted: bool,
+        failure: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        if accepted {
+            return self.authenticated(id, now, io);
+        }
+        self.log_login_failed(id, io);
+        Step::Refuse(failure.into())
+    }
+
+    fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io) {
+        let login = self.login_mut(id);
+        let (database, user) = (login.database.clone(), login.user.clone());
+        io.event(Event::LoginFailed { client: id, database: &database, user: &user });
+    }
+
+    /// The client is who it says it is. Where does it want to go?
+    fn authenticated(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        let login = self.login_mut(id);
+        let (database, user) = (login.database.clone(), login.user.clone());
+        if self.is_console(&database) {
+            return self.enter_console(id, &database, &user, now, io);
+        }
+        let Some(pool) = self.find_pool(&database, &user) else {
+            return Step::Refuse(format!("no such database: {database}"));
+        };
+        self.enter_pool(id, pool, now, io);
+        Step::Done
+    }
+
+    /// Login is over. A client of a warm pool needs no server for its welcome, except in session
+    /// mode, where it is told its server's process id.
+    pub(super) fn enter_pool(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let view_identity = self.view(pool).identity.clone();
+        let client = self.client_mut(id);
+        let ClientPhase::Login(login) = std::mem::replace(&mut client.phase, ClientPhase::Idle)
+        else {
+            return;
+        };
+        // Bytes sent ahead of the welcome are unusual, but nobody forbids them.
+        client.stream.held = login.buffer;
+        client.vars = Arc::new(login.vars);
+        client.pool = Some(pool);
+        if *client.identity == *view_identity {
+            client.identity = view_identity;
+        }
+        let warm = self.exchange.pool(pool, |pool| pool.welcome.is_some());
+        if warm && !self.settings(pool).is_session() {
+            self.welcome(id, None, io);
+            if self.client(id).stream.held.is_empty() {
+                io.resume_client(id);
+            } else if self.client_readable(id, now, io) {
+                self.go_on(id, now, io);
+            }
+        } else if self.link(id, now, io) {
+            self.go_on(id, now, io);
+        }
+    }
+
+    fn enter_console(
+        &mut self,
+        id: ClientId,
+        database: &str,
+        user: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        let global = &self.config.global;
+        let listed = |list: &[String]| list.iter().any(|name| name == user);
+        let admin = listed(&global.admin_users);
+        let any =
+            global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
+        if !admin && !listed(&global.stats_users) && !any {
+            return Step::Refuse("not allowed".into());
+        }
+        let mut client = self.clients.remove(id.0 as usize);
+        let ClientPhase::Login(login) = &mut client.phase else { return Step::Done };
+        let unread = std::mem::take(&mut login.buffer);
+        let login = ConsoleLogin {
+            database: database.to_owned(),
+            user: user.to_owned(),
+            admin,
+            unread,
+            connected_at: now,
+        };
+        io.hand_to_console(id, login);
+        Step::Done
+    }
+
+    /// The console's names in place of a database; `weir` gives way to a real database.
+    fn is_console(&self, database: &str) -> bool {
+        database == "pgbouncer"
+            || (database == "weir" && !self.config.databases.contains_key(database))
+    }
+
+    /// The pool of this database and user, made when it is asked for the first time.
+    fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
+        let entry = self.config.database(database)?;
+        let user = entry.user.as_deref().unwrap_or(user);
+        let key = PoolKey { database: database.to_owned(), user: user.to_owned() };
+        let (config, workers) = (&self.config, self.exchange.worker_count());
+        let id = self.exchange.find_pool(&key, |id| {
+            let settings = Arc::new(PoolSettings::new(config, &entry, &key.user));
+            Pool::new(id, key.clone(), settings, workers)
+        });
+        let _: &mut PoolView = self.view(id);
+        Some(id)
+    }
+
+    /// From now on nobody new is let in, or nobody is linked any more.
+    pub fn begin_drain(&mut self, how: Drain, now: Micros, io: &mut impl Io) {
+        self.drain = Some(how);
+        if how == Drain::WaitForServers {
+            let waiting: Vec<ClientId> = self
+                .clients
+                .iter()
+                .filter(|(_, client)| matches!(client.phase, ClientPhase::Waiting(_)))
+                .map(|(slot, _)| ClientId(slot as u32))
+                .collect();
+            for id in waiting {
+                self.disconnect(id, "server shutting down", now, io);
+            }
+        }
+    }
+}

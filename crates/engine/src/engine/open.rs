@@ -1,0 +1,323 @@
+//! A server connection from "wanted" up to "logged in" (protocol chapter 55.2.1, from the
+//! frontend's side).
+
+use std::sync::Arc;
+
+use wire::error_fields::ErrorFields;
+use wire::messages::{AuthenticationRequest, BackendKeyData, ParameterStatus};
+use wire::scram::{self, ScramClient, ScramKeys, ScramSecret, ScramVerifier};
+use wire::secret::Secret;
+use wire::{Header, backend, frontend, md5};
+
+use super::Engine;
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::settings::PoolSettings;
+use crate::shell::{Event, Exchange, Io};
+
+/// No message of a login is longer; an error text may have some length.
+const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
+
+/// What one message of a login comes to.
+enum Step {
+    Continue,
+    Ready,
+    /// The server said no, in these words.
+    Refused(ErrorFields),
+    /// We cannot go on, for this reason.
+    Failed(String),
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Open a server; its place in the pool is reserved. `proof`: for the sole purpose, at first,
+    /// of finding out whether that client's password is right.
+    pub(super) fn open_server(
+        &mut self,
+        pool: PoolId,
+        proof: Option<(ClientId, Vec<u8>)>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let serial = self.next_serial();
+        let settings = self.view(pool).settings.clone();
+        let learnt = self.exchange.pool(pool, |pool| pool.scram_keys.clone());
+        let client = proof.as_ref().map(|(client, _)| *client);
+        let login = ServerLogin { proof, learnt, ..ServerLogin::default() };
+        let mut server = Box::new(Server::new(pool, serial, login, now));
+        server.client = client;
+        let id = ServerId(self.servers.insert(server) as u32);
+        if let Some(client) = client {
+            self.client_mut(client).server = Some(id);
+        }
+        let identity = self.view(pool).identity.clone();
+        io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
+        match settings.targets.get(serial as usize % settings.targets.len().max(1)) {
+            Some(target) => io.connect(id, target),
+            None => self.open_failed(id, "database has no host", None, now, io),
+        }
+    }
+
+    pub(super) fn send_startup(&mut self, id: ServerId, io: &mut impl Io) {
+        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        let ServerPhase::Connecting(login) = &mut server.phase else { return };
+        server.phase = ServerPhase::Login(std::mem::take(login));
+        let pool = server.pool;
+        let settings = self.settings(pool);
+        let parameters: Vec<(&str, &str)> =
+            settings.startup.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut out = Vec::new();
+        frontend::startup(&mut out, &parameters);
+        io.send_server(id, &out);
+    }
+
+    pub(super) fn server_login_bytes(
+        &mut self,
+        id: ServerId,
+        bytes: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let mut input = std::mem::take(&mut self.server_mut(id).stream.held);
+        input.extend_from_slice(bytes);
+        let mut at = 0;
+        while self.servers.contains(id.0 as usize) {
+            let rest = &input[at..];
+            let header = match Header::parse(rest) {
+                Ok(Some(header)) if header.total <= LOGIN_MESSAGE_LEN_MAX => header,
+                Ok(None) => break,
+                Ok(Some(_)) | Err(_) => {
+                    return self.open_failed(id, "bad packet from server", None, now, io);
+                }
+            };
+            if rest.len() < header.total {
+                break;
+            }
+            at += header.total;
+            let body = &rest[wire::HEADER_LEN..header.total];
+            match self.login_message(id, header.code, body, io) {
+                Step::Continue => {}
+                Step::Ready => {
+                    // Nothing may follow the first ReadyForQuery unasked but news, which the
+                    // relay deals with.
+                    self.opened(id, now, io);
+                    if self.servers.contains(id.0 as usize) && at < input.len() {
+                        let rest = input.split_off(at);
+                        self.reply_bytes(id, &rest, now, io);
+                    }
+                    return;
+                }
+                Step::Refused(error) => return self.login_refused(id, error, now, io),
+                Step::Failed(reason) => return self.open_failed(id, &reason, None, now, io),
+            }
+        }
+        if let Some(server) = self.servers.get_mut(id.0 as usize) {
+            server.stream.held = input.split_off(at);
+        }
+    }
+
+    fn login_refused(&mut self, id: ServerId, error: ErrorFields, now: Micros, io: &mut impl Io) {
+        let pool = self.server(id).pool;
+        let identity = self.view(pool).identity.clone();
+        let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::ServerLoginFailed { server: id, name, message: &message });
+        self.open_failed(id, "login failed", Some(error), now, io);
+    }
+
+    fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io) -> Step {
+        match code {
+            backend::AUTHENTICATION => self.authentication(id, body, io),
+            backend::PARAMETER_STATUS => match ParameterStatus::decode(body) {
+                Ok(status) => {
+                    let names = self.names.clone();
+                    self.server_login(id).welcome.learn(status.name, status.value, &names);
+                    Step::Continue
+                }
+                Err(error) => Step::Failed(error.to_string()),
+            },
+            backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
+                Ok(key) => {
+                    let server = self.server_mut(id);
+                    server.process_id = key.pid;
+                    server.secret = key.secret.into();
+                    Step::Continue
+                }
+                Err(error) => Step::Failed(error.to_string()),
+            },
+            backend::READY_FOR_QUERY => Step::Ready,
+            backend::NOTICE | backend::NEGOTIATE_PROTOCOL_VERSION => Step::Continue,
+            backend::ERROR => match ErrorFields::decode(body) {
+                Ok(error) => Step::Refused(error),
+                Err(error) => Step::Failed(error.to_string()),
+            },
+            other => Step::Failed(format!("unknown message {:?} during login", char::from(other))),
+        }
+    }
+
+    fn server_login(&mut self, id: ServerId) -> &mut ServerLogin {
+        match &mut self.server_mut(id).phase {
+            ServerPhase::Login(login) => login,
+            _ => unreachable!("only called while the server is logging in"),
+        }
+    }
+
+    fn authentication(&mut self, id: ServerId, body: &[u8], io: &mut impl Io) -> Step {
+        let request = match AuthenticationRequest::decode(body) {
+            Ok(request) => request,
+            Err(error) => return Step::Failed(error.to_string()),
+        };
+        let settings = self.settings(self.server(id).pool).clone();
+        let user = startup_user(&settings);
+        let login = self.server_login(id);
+        let mut out = Vec::new();
+        match request {
+            AuthenticationRequest::Ok => {
+                login.authenticated = true;
+                return Step::Continue;
+            }
+            AuthenticationRequest::Cleartext => {
+                let password = match (&login.proof, &settings.secret) {
+                    (Some(_), _) => {
+                        let why = "the server asks for cleartext passwords: give user and \
+                                   password in the URL";
+                        return Step::Failed(why.into());
+                    }
+                    (None, Some(Secret::Plain(password))) => password.as_bytes(),
+                    _ => {
+                        return Step::Failed(
+                            "cannot do cleartext authentication: wrong password type".into(),
+                        );
+                    }
+                };
+                frontend::password(&mut out, password);
+            }
+            AuthenticationRequest::Md5(salt) => {
+                let hash = match (&login.proof, &settings.secret) {
+                    (Some((_, password)), _) => md5::hash(user.as_bytes(), password),
+                    (None, Some(Secret::Plain(password))) => {
+                        md5::hash(user.as_bytes(), password.as_bytes())
+                    }
+                    (None, Some(Secret::Md5(hash))) => hash.clone(),
+                    _ => {
+                        return Step::Failed(
+                            "cannot do MD5 authentication: wrong password type".into(),
+                        );
+                    }
+                };
+                frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
+                login.challenged = true;
+            }
+            AuthenticationRequest::Sasl(mechanisms) => {
+                if !mechanisms.contains(scram::MECHANISM) {
+                    let why = "none of the server's SASL authentication mechanisms are supported";
+                    return Step::Failed(why.into());
+                }
+                let secret = match scram_secret(login, &settings) {
+                    Ok(secret) => secret,
+                    Err(why) => return Step::Failed(why),
+                };
+                let mut nonce = [0; 18];
+                io.random(&mut nonce);
+                let mut client = ScramClient::new(secret, nonce);
+                frontend::sasl_initial(&mut out, scram::MECHANISM, &client.first());
+                login.scram = Some(client);
+                login.challenged = true;
+            }
+            AuthenticationRequest::SaslContinue(data) => {
+                let Some(client) = &mut login.scram else {
+                    return Step::Failed("unexpected SASL message".into());
+                };
+                match client.server_first(data) {
+                    Ok(answer) => frontend::sasl_response(&mut out, &answer),
+                    Err(error) => return Step::Failed(error.to_string()),
+                }
+            }
+            AuthenticationRequest::SaslFinal(data) => {
+                let Some(client) = &mut login.scram else {
+                    return Step::Failed("unexpected SASL message".into());
+                };
+                return match client.server_final(data) {
+                    Ok(()) => Step::Continue,
+                    Err(error) => Step::Failed(error.to_string()),
+                };
+            }
+            AuthenticationRequest::Unsupported(kind) => {
+                return Step::Failed(format!("unknown/unsupported auth method: {kind}"));
+            }
+        }
+        io.send_server(id, &out);
+        Step::Continue
+    }
+
+    /// The server is logged in.
+    fn opened(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+        let server = &mut self.servers[id.0 as usize];
+        let ServerPhase::Login(login) = std::mem::replace(&mut server.phase, ServerPhase::Settling)
+        else {
+            return;
+        };
+        let ServerLogin { scram, welcome, proof, challenged, .. } = *login;
+        let pool = server.pool;
+        server.vars = welcome.vars.clone();
+        let vars = &mut server.vars;
+        let proven = proof.as_ref().filter(|_| challenged);
+        let verifier = proven.map(|(_, password)| {
+            let mut salt = [0; 16];
+            io.random(&mut salt);
+            ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
+        });
+        let derived: Option<ScramKeys> =
+            scram.as_ref().and_then(ScramClient::derived).map(|(_, _, keys)| keys);
+        self.exchange.pool(pool, |pool| {
+            pool.opened();
+            match &pool.welcome {
+                // Equal values are one set, so that linking compares pointers.
+                Some(known) if *known.vars == **vars => *vars = known.vars.clone(),
+                _ => pool.welcome = Some(Arc::new(welcome)),
+            }
+            if verifier.is_some() {
+                pool.proven = verifier;
+            }
+            // Once the password itself is forgotten the keys alone open further servers.
+            if proof.is_some() && derived.is_some() {
+                pool.scram_keys = derived;
+            }
+        });
+        let Some((client, _)) = proof else { return self.settled(id, now, io) };
+        let proven = challenged;
+        self.server_mut(id).client = None;
+        self.client_mut(client).server = None;
+        if proven {
+            self.settled(id, now, io);
+            self.enter_pool(client, pool, now, io);
+        } else {
+            let why = "the server did not ask for a password, so nothing is proven by logging in \
+                       to it; write auth_type = trust in a configuration file if that is meant";
+            self.disconnect(client, why, now, io);
+            self.close_server(id, "login proved nothing", now, io);
+        }
+    }
+}
+
+fn startup_user(settings: &PoolSettings) -> &str {
+    settings.startup.iter().find(|(name, _)| name == "user").map_or("", |(_, user)| user)
+}
+
+/// With what to prove ourselves to the server.
+fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSecret, String> {
+    if let Some((_, password)) = &login.proof {
+        return Ok(ScramSecret::Password(password.clone()));
+    }
+    match (&settings.secret, &login.learnt) {
+        (Some(Secret::Plain(password)), _) => {
+            Ok(ScramSecret::Password(password.clone().into_bytes()))
+        }
+        (_, Some(keys)) => Ok(ScramSecret::Keys(keys.clone())),
+        (Some(Secret::Scram(_)), None) => Err("cannot do SCRAM authentication: password is SCRAM \
+             secret but client authentication did not provide SCRAM keys"
+            .into()),
+        (Some(Secret::Md5(_)) | None, None) => {
+            Err("cannot do SCRAM authentication: wrong password type".into())
+        }
+    }
+}

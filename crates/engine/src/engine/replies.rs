@@ -1,0 +1,352 @@
+//! What a server sends: the ledger says whose it is, and that is where it goes. Rows are passed on
+//! as they come, unseen.
+
+use std::sync::Arc;
+
+use wire::error_fields::ErrorFields;
+use wire::messages::{CommandComplete, ParameterStatus};
+use wire::{HEADER_LEN, Header, backend};
+
+use super::Engine;
+use super::requests::write_reply;
+use crate::client::Client;
+use crate::ids::{Micros, ServerId};
+use crate::ledger::{Entry, Ledger, Owner, Undo};
+use crate::server::{Server, ServerPhase};
+use crate::shell::{Exchange, Io};
+use crate::stream::Splice;
+use crate::vars::TrackedNames;
+use config::PoolMode;
+
+/// Messages that have to be seen as a whole are not gathered beyond this length. An ErrorResponse
+/// that is longer goes through unseen.
+const WHOLE_LEN_MAX: usize = 1 << 20;
+
+/// Why the reading of an input stopped.
+enum Stop {
+    Incomplete,
+    /// The server broke the protocol.
+    Violation(String),
+}
+
+impl<X: Exchange> Engine<X> {
+    pub(super) fn reply_bytes(
+        &mut self,
+        on: ServerId,
+        bytes: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = &mut *self.servers[on.0 as usize];
+        let mut client = server.client.and_then(|id| self.clients.get_mut(id.0 as usize));
+        let id = server.client;
+        let joined = if server.stream.held.is_empty() {
+            None
+        } else {
+            let mut whole = std::mem::take(&mut server.stream.held);
+            whole.extend_from_slice(bytes);
+            Some(whole)
+        };
+        let input = joined.as_deref().unwrap_or(bytes);
+        // While the client is held back nothing can be meant for it.
+        let reachable = matches!(server.phase, ServerPhase::Linked);
+        let mut replies = Replies {
+            input,
+            at: 0,
+            out: Splice::new(input, &mut self.scratch),
+            client: client.as_deref_mut().filter(|_| reachable),
+            server,
+            names: &self.names,
+            transactions: 0,
+        };
+        let stop = replies.run();
+        let (used, transactions) = (replies.at, replies.transactions);
+        let out = replies.out.finish();
+        if let (Some(id), false) = (id, out.is_empty()) {
+            io.send_client(id, out);
+        }
+        if let Some(view) = self.pools.get_mut(&server.pool) {
+            view.stats.sent += bytes.len() as u64;
+            view.stats.transactions += transactions;
+        }
+        match stop {
+            Stop::Incomplete => {
+                if used < input.len() {
+                    server.stream.hold_rest(joined, bytes, used);
+                }
+                self.after_replies(on, now, io);
+            }
+            Stop::Violation(why) => self.server_closed(on, &why, now, io),
+        }
+    }
+
+    /// All that came is dealt with: where does the server stand now?
+    fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = &mut *self.servers[on.0 as usize];
+        if !server.ledger.is_empty() || !server.stream.at_boundary() {
+            return;
+        }
+        match server.phase {
+            ServerPhase::Preparing(_) => self.prepared(on, now, io),
+            ServerPhase::Settling => {
+                if server.is_clean() {
+                    self.settled(on, now, io);
+                } else {
+                    self.close_server(on, "idle server got dirty", now, io);
+                }
+            }
+            ServerPhase::Linked => self.query_done(on, now, io),
+            ServerPhase::Parked | ServerPhase::Connecting(_) | ServerPhase::Login(_) => {}
+        }
+    }
+
+    /// The server owes its client nothing more. Is the transaction over too?
+    fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = &mut *self.servers[on.0 as usize];
+        let Some(id) = server.client else { return };
+        let Some(view) = self.pools.get_mut(&server.pool) else { return };
+        let client = &mut self.clients[id.0 as usize];
+        view.stats.query_time += now.saturating_sub(client.request_at);
+        client.request_at = now;
+        if server.status != b'I' {
+            if view.settings.mode == PoolMode::Statement {
+                let why = "transaction blocks not allowed in statement pooling mode";
+                server.doomed = Some(why);
+                self.disconnect(id, why, now, io);
+            }
+            return;
+        }
+        if client.transaction_at != 0 {
+            view.stats.transaction_time += now.saturating_sub(client.transaction_at);
+            client.transaction_at = 0;
+        }
+        // In the middle of a message of the client's the rest of it belongs to this server.
+        let mid_message = client.stream.remaining > 0 && !client.stream.dropping;
+        if view.settings.is_session() || mid_message {
+            return;
+        }
+        if server.ledger.is_ambiguous() {
+            server.doomed = Some("replies still owed by the server cannot be counted");
+        }
+        self.unlink(id, on, now, io);
+    }
+}
+
+/// One input of one server under way to its client.
+struct Replies<'a> {
+    input: &'a [u8],
+    at: usize,
+    out: Splice<'a>,
+    client: Option<&'a mut Client>,
+    server: &'a mut Server,
+    names: &'a TrackedNames,
+    /// Transactions that came to their end.
+    transactions: u64,
+}
+
+impl Replies<'_> {
+    fn run(&mut self) -> Stop {
+        let taken = self.server.stream.take_body(self.input);
+        if taken > 0 && !self.server.stream.dropping {
+            self.out.pass(0, taken);
+        }
+        self.at = taken;
+        loop {
+            let rest = &self.input[self.at..];
+            let header = match Header::parse(rest) {
+                Ok(Some(header)) => header,
+                Ok(None) => return Stop::Incomplete,
+                Err(error) => return Stop::Violation(error.to_string()),
+            };
+            let available = rest.len().min(header.total);
+            let complete = available == header.total;
+            if !complete && wanted_whole(header.code) && header.total <= WHOLE_LEN_MAX {
+                return Stop::Incomplete;
+            }
+            let body = &rest[HEADER_LEN..available];
+            let to_client = match self.message(header.code, body, complete) {
+                Ok(Owner::Client) => self.client.is_some(),
+                Ok(Owner::Nobody) => false,
+                Err(why) => return Stop::Violation(why),
+            };
+            if to_client {
+                self.out.pass(self.at, self.at + available);
+            }
+            self.at += available;
+            self.server.stream.remaining = header.total - available;
+            self.server.stream.dropping = !to_client;
+            self.write_synthesized();
+        }
+    }
+
+    fn message(&mut self, code: u8, body: &[u8], complete: bool) -> Result<Owner, String> {
+        match code {
+            backend::PARAMETER_STATUS => {
+                let status = ParameterStatus::decode(body).map_err(|error| error.to_string())?;
+                self.parameter_status(&status);
+                Ok(self.server.ledger.bystander())
+            }
+            backend::NOTICE => Ok(self.server.ledger.bystander()),
+            // The listener's own, whatever the server is doing for it.
+            backend::NOTIFICATION => Ok(Owner::Client),
+            backend::ERROR => self.error(body, complete),
+            _ => self.reply(code, body),
+        }
+    }
+
+    fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, String> {
+        let settled = self.settle(code)?;
+        match code {
+            backend::READY_FOR_QUERY => {
+                let status = body.first().copied().unwrap_or_default();
+                if body.len() != 1 || !matches!(status, b'I' | b'T' | b'E') {
+                    return Err("malformed ReadyForQuery".into());
+                }
+                self.server.status = status;
+                if status == b'I' && settled.owner == Owner::Client {
+                    self.transactions += 1;
+                }
+            }
+            backend::COMMAND_COMPLETE => {
+                let discards = CommandComplete::decode(body)
+                    .is_ok_and(|done| matches!(done.tag, b"DISCARD ALL" | b"DEALLOCATE ALL"));
+                if discards {
+                    self.server.statements.discard_before(settled.serial);
+                    if let Some(extended) =
+                        self.client.as_mut().and_then(|client| client.extended.as_mut())
+                    {
+                        extended.statements.discard_before(settled.serial);
+                    }
+                }
+            }
+            backend::PARSE_COMPLETE if settled.statement != 0 && settled.duplicate => {
+                // It went through although the name was taken when it was sent: the server's
+                // statement of that name is not what we believe.
+                self.server.doomed = Some("statement names out of step");
+                self.server.statements.remove(settled.statement);
+            }
+            _ => {}
+        }
+        Ok(settled.owner)
+    }
+
+    fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, String> {
+        let settled = self.settle(backend::ERROR)?;
+        if settled.owner == Owner::Nobody {
+            let text = ErrorFields::decode(body).map(|fields| fields.message().into_owned());
+            self.server.own_error = Some(text.unwrap_or_default());
+            return Ok(Owner::Nobody);
+        }
+        let Some(client) = self.client.as_deref_mut() else {
+            // An idle server says good-bye.
+            self.server.doomed = Some("idle server got dirty");
+            return Ok(Owner::Nobody);
+        };
+        let name = client
+            .extended
+            .as_ref()
+            .and_then(|extended| extended.statements.name_of(settled.statement));
+        if let (true, Some(name)) = (complete && settled.statement != 0, name)
+            && let Ok(mut fields) = ErrorFields::decode(body)
+            && let Some(message) = in_clients_words(&fields, settled.statement, name)
+        {
+            fields.replace(b'M', message);
+            backend::error(self.out.insert(), &fields);
+            return Ok(Owner::Nobody);
+        }
+        Ok(Owner::Client)
+    }
+
+    /// Show a message to the ledger; undo what it makes void.
+    fn settle(&mut self, code: u8) -> Result<crate::ledger::Settled, String> {
+        self.write_synthesized();
+        let Server { ledger, statements, unnamed, .. } = &mut *self.server;
+        let client = &mut self.client;
+        ledger
+            .reply(code, &mut |entry: Entry| {
+                undo(entry, statements, unnamed, client.as_deref_mut())
+            })
+            .map_err(|error| error.to_string())
+    }
+
+    /// Replies whose turn has come and that the server does not send.
+    fn write_synthesized(&mut self) {
+        let ledger: &mut Ledger = &mut self.server.ledger;
+        while let Some(reply) = ledger.next_synthesized() {
+            write_reply(reply, self.out.insert());
+        }
+    }
+
+    fn parameter_status(&mut self, status: &ParameterStatus<'_>) {
+        let Some(slot) = self.names.slot(status.name) else { return };
+        let shared =
+            self.client.as_ref().is_some_and(|client| Arc::ptr_eq(&client.vars, &self.server.vars));
+        Arc::make_mut(&mut self.server.vars).set(slot, status.value);
+        if let Some(client) = &mut self.client {
+            if shared {
+                client.vars = self.server.vars.clone();
+            } else {
+                Arc::make_mut(&mut client.vars).set(slot, status.value);
+            }
+        }
+    }
+}
+
+/// Messages the pooler reads.
+fn wanted_whole(code: u8) -> bool {
+    matches!(
+        code,
+        backend::PARAMETER_STATUS
+            | backend::ERROR
+            | backend::READY_FOR_QUERY
+            | backend::COMMAND_COMPLETE
+    )
+}
+
+/// The error's text with the client's own name of the statement in place of the pooler's.
+fn in_clients_words(fields: &ErrorFields, statement: u64, name: &[u8]) -> Option<Vec<u8>> {
+    let own = format!("\"weir_{statement}\"");
+    let text = fields.get(b'M')?;
+    let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
+    let mut message = text[..=at].to_vec();
+    message.extend_from_slice(name);
+    message.extend_from_slice(&text[at + own.len() - 1..]);
+    Some(message)
+}
+
+/// A message that was sent has had no effect.
+fn undo(
+    entry: Entry,
+    statements: &mut crate::prepared::ServerStatements,
+    unnamed: &mut u64,
+    client: Option<&mut Client>,
+) {
+    let Some(undo) = entry.undo else { return };
+    let client = client.and_then(|client| client.extended.as_mut());
+    match *undo {
+        Undo::Nothing => {}
+        Undo::Parse { name, statement, sent } => {
+            if sent {
+                statements.remove(statement.id);
+            }
+            if let Some(client) = client {
+                client.statements.remove(&name);
+            }
+        }
+        Undo::Close { name, statement } => {
+            if let Some(client) = client {
+                client.statements.insert(&name, statement, entry.serial);
+            }
+        }
+        Undo::Prepare { statement } => {
+            statements.remove(statement.id);
+        }
+        Undo::Evict { statement } => statements.insert(statement, entry.serial),
+        Undo::Unnamed => {
+            *unnamed = 0;
+            if let Some(client) = client {
+                client.unnamed = 0;
+            }
+        }
+    }
+}

@@ -1,0 +1,576 @@
+//! What a linked client sends: every message that will be answered is entered in the server's
+//! ledger, names of prepared statements are translated, and all else goes through unseen.
+//!
+//! Bodies are not assembled: a message is passed on as its bytes come, unless the pooler has to
+//! change it or to remember it.
+
+use std::sync::Arc;
+
+use wire::messages::{Parse, StatementOrPortal, bind_names};
+use wire::{HEADER_LEN, Header, backend, frontend};
+
+use super::Engine;
+use crate::client::{Client, Extended};
+use crate::ids::{ClientId, Micros};
+use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::prepared::{SERVER_NAME_PREFIX, Statement};
+use crate::server::Server;
+use crate::settings::PoolSettings;
+use crate::shell::{Exchange, Io};
+use crate::stats::Stats;
+use crate::stream::Splice;
+
+/// The names in a Bind, Describe or Close must end within so many bytes.
+const NAMES_LEN_MAX: usize = 65_536;
+/// An unnamed Parse up to this length is remembered, in case its Bind comes in another
+/// transaction and finds another server.
+const UNNAMED_KEPT_LEN_MAX: usize = 16_384;
+
+/// Why the reading of an input stopped.
+enum Stop {
+    /// All is used but the beginning of a message that cannot be dealt with yet.
+    Incomplete,
+    Terminate,
+    Violation(String),
+}
+
+/// What is done with the message in front.
+enum Fate {
+    Pass,
+    /// It is not passed on; its whole body is dropped.
+    Drop,
+    /// It is not passed on in this form; it was in the input as a whole.
+    Replaced,
+    /// `usize` bytes of it were replaced, the rest passes.
+    Head(usize),
+    /// More of it is needed.
+    Hold,
+}
+
+impl<X: Exchange> Engine<X> {
+    pub(super) fn request_bytes(
+        &mut self,
+        id: ClientId,
+        bytes: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let client = &mut self.clients[id.0 as usize];
+        let Some(on) = client.server else { return };
+        let server = &mut *self.servers[on.0 as usize];
+        let Some(view) = self.pools.get_mut(&server.pool) else { return };
+        view.stats.received += bytes.len() as u64;
+        let begins = server.ledger.is_empty();
+        let joined = if client.stream.held.is_empty() {
+            None
+        } else {
+            let mut whole = std::mem::take(&mut client.stream.held);
+            whole.extend_from_slice(bytes);
+            Some(whole)
+        };
+        let input = joined.as_deref().unwrap_or(bytes);
+        let mut requests = Requests {
+            input,
+            at: 0,
+            out: Splice::new(input, &mut self.scratch),
+            answers: Vec::new(),
+            client,
+            server,
+            settings: &view.settings,
+            stats: &mut view.stats,
+            exchange: &mut self.exchange,
+            serial: &mut self.serial,
+        };
+        let stop = requests.run(self.config.global.max_packet_size);
+        let used = requests.at;
+        let answers = std::mem::take(&mut requests.answers);
+        if begins && !requests.server.ledger.is_empty() {
+            requests.begin(now);
+        }
+        let out = requests.out.finish();
+        if !out.is_empty() {
+            io.send_server(on, out);
+        }
+        if !answers.is_empty() {
+            io.send_client(id, &answers);
+        }
+        match stop {
+            Stop::Incomplete => {
+                let client = &mut self.clients[id.0 as usize];
+                if used < input.len() {
+                    client.stream.hold_rest(joined, bytes, used);
+                }
+                self.give_back_unused(id, on, now, io);
+            }
+            Stop::Terminate => self.drop_client(id, "client close request", false, now, io),
+            Stop::Violation(why) => self.disconnect(id, &why, now, io),
+        }
+    }
+
+    /// Nothing was asked of the server (the client has sent part of a message, or what needs no
+    /// server): others may have it until there is more.
+    fn give_back_unused(
+        &mut self,
+        id: ClientId,
+        on: crate::ids::ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = self.server(on);
+        if !server.is_clean() || self.settings(server.pool).is_session() {
+            return;
+        }
+        let client = self.client(id);
+        if client.stream.remaining == 0 || client.stream.dropping {
+            self.unlink(id, on, now, io);
+        }
+    }
+}
+
+/// One input of one client under way to its server.
+struct Requests<'a, X> {
+    input: &'a [u8],
+    /// How far it was dealt with.
+    at: usize,
+    out: Splice<'a>,
+    /// For the client, at once.
+    answers: Vec<u8>,
+    client: &'a mut Client,
+    server: &'a mut Server,
+    settings: &'a PoolSettings,
+    stats: &'a mut Stats,
+    exchange: &'a mut X,
+    serial: &'a mut u64,
+}
+
+impl<'a, X: Exchange> Requests<'a, X> {
+    fn run(&mut self, message_len_max: u32) -> Stop {
+        self.continue_message();
+        loop {
+            let rest = &self.input[self.at..];
+            let header = match Header::parse(rest) {
+                Ok(Some(header)) => header,
+                Ok(None) => return Stop::Incomplete,
+                Err(error) => return Stop::Violation(error.to_string()),
+            };
+            if header.total > message_len_max as usize {
+                return Stop::Violation("bad packet: longer than max_packet_size".into());
+            }
+            if header.code == frontend::TERMINATE {
+                return Stop::Terminate;
+            }
+            let available = rest.len().min(header.total);
+            let fate = match self.message(header, available) {
+                Ok(fate) => fate,
+                Err(why) => return Stop::Violation(why),
+            };
+            let (from, to) = (self.at, self.at + available);
+            match fate {
+                Fate::Pass => self.out.pass(from, to),
+                Fate::Head(len) => self.out.pass(from + len, to),
+                Fate::Drop | Fate::Replaced => {}
+                Fate::Hold => return Stop::Incomplete,
+            }
+            self.at = to;
+            self.client.stream.remaining = header.total - available;
+            self.client.stream.dropping = matches!(fate, Fate::Drop);
+        }
+    }
+
+    /// The client was idle before these messages: a query begins, perhaps a transaction.
+    fn begin(&mut self, now: Micros) {
+        self.stats.queries += 1;
+        self.client.request_at = now;
+        if self.client.transaction_at == 0 {
+            self.client.transaction_at = now;
+        }
+    }
+
+    /// The rest of a message whose beginning came earlier.
+    fn continue_message(&mut self) {
+        let taken = self.client.stream.take_body(self.input);
+        if taken > 0 && !self.client.stream.dropping {
+            self.out.pass(0, taken);
+        }
+        self.at = taken;
+    }
+
+    fn message(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        use frontend::{
+            BIND, CLOSE, COPY_DATA, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, FUNCTION_CALL,
+            PARSE, QUERY, SYNC,
+        };
+        // After an error the server discards everything but a Sync: so do we.
+        if self.server.ledger.is_skipping() && header.code != SYNC {
+            return match header.code {
+                QUERY | PARSE | BIND | DESCRIBE | EXECUTE | CLOSE | FUNCTION_CALL | COPY_DATA
+                | COPY_DONE | COPY_FAIL | FLUSH => Ok(Fate::Drop),
+                other => Err(unknown(other)),
+            };
+        }
+        match header.code {
+            QUERY => {
+                self.forget_unnamed();
+                self.owe(Entry::new(Expect::Query, Verb::Forward));
+                Ok(Fate::Pass)
+            }
+            SYNC => {
+                self.owe(Entry::new(Expect::Sync, Verb::Forward));
+                Ok(Fate::Pass)
+            }
+            EXECUTE => {
+                self.owe(Entry::new(Expect::Execute, Verb::Forward));
+                Ok(Fate::Pass)
+            }
+            PARSE => self.parse(header, available),
+            BIND => self.bind(header, available),
+            DESCRIBE => self.describe(header, available),
+            CLOSE => self.close(header, available),
+            FLUSH => Ok(self.flush()),
+            FUNCTION_CALL => {
+                self.owe(Entry::new(Expect::FunctionCall, Verb::Forward));
+                Ok(Fate::Pass)
+            }
+            // Outside a copy the server ignores these, so a client without one is not worth one.
+            COPY_DATA => Ok(if self.server.ledger.is_empty() { Fate::Drop } else { Fate::Pass }),
+            COPY_DONE | COPY_FAIL => {
+                if self.server.ledger.is_empty() {
+                    return Ok(Fate::Drop);
+                }
+                self.owe(Entry::new(Expect::CopyEnd, Verb::Forward));
+                Ok(Fate::Pass)
+            }
+            other => Err(unknown(other)),
+        }
+    }
+
+    fn owe(&mut self, mut entry: Entry) {
+        *self.serial += 1;
+        entry.serial = *self.serial;
+        self.server.ledger.owe(entry);
+    }
+
+    fn next_serial(&self) -> u64 {
+        *self.serial + 1
+    }
+
+    fn tracks(&self) -> bool {
+        self.settings.tracks_statements()
+    }
+
+    fn extended(&mut self) -> &mut Extended {
+        self.client.extended.get_or_insert_default()
+    }
+
+    /// A simple Query destroys the unnamed statement.
+    fn forget_unnamed(&mut self) {
+        self.server.unnamed = 0;
+        if let Some(extended) = &mut self.client.extended {
+            extended.unnamed = 0;
+        }
+    }
+
+    /// With nothing but made-up replies due there is nothing the server could flush.
+    fn flush(&mut self) -> Fate {
+        let ledger = &mut self.server.ledger;
+        if ledger.is_empty() || !ledger.only_synthesized() {
+            return Fate::Pass;
+        }
+        while let Some(reply) = ledger.next_synthesized() {
+            write_reply(reply, &mut self.answers);
+        }
+        Fate::Drop
+    }
+
+    fn parse(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        self.stats.client_parses += 1;
+        if !self.tracks() {
+            self.stats.server_parses += 1;
+            self.owe(Entry::new(Expect::Parse, Verb::Forward));
+            return Ok(Fate::Pass);
+        }
+        if available <= HEADER_LEN {
+            return Ok(Fate::Hold);
+        }
+        let whole = available == header.total;
+        let unnamed = self.input[self.at + HEADER_LEN] == 0;
+        if unnamed {
+            if !whole && header.total <= UNNAMED_KEPT_LEN_MAX {
+                return Ok(Fate::Hold);
+            }
+            self.parse_unnamed(header, whole);
+            return Ok(Fate::Pass);
+        }
+        if !whole {
+            return Ok(Fate::Hold);
+        }
+        let input = self.input;
+        let body = &input[self.at + HEADER_LEN..self.at + header.total];
+        let parse = Parse::decode(body).map_err(|_| "broken Parse packet".to_owned())?;
+        self.parse_named(&parse);
+        Ok(Fate::Replaced)
+    }
+
+    fn parse_unnamed(&mut self, header: Header, whole: bool) {
+        self.stats.server_parses += 1;
+        let serial = self.next_serial();
+        let input = self.input;
+        let message = &input[self.at..];
+        self.server.unnamed = serial;
+        let extended = self.extended();
+        extended.unnamed = serial;
+        extended.unnamed_parse.clear();
+        if whole && header.total <= UNNAMED_KEPT_LEN_MAX {
+            extended.unnamed_parse.extend_from_slice(&message[..header.total]);
+        }
+        self.owe(Entry::new(Expect::Parse, Verb::Forward).undo(Undo::Unnamed));
+    }
+
+    fn parse_named(&mut self, parse: &Parse<'_>) {
+        if let Some(existing) = self.extended().statements.get(parse.name).cloned() {
+            // Let the server itself say that the name is taken (42P05), after anything else that
+            // is wrong with the text: under the existing name the message must fail.
+            self.prepare(&existing);
+            frontend::parse(self.out.insert(), &existing.server_name, parse.sql, parse.types_raw);
+            self.stats.server_parses += 1;
+            let mut entry = Entry::new(Expect::Parse, Verb::Replace);
+            entry.statement = existing.id;
+            self.owe(entry);
+            return;
+        }
+        let statement = self.exchange.intern(parse.sql, parse.types_raw);
+        let name: Box<[u8]> = parse.name.into();
+        let known = self.server.statements.touch(statement.id);
+        if known && self.server.status == b'E' {
+            // In a failed transaction the server must have its say about the text.
+            self.close_on_server(&statement);
+        }
+        let serial;
+        if known && self.server.status != b'E' {
+            serial = self.next_serial();
+            let undo = Undo::Parse { name, statement: statement.clone(), sent: false };
+            self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
+        } else {
+            self.make_room();
+            serial = self.next_serial();
+            frontend::parse(self.out.insert(), &statement.server_name, parse.sql, parse.types_raw);
+            self.stats.server_parses += 1;
+            self.server.statements.insert(statement.clone(), serial);
+            let undo = Undo::Parse { name, statement: statement.clone(), sent: true };
+            let mut entry = Entry::new(Expect::Parse, Verb::Replace).undo(undo);
+            entry.statement = statement.id;
+            self.owe(entry);
+        }
+        self.extended().statements.insert(parse.name, statement, serial);
+    }
+
+    /// See to it that the server knows the statement.
+    fn prepare(&mut self, statement: &Arc<Statement>) {
+        if self.server.statements.touch(statement.id) {
+            return;
+        }
+        self.make_room();
+        frontend::parse(
+            self.out.insert(),
+            &statement.server_name,
+            &statement.sql,
+            &statement.types,
+        );
+        self.stats.server_parses += 1;
+        let serial = self.next_serial();
+        self.server.statements.insert(statement.clone(), serial);
+        let mut entry = Entry::new(Expect::Parse, Verb::Swallow)
+            .undo(Undo::Prepare { statement: statement.clone() });
+        entry.statement = statement.id;
+        self.owe(entry);
+    }
+
+    fn make_room(&mut self) {
+        if let Some(old) = self.server.statements.evict(self.settings.max_prepared_statements) {
+            self.close_message(&old);
+        }
+    }
+
+    fn close_on_server(&mut self, statement: &Arc<Statement>) {
+        self.server.statements.remove(statement.id);
+        self.close_message(statement);
+    }
+
+    fn close_message(&mut self, statement: &Arc<Statement>) {
+        frontend::close_statement(self.out.insert(), &statement.server_name);
+        let undo = Undo::Evict { statement: statement.clone() };
+        self.owe(Entry::new(Expect::Close, Verb::Swallow).undo(undo));
+    }
+
+    fn bind(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        self.stats.binds += 1;
+        if !self.tracks() {
+            self.owe(Entry::new(Expect::Bind, Verb::Forward));
+            return Ok(Fate::Pass);
+        }
+        let input = self.input;
+        let body = &input[self.at + HEADER_LEN.min(available)..self.at + available];
+        let Some((portal, name, rest_at)) = bind_names(body) else {
+            self.stats.binds -= 1;
+            if available == header.total || available > NAMES_LEN_MAX {
+                return Err("broken Bind packet".into());
+            }
+            return Ok(Fate::Hold);
+        };
+        let mut entry = Entry::new(Expect::Bind, Verb::Forward);
+        let fate = match self.resolve(name) {
+            Name::AsItIs => Fate::Pass,
+            Name::Statement(statement) => {
+                let rest_len = header.total - HEADER_LEN - rest_at;
+                frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
+                entry.verb = Verb::Replace;
+                entry.statement = statement.id;
+                Fate::Head(HEADER_LEN + rest_at)
+            }
+            Name::Unknown(escaped) => {
+                let rest_len = header.total - HEADER_LEN - rest_at;
+                frontend::bind_header(self.out.insert(), portal, &escaped, rest_len);
+                Fate::Head(HEADER_LEN + rest_at)
+            }
+        };
+        self.owe(entry);
+        Ok(fate)
+    }
+
+    fn describe(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        let mut entry = Entry::new(Expect::Describe, Verb::Forward);
+        if !self.tracks() {
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
+        let Some(named) = self.whole(header, available, "broken Describe packet")? else {
+            return Ok(Fate::Hold);
+        };
+        let mut fate = Fate::Pass;
+        if named.kind == b'S' {
+            match self.resolve(named.name) {
+                Name::AsItIs => {}
+                Name::Statement(statement) => {
+                    frontend::describe_statement(self.out.insert(), &statement.server_name);
+                    entry.verb = Verb::Replace;
+                    entry.statement = statement.id;
+                    fate = Fate::Replaced;
+                }
+                Name::Unknown(escaped) => {
+                    frontend::describe_statement(self.out.insert(), &escaped);
+                    fate = Fate::Replaced;
+                }
+            }
+        }
+        self.owe(entry);
+        Ok(fate)
+    }
+
+    fn close(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        let entry = Entry::new(Expect::Close, Verb::Forward);
+        if !self.tracks() {
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
+        let Some(named) = self.whole(header, available, "broken Close packet")? else {
+            return Ok(Fate::Hold);
+        };
+        if named.kind != b'S' {
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
+        if named.name.is_empty() {
+            self.forget_unnamed();
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
+        // Others may use the statement: only the client's name for it goes. Closing a name that
+        // does not exist is no error.
+        let mut entry = Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete));
+        if let Some(statement) = self.extended().statements.remove(named.name) {
+            entry = entry.undo(Undo::Close { name: named.name.into(), statement });
+        }
+        self.owe(entry);
+        Ok(Fate::Replaced)
+    }
+
+    /// A Describe or Close, if all of it is there.
+    fn whole(
+        &self,
+        header: Header,
+        available: usize,
+        broken: &str,
+    ) -> Result<Option<StatementOrPortal<'a>>, String> {
+        if header.total > NAMES_LEN_MAX {
+            return Err(broken.to_owned());
+        }
+        if available < header.total {
+            return Ok(None);
+        }
+        let input = self.input;
+        let body = &input[self.at + HEADER_LEN..self.at + header.total];
+        StatementOrPortal::decode(body).map(Some).map_err(|_| broken.to_owned())
+    }
+
+    /// What the client's name for a statement is on this server. The statement is there
+    /// afterwards, if there is one.
+    fn resolve(&mut self, name: &[u8]) -> Name {
+        if name.is_empty() {
+            self.resolve_unnamed();
+            return Name::AsItIs;
+        }
+        match self.extended().statements.get(name).cloned() {
+            Some(statement) => {
+                self.prepare(&statement);
+                Name::Statement(statement)
+            }
+            // The server itself says that it does not exist (26000), in the client's words; but
+            // one of our own names in a client's mouth must not find anything.
+            None if name.starts_with(SERVER_NAME_PREFIX) => {
+                let mut escaped = b"client's ".to_vec();
+                escaped.extend_from_slice(name);
+                Name::Unknown(escaped)
+            }
+            None => Name::AsItIs,
+        }
+    }
+
+    /// The unnamed statement of the server must be this client's own.
+    fn resolve_unnamed(&mut self) {
+        let own = self.extended().unnamed;
+        if own != 0 && own == self.server.unnamed {
+            return;
+        }
+        self.server.unnamed = own;
+        if own != 0 && !self.extended().unnamed_parse.is_empty() {
+            let again = std::mem::take(&mut self.extended().unnamed_parse);
+            self.out.insert().extend_from_slice(&again);
+            self.extended().unnamed_parse = again;
+            self.stats.server_parses += 1;
+            self.owe(Entry::new(Expect::Parse, Verb::Swallow).undo(Undo::Unnamed));
+        } else {
+            // Somebody else's may be there.
+            self.server.unnamed = 0;
+            frontend::close_statement(self.out.insert(), b"");
+            self.owe(Entry::new(Expect::Close, Verb::Swallow));
+        }
+    }
+}
+
+/// A statement's name on the server.
+enum Name {
+    AsItIs,
+    Statement(Arc<Statement>),
+    Unknown(Vec<u8>),
+}
+
+fn unknown(code: u8) -> String {
+    format!("unknown pkt: {:?}", char::from(code))
+}
+
+pub(super) fn write_reply(reply: Reply, out: &mut Vec<u8>) {
+    match reply {
+        Reply::ParseComplete => backend::parse_complete(out),
+        Reply::CloseComplete => backend::close_complete(out),
+    }
+}
