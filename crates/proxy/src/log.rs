@@ -66,10 +66,20 @@ struct Sinks {
     file: Option<File>,
     /// Verbosity asked for on the command line; the configuration may raise it, not lower it.
     verbose_min: u8,
+    /// Verbosity asked for in the configuration.
+    verbose: u8,
+}
+
+impl Sinks {
+    fn set_level(&self) {
+        let level = Level::from_verbosity(self.verbose.max(self.verbose_min));
+        LEVEL_MAX.store(level as u8, Ordering::Relaxed);
+    }
 }
 
 static LEVEL_MAX: AtomicU8 = AtomicU8::new(Level::Log as u8);
-static SINKS: RwLock<Sinks> = RwLock::new(Sinks { stderr: true, file: None, verbose_min: 0 });
+static SINKS: RwLock<Sinks> =
+    RwLock::new(Sinks { stderr: true, file: None, verbose_min: 0, verbose: 0 });
 
 /// Takes over what the command line says: whether stderr is written to (not with `-q` or `-d`),
 /// and how many `-v` were given. Before this call lines go to stderr at the default level.
@@ -77,7 +87,7 @@ pub fn init(stderr: bool, verbose: u8) {
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     sinks.stderr = stderr;
     sinks.verbose_min = verbose;
-    set_level(verbose);
+    sinks.set_level();
 }
 
 /// Takes over what the configuration says: the log file and `verbose` (0 to 3). To be called at
@@ -92,12 +102,9 @@ pub fn configure(file: Option<&Path>, verbose: u8) -> io::Result<()> {
     };
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     sinks.file = opened;
-    set_level(verbose.max(sinks.verbose_min));
+    sinks.verbose = verbose;
+    sinks.set_level();
     Ok(())
-}
-
-fn set_level(verbose: u8) {
-    LEVEL_MAX.store(Level::from_verbosity(verbose) as u8, Ordering::Relaxed);
 }
 
 /// Whether lines of this level are written at present.

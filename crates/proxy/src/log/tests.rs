@@ -86,6 +86,9 @@ fn the_file_is_reopened_and_the_level_obeyed() {
     init(false, 1);
     configure(None, 0).unwrap();
     assert!(enabled(Level::Debug) && !enabled(Level::Noise));
+    configure(None, 2).unwrap();
     init(true, 0);
+    assert!(enabled(Level::Noise), "the configuration asks for it still");
+    configure(None, 0).unwrap();
     fs::remove_dir_all(&dir).unwrap();
 }

@@ -1,0 +1,175 @@
+//! What was typed, made into what is meant. PgBouncer's calling convention, `[OPTION]... CONFIG`,
+//! works as it does there; Weir's own commands stand beside it. Nothing is carried out here.
+
+#[cfg(test)]
+mod tests;
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{ArgAction, Parser, Subcommand, error::ErrorKind};
+
+/// What to do, free of the ways to say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Invocation {
+    /// Print this text to standard output and exit with status 0.
+    Print(String),
+    Run {
+        options: RunOptions,
+        config: PathBuf,
+    },
+    Serve {
+        options: RunOptions,
+        url: String,
+    },
+    /// With `bench_seconds`, the lab instead of the live demo.
+    Demo {
+        bench_seconds: Option<u32>,
+    },
+    CheckConfig {
+        file: PathBuf,
+    },
+    Help {
+        key: String,
+    },
+}
+
+/// PgBouncer's flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunOptions {
+    pub(crate) daemon: bool,
+    pub(crate) quiet: bool,
+    pub(crate) reboot: bool,
+    pub(crate) user: Option<String>,
+    /// How many times `-v` was given.
+    pub(crate) verbose: u8,
+}
+
+const FORMS: &str = "\
+weir [OPTION]... CONFIG
+       weir [OPTION]... serve URL
+       weir demo [--bench SECONDS]
+       weir check-config FILE
+       weir help KEY";
+
+/// A connection pooler for PostgreSQL, in PgBouncer's place.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weir",
+    override_usage = FORMS,
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    infer_long_args = true,
+    args_override_self = true
+)]
+struct Typed {
+    /// Run in the background (needs a pidfile)
+    #[arg(short, long)]
+    daemon: bool,
+    /// Do not log to stderr
+    #[arg(short, long)]
+    quiet: bool,
+    /// Take over from a running pooler (not yet)
+    #[arg(short = 'R', long)]
+    reboot: bool,
+    /// Become this user, when started as root
+    #[arg(short, long, value_name = "USER")]
+    user: Option<String>,
+    /// Log more; may be repeated
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    /// Show the version
+    #[arg(short = 'V', long)]
+    version: bool,
+    /// A pgbouncer.ini or a weir.toml
+    #[arg(value_name = "CONFIG")]
+    config: Vec<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Pool one server with no configuration file, on 127.0.0.1:6432
+    #[command(override_usage = "weir [OPTION]... serve URL")]
+    Serve {
+        /// postgresql://[user[:password]@]host:port/[db]
+        url: String,
+    },
+    /// Start a throw-away PostgreSQL with Weir before it
+    #[command(override_usage = "weir demo [--bench SECONDS]")]
+    Demo {
+        /// Measure instead: pgbench direct and through each pool mode, so long for each
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+        bench: Option<u32>,
+    },
+    /// Read a configuration file and print what was understood
+    #[command(override_usage = "weir check-config FILE")]
+    CheckConfig { file: PathBuf },
+    /// Explain a configuration key
+    #[command(override_usage = "weir help KEY")]
+    Help { key: Option<String> },
+}
+
+/// What `-V` prints. Monitoring parses the first line for PgBouncer's version.
+pub(crate) fn version() -> String {
+    format!("PgBouncer 1.25.2\nWeir {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// Reads the command line, the program's name first.
+///
+/// # Errors
+/// The text to print to stderr before exiting with status 1.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, String> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let name = args.first().map_or("weir".into(), |name| name.to_string_lossy().into_owned());
+    let misused =
+        |what: &str| format!("{name}: {what}\nTry \"{name} --help\" for more information.\n");
+    let typed = match Typed::try_parse_from(args) {
+        Ok(typed) => typed,
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            return Ok(Invocation::Print(error.to_string()));
+        }
+        Err(error) => return Err(misused(&first_sentence(&error.to_string()))),
+    };
+    mean(typed).map_err(misused)
+}
+
+fn mean(typed: Typed) -> Result<Invocation, &'static str> {
+    if typed.version {
+        return Ok(Invocation::Print(version()));
+    }
+    let options = RunOptions {
+        daemon: typed.daemon,
+        quiet: typed.quiet,
+        reboot: typed.reboot,
+        user: typed.user,
+        verbose: typed.verbose,
+    };
+    let Some(command) = typed.command else {
+        // PgBouncer says the same of too many files as of none.
+        let [config] = <[PathBuf; 1]>::try_from(typed.config)
+            .map_err(|_| "no configuration file specified")?;
+        return Ok(Invocation::Run { options, config });
+    };
+    if options.daemon || options.reboot {
+        return Err("-d and -R need a configuration file");
+    }
+    Ok(match command {
+        Command::Serve { url } => Invocation::Serve { options, url },
+        Command::Demo { bench } => Invocation::Demo { bench_seconds: bench },
+        Command::CheckConfig { file } => Invocation::CheckConfig { file },
+        Command::Help { key: Some(key) } => Invocation::Help { key },
+        Command::Help { key: None } => Invocation::Print(help()),
+    })
+}
+
+fn help() -> String {
+    <Typed as clap::CommandFactory>::command().render_help().to_string()
+}
+
+/// The complaint alone, without the usage that follows it.
+fn first_sentence(error: &str) -> String {
+    let complaint = error.split("\n\n").next().unwrap_or(error);
+    let joined: Vec<&str> = complaint.lines().map(str::trim).collect();
+    joined.join(" ").trim_start_matches("error: ").to_owned()
+}

@@ -1,0 +1,103 @@
+use super::*;
+
+fn parsed(line: &str) -> Result<Invocation, String> {
+    parse(line.split(' ').map(OsString::from))
+}
+
+fn run(options: RunOptions) -> Result<Invocation, String> {
+    Ok(Invocation::Run { options, config: "a.ini".into() })
+}
+
+#[test]
+fn pgbouncers_convention_works() {
+    let plain = RunOptions::default();
+    let daemon = RunOptions { daemon: true, ..plain.clone() };
+    let talkative = RunOptions { verbose: 2, ..plain.clone() };
+    let user = RunOptions { user: Some("pg".into()), ..plain.clone() };
+    for (line, options) in [
+        ("weir a.ini", plain.clone()),
+        ("weir -- a.ini", plain.clone()),
+        ("weir -d a.ini", daemon.clone()),
+        ("weir a.ini -d", daemon.clone()),
+        ("weir -d -d a.ini", daemon.clone()),
+        ("weir --daemon a.ini", daemon.clone()),
+        ("weir --dae a.ini", daemon.clone()),
+        ("weir -vv a.ini", talkative.clone()),
+        ("weir -v a.ini --verbose", talkative),
+        ("weir -q a.ini", RunOptions { quiet: true, ..plain.clone() }),
+        ("weir -R a.ini", RunOptions { reboot: true, ..plain }),
+        ("weir -u pg a.ini", user.clone()),
+        ("weir -upg a.ini", user.clone()),
+        ("weir --user=pg a.ini", user.clone()),
+        ("weir a.ini --user pg", user.clone()),
+        ("weir -u other -u pg a.ini", user.clone()),
+        ("weir -dqupg a.ini", RunOptions { daemon: true, quiet: true, ..user }),
+    ] {
+        assert_eq!(parsed(line), run(options), "{line}");
+    }
+}
+
+#[test]
+fn no_file_and_two_files_get_pgbouncers_text() {
+    for line in ["/usr/bin/weir", "/usr/bin/weir -d", "/usr/bin/weir a.ini b.ini"] {
+        assert_eq!(
+            parsed(line).unwrap_err(),
+            "/usr/bin/weir: no configuration file specified\n\
+             Try \"/usr/bin/weir --help\" for more information.\n",
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_mistake_is_named_and_points_to_the_help() {
+    for (line, named) in [
+        ("weir -x a.ini", "'-x'"),
+        ("weir --nope a.ini", "'--nope'"),
+        ("weir -u", "--user <USER>"),
+        ("weir demo --bench 0", "0"),
+        ("weir demo --bench", "--bench <SECONDS>"),
+        ("weir serve", "<URL>"),
+        ("weir a.ini demo", "no configuration file specified"),
+        ("weir -d demo", "-d and -R need a configuration file"),
+    ] {
+        let text = parsed(line).unwrap_err();
+        let (first, second) = text.split_once('\n').unwrap();
+        assert!(first.starts_with("weir: ") && first.contains(named), "{line}: {text}");
+        assert!(!first.contains("error:"), "{line}: {text}");
+        assert_eq!(second, "Try \"weir --help\" for more information.\n", "{line}");
+    }
+}
+
+#[test]
+fn commands_are_told_from_files() {
+    let options = RunOptions { verbose: 1, ..RunOptions::default() };
+    let url = "postgresql://h:1/";
+    let serve = Invocation::Serve { options, url: url.into() };
+    assert_eq!(parsed(&format!("weir -v serve {url}")), Ok(serve));
+    assert_eq!(parsed("weir demo"), Ok(Invocation::Demo { bench_seconds: None }));
+    assert_eq!(parsed("weir demo --bench 5"), Ok(Invocation::Demo { bench_seconds: Some(5) }));
+    assert_eq!(
+        parsed("weir check-config a.ini"),
+        Ok(Invocation::CheckConfig { file: "a.ini".into() })
+    );
+    assert_eq!(parsed("weir help pool_mode"), Ok(Invocation::Help { key: "pool_mode".into() }));
+    let Ok(Invocation::Run { config, .. }) = parsed("weir ./demo") else {
+        panic!("a path is a file, whatever its name")
+    };
+    assert_eq!(config, PathBuf::from("./demo"));
+}
+
+#[test]
+fn help_and_version_are_printed() {
+    for line in ["weir -h", "weir --help", "weir help"] {
+        let Ok(Invocation::Print(text)) = parsed(line) else { panic!("{line}") };
+        for part in ["weir [OPTION]... CONFIG", "-R, --reboot", "check-config"] {
+            assert!(text.contains(part), "{line}: {text}");
+        }
+    }
+    for line in ["weir -V", "weir --version", "weir -d -V"] {
+        let Ok(Invocation::Print(text)) = parsed(line) else { panic!("{line}") };
+        assert!(text.starts_with("PgBouncer 1.25.2\nWeir "), "{text}");
+    }
+}

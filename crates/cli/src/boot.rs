@@ -1,0 +1,99 @@
+//! From a configuration to a running pooler and back, in PgBouncer's order: load, switch user,
+//! refuse root, check the pidfile, go to the background, write the pidfile, start, wait.
+
+use std::{
+    path::{self, Path},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use config::Config;
+use proxy::{Pooler, StartOptions, error, fatal, log, warning};
+
+use crate::{args::RunOptions, daemon, pidfile, pidfile::Pidfile, privileges};
+
+/// `weir CONFIG`. Failures are logged; the exit status is 1.
+pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
+    log::init(true, options.verbose);
+    if options.reboot {
+        fatal!("-R (taking over from a running pooler) is not yet supported");
+        return ExitCode::FAILURE;
+    }
+    match Config::load(config_path) {
+        Ok(config) => exit_code(start_and_wait(options, config)),
+        Err(mistakes) => {
+            for mistake in &mistakes.mistakes {
+                error!("{mistake}");
+            }
+            fatal!("cannot load config file");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `weir serve URL`.
+pub(crate) fn serve(options: &RunOptions, url: &str) -> ExitCode {
+    log::init(true, options.verbose);
+    let config = Config::from_url(url).map_err(anyhow::Error::from);
+    exit_code(config.and_then(|config| start_and_wait(options, config)))
+}
+
+fn exit_code(ended: anyhow::Result<()>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            fatal!("{reason:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
+    report(&config);
+    log::init(!options.quiet, options.verbose);
+    let global = &config.global;
+    privileges::switch_to(options.user.as_deref().or(global.user.as_deref()))?;
+    privileges::refuse_root()?;
+    open_log(&config)?;
+
+    // Made absolute now: it is removed at the end, wherever we are by then.
+    let pidfile = match global.pidfile.as_str() {
+        "" => None,
+        path => Some(path::absolute(path).context("pidfile")?),
+    };
+    if let Some(path) = &pidfile {
+        pidfile::check(path)?;
+    }
+    if options.daemon {
+        if pidfile.is_none() {
+            bail!("daemon needs pidfile configured");
+        }
+        daemon::go_to_background()?;
+        log::init(false, options.verbose);
+    }
+    // Held until the end, which removes it.
+    let _pidfile = pidfile.as_deref().map(Pidfile::create).transpose()?;
+
+    let config_path = config.path.clone();
+    let pooler = Pooler::start(config, StartOptions { config_path, ..StartOptions::default() })?;
+    pooler.wait();
+    Ok(())
+}
+
+/// Whatever of the configuration will not have the effect its author expects.
+fn report(config: &Config) {
+    for oddity in &config.warnings {
+        warning!("{oddity}");
+    }
+    for key in config.not_yet_effective() {
+        warning!("{key} is set, but Weir does not act on it yet");
+    }
+}
+
+/// Opens the log file, as the user that will write it.
+pub(crate) fn open_log(config: &Config) -> anyhow::Result<()> {
+    let file = &config.global.logfile;
+    let path = Some(Path::new(file)).filter(|_| !file.is_empty());
+    let verbose = u8::try_from(config.global.verbose).unwrap_or(u8::MAX);
+    log::configure(path, verbose).with_context(|| format!("could not open logfile '{file}'"))
+}

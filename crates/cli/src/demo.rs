@@ -1,0 +1,77 @@
+//! `weir demo`: a throw-away PostgreSQL with Weir before it, to watch live or, with `--bench`, to
+//! measure. Whatever way it ends, nothing of it stays behind.
+
+mod binaries;
+mod child;
+mod cluster;
+mod lab;
+mod live;
+mod pgbench;
+mod pooler;
+mod scratch;
+mod secret;
+mod table;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+
+use self::{binaries::Binaries, cluster::Cluster, pooler::WayIn};
+use crate::sys;
+
+/// The database, and the role that owns it.
+const DEMO: &str = "demo";
+/// The database's names on the pooler's side, each with the mode of its pools.
+const MODES: [(&str, &str); 3] =
+    [("demo_session", "session"), ("demo", "transaction"), ("demo_statement", "statement")];
+const LOOPBACK: &str = "127.0.0.1";
+
+/// Runs the demo until it is interrupted, or the lab with so many seconds a row.
+///
+/// # Errors
+/// When PostgreSQL is not there or does not start, or when the pooler does not.
+pub(crate) fn run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
+    sys::remember_termination().context("could not watch for Ctrl-C")?;
+    let outcome = start_and_run(bench_seconds);
+    match outcome {
+        Err(_) if sys::terminated() => {
+            say("interrupted");
+            Ok(ExitCode::from(130))
+        }
+        outcome => outcome,
+    }
+}
+
+fn start_and_run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
+    let binaries = Binaries::find()?;
+    let mut cluster = Cluster::create(binaries)?;
+    let way_in = if bench_seconds.is_some() { WayIn::Socket } else { WayIn::Tcp };
+    let pooler = pooler::start(&cluster, way_in)?;
+    let status = match bench_seconds {
+        Some(seconds) => lab::run(&cluster, pooler.port, seconds),
+        None => live::run(&mut cluster, &pooler),
+    };
+    say("stopping, and removing everything");
+    drop(pooler);
+    drop(cluster);
+    status
+}
+
+/// Fails once we were asked to end. Whatever waits calls this now and then.
+fn go_on() -> anyhow::Result<()> {
+    if sys::terminated() {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+/// Prints a line. A terminal that is gone is no reason to leave a cluster behind, so a failure to
+/// print is not one of the demo.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}

@@ -1,0 +1,110 @@
+//! Running PostgreSQL's programs: as the cluster's owner, free of the caller's libpq settings, and
+//! stopped when the demo is interrupted.
+
+use std::{
+    env,
+    io::{self, Read as _, Write as _},
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+
+use super::go_on;
+use crate::sys::{self, User};
+
+/// How often a waiting demo looks whether it may go on.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+
+/// How a program ended, and all it printed.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) status: ExitStatus,
+    pub(super) output: String,
+}
+
+impl Finished {
+    /// The output of a program that succeeded.
+    ///
+    /// # Errors
+    /// With the last lines of its output, when it failed.
+    pub(super) fn success(self, what: &str) -> anyhow::Result<String> {
+        if !self.status.success() {
+            bail!("{what} failed ({}):\n{}", self.status, last_lines(&self.output));
+        }
+        Ok(self.output)
+    }
+}
+
+/// The end of a program's output, where its reason for failing is.
+pub(super) fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
+}
+
+/// A command that runs as `owner` in `directory`.
+pub(super) fn command(program: &Path, owner: Option<&User>, directory: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(directory).stdin(Stdio::null()).env("HOME", directory);
+    for (name, _) in env::vars_os() {
+        // The caller's PGHOST, PGSERVICE, PGOPTIONS and the like are about another server.
+        if name.to_string_lossy().starts_with("PG") {
+            command.env_remove(name);
+        }
+    }
+    // Their output is parsed and shown beside ours.
+    command.env("LC_ALL", "C").env_remove("LANGUAGE");
+    if let Some(owner) = owner {
+        command.uid(owner.uid).gid(owner.gid);
+    }
+    command
+}
+
+/// Runs a command to its end, with `input` on its standard input.
+///
+/// # Errors
+/// When it cannot be started, or when the demo is interrupted; the command is then killed.
+pub(super) fn run(mut command: Command, input: &str) -> anyhow::Result<Finished> {
+    let (mut reader, writer) = io::pipe().context("pipe")?;
+    command.stdout(writer.try_clone().context("pipe")?).stderr(writer).stdin(Stdio::piped());
+    sys::tie_to_us(&mut command, libc::SIGKILL);
+    let mut child = start(&mut command)?;
+    // With the command go our ends of the pipe; without that it would never come to its end.
+    drop(command);
+    let output = thread::spawn(move || {
+        let mut output = Vec::new();
+        reader.read_to_end(&mut output).map(|_| output)
+    });
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends without reading it all says why in its output.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let status = wait(&mut child)?;
+    let Ok(output) = output.join() else { bail!("the output could not be read") };
+    let output = String::from_utf8_lossy(&output.context("pipe")?).into_owned();
+    Ok(Finished { status, output })
+}
+
+pub(super) fn start(command: &mut Command) -> anyhow::Result<Child> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.spawn().with_context(|| format!("could not start {program}"))
+}
+
+/// Waits for the end of a program that leads a process group of its own; on an interruption all of
+/// the group is killed, so that none of them goes on writing where we are about to clean up.
+fn wait(child: &mut Child) -> anyhow::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait().context("waiting for a program")? {
+            return Ok(status);
+        }
+        if let Err(interrupted) = go_on() {
+            let _ = sys::kill_group(child);
+            let _ = child.wait();
+            return Err(interrupted);
+        }
+        thread::sleep(TICK);
+    }
+}

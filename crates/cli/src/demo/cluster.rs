@@ -1,0 +1,272 @@
+//! The throw-away PostgreSQL cluster: created, started, and gone with the value.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    fs::File,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{
+    DEMO, LOOPBACK,
+    binaries::Binaries,
+    child::{self, TICK},
+    go_on, say,
+    scratch::Scratch,
+    secret,
+};
+use crate::sys::{self, User};
+
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// The operating system's limit to a socket's path less `/.s.PGSQL.65535` and the final zero.
+const SOCKET_DIRECTORY_BYTES_MAX: usize = 108 - 16;
+const SUPERUSER: &str = "postgres";
+
+/// A running cluster on a port of its own, with a role and a database `demo`. Every login over TCP
+/// needs a password, which changes with every demo. Its Unix socket asks for none, but is in the
+/// scratch directory, where only its owner gets.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    // Declared before `scratch`, since fields are dropped in this order: the server goes first.
+    server: Server,
+    binaries: Binaries,
+    /// The user PostgreSQL runs as, where that is not our own.
+    owner: Option<User>,
+    pub(super) port: u16,
+    /// Password of the role `demo`.
+    pub(super) password: String,
+    superuser_password: String,
+    scratch: Scratch,
+}
+
+/// The server process; stopped when dropped.
+#[derive(Debug)]
+struct Server(Child);
+
+impl Cluster {
+    /// Creates and starts it, saying so: on a slow disk this takes a while.
+    ///
+    /// # Errors
+    /// When a step fails or the demo is interrupted. Nothing stays behind then either.
+    pub(super) fn create(binaries: Binaries) -> anyhow::Result<Self> {
+        let owner = unprivileged_user()?;
+        let scratch = Scratch::create(owner.as_ref())?;
+        say(&format!(
+            "creating a PostgreSQL cluster in {} with the programs of {}{}",
+            scratch.path().display(),
+            binaries.directory().display(),
+            owner.as_ref().map_or(String::new(), |user| format!(", as user {}", user.name)),
+        ));
+        let superuser_password = secret::random()?;
+        init(&binaries, &scratch, owner.as_ref(), &superuser_password)?;
+        let port = free_port()?;
+        say(&format!("starting PostgreSQL on port {port}"));
+        let server = Server::start(&binaries, &scratch, owner.as_ref(), port)?;
+        let password = secret::random()?;
+        let cluster = Self { server, binaries, owner, port, password, superuser_password, scratch };
+        cluster.set_up()?;
+        Ok(cluster)
+    }
+
+    pub(super) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Whether the server is still there; it may have been killed.
+    pub(super) fn is_running(&mut self) -> bool {
+        matches!(self.server.0.try_wait(), Ok(None))
+    }
+
+    /// Writes a file next to the cluster, readable for PostgreSQL's programs and nobody else.
+    pub(super) fn write(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+        self.scratch.write(name, content, self.owner.as_ref())
+    }
+
+    /// The directory of the server's socket, private enough for sockets that ask no password.
+    ///
+    /// # Errors
+    /// When its path is too long for the operating system.
+    pub(super) fn socket_directory(&self) -> anyhow::Result<&Path> {
+        match socket_directory(&self.scratch) {
+            Some(directory) => Ok(directory),
+            None => bail!("TMPDIR is too long a path for Unix sockets; set it to a shorter one"),
+        }
+    }
+
+    /// One of PostgreSQL's client programs, set up to connect as `demo`; `host` may also be the
+    /// directory of a socket.
+    pub(super) fn client(&self, program: &str, host: impl AsRef<OsStr>, port: u16) -> Command {
+        let mut command = self.command(program);
+        command.env("PGHOST", host).env("PGPORT", port.to_string());
+        command.env("PGUSER", DEMO).env("PGPASSWORD", &self.password).env("PGDATABASE", DEMO);
+        command
+    }
+
+    /// Runs statements as `demo`, directly on the server; returns their rows unadorned.
+    pub(super) fn sql(&self, statements: &str) -> anyhow::Result<String> {
+        psql(self.client("psql", LOOPBACK, self.port), statements)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        child::command(&self.binaries.path(program), self.owner.as_ref(), self.scratch())
+    }
+
+    fn set_up(&self) -> anyhow::Result<()> {
+        let mut command = self.client("psql", LOOPBACK, self.port);
+        command.env("PGUSER", SUPERUSER).env("PGPASSWORD", &self.superuser_password);
+        command.env("PGDATABASE", "postgres");
+        let password = &self.password;
+        // On standard input, since a command line is for all to read.
+        let statements = format!(
+            "CREATE ROLE {DEMO} LOGIN PASSWORD '{password}';\nCREATE DATABASE {DEMO} OWNER {DEMO};\n"
+        );
+        psql(command, &statements).map(drop)
+    }
+}
+
+fn psql(mut command: Command, statements: &str) -> anyhow::Result<String> {
+    command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
+    child::run(command, statements)?.success("psql")
+}
+
+/// PostgreSQL refuses to run as root; then it is somebody else who runs it.
+fn unprivileged_user() -> anyhow::Result<Option<User>> {
+    if sys::effective_uid() != 0 {
+        return Ok(None);
+    }
+    for name in ["postgres", "nobody"] {
+        if let Some(user) = sys::user_by_name(name).context("users")? {
+            return Ok(Some(user));
+        }
+    }
+    bail!("PostgreSQL does not run as root, and there is no user postgres or nobody to run it")
+}
+
+fn init(
+    binaries: &Binaries,
+    scratch: &Scratch,
+    owner: Option<&User>,
+    superuser_password: &str,
+) -> anyhow::Result<()> {
+    let password_file = scratch.write("superuser", superuser_password, owner)?;
+    let mut command = child::command(&binaries.path("initdb"), owner, scratch.path());
+    command
+        .args(["--auth-host=scram-sha-256", "--auth-local=trust"])
+        .args(["--encoding=UTF8", "--locale=C", "--no-sync"])
+        .arg(format!("--username={SUPERUSER}"))
+        .arg(format!("--pwfile={}", password_file.display()))
+        .arg(data(scratch));
+    child::run(command, "")?.success("initdb")?;
+    fs::remove_file(password_file).context("could not remove the password file")
+}
+
+fn data(scratch: &Scratch) -> PathBuf {
+    scratch.path().join("data")
+}
+
+/// Where sockets go; `None` when their paths would be too long.
+fn socket_directory(scratch: &Scratch) -> Option<&Path> {
+    let path = scratch.path();
+    (path.as_os_str().len() < SOCKET_DIRECTORY_BYTES_MAX).then_some(path)
+}
+
+/// A port nobody listens on at the moment.
+fn free_port() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+    Ok(listener.local_addr().context("no free port")?.port())
+}
+
+impl Server {
+    fn start(
+        binaries: &Binaries,
+        scratch: &Scratch,
+        owner: Option<&User>,
+        port: u16,
+    ) -> anyhow::Result<Self> {
+        let log = scratch.path().join("postgres.log");
+        let file = File::create(&log).context("postgres.log")?;
+        let sockets =
+            socket_directory(scratch).map_or(String::new(), |path| path.display().to_string());
+        let mut command = child::command(&binaries.path("postgres"), owner, scratch.path());
+        command
+            .arg("-D")
+            .arg(data(scratch))
+            .args(["-c", &format!("listen_addresses={LOOPBACK}")])
+            .args(["-c", &format!("port={port}")])
+            .args(["-c", &format!("unix_socket_directories={sockets}")])
+            .stdout(file.try_clone().context("postgres.log")?)
+            .stderr(file);
+        sys::tie_to_us(&mut command, libc::SIGINT);
+        let mut server = Self(child::start(&mut command)?);
+        server.wait_until_ready(&data(scratch).join("postmaster.pid"), &log)?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self, pidfile: &Path, log: &Path) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        while !is_ready(&fs::read_to_string(pidfile).unwrap_or_default()) {
+            go_on()?;
+            let ended = self.0.try_wait().context("waiting for PostgreSQL")?;
+            if ended.is_some() || begin.elapsed() > START_TIMEOUT {
+                let reason = fs::read_to_string(log).unwrap_or_default();
+                bail!("PostgreSQL did not start:\n{}", child::last_lines(&reason));
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    fn ends_within(&mut self, timeout: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            match self.0.try_wait() {
+                Ok(None) if begin.elapsed() < timeout => thread::sleep(TICK),
+                Ok(None) => return false,
+                Ok(Some(_)) | Err(_) => return true,
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    /// A fast shutdown, then an immediate one, then the kill.
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.0.id()).unwrap_or(i32::MAX);
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            if self.ends_within(Duration::ZERO) {
+                return;
+            }
+            let _ = sys::send_signal(pid, signal);
+            if self.ends_within(STOP_TIMEOUT) {
+                return;
+            }
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Line 8 of `postmaster.pid` is the server's own word on whether it takes connections.
+fn is_ready(pidfile: &str) -> bool {
+    pidfile.lines().nth(7).is_some_and(|status| status.trim() == "ready")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readiness_is_the_servers_own_word() {
+        let upto = |status: &str| format!("1\n/data\n2\n5432\n\n127.0.0.1\n  3 4\n{status}\n");
+        assert!(is_ready(&upto("ready   ")));
+        assert!(!is_ready(&upto("starting")));
+        assert!(!is_ready(""));
+    }
+}

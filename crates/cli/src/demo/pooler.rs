@@ -1,0 +1,87 @@
+//! Weir itself before the demo's cluster, in this very process, with a configuration like anybody's.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use anyhow::{Context as _, bail};
+use config::Config;
+use proxy::{Pooler, StartOptions, log};
+
+use super::{DEMO, LOOPBACK, MODES, cluster::Cluster, say};
+use crate::boot;
+
+const PORT: u16 = 6432;
+/// How many ports after the usual one are tried when it is taken.
+const PORTS_TRIED: u16 = 100;
+
+/// A running pooler; stopped when dropped.
+pub(super) struct Running {
+    pub(super) pooler: Pooler,
+    pub(super) port: u16,
+}
+
+/// How clients come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WayIn {
+    /// By TCP on the loopback, proving the password of `demo`.
+    Tcp,
+    /// By a socket in the cluster's private directory, which makes a password needless; so a login
+    /// costs what the pooler makes of it, and not what a client pays to compute its proof.
+    Socket,
+}
+
+/// Starts the pooler on its usual port, or on the next one that is free.
+pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running> {
+    let (port, listen) = match way_in {
+        WayIn::Tcp => {
+            let port = free_port()?;
+            let listen =
+                format!("listen_addr = {LOOPBACK}\nunix_socket_dir =\nauth_type = scram-sha-256");
+            (port, listen)
+        }
+        WayIn::Socket => {
+            let directory = cluster.socket_directory()?.display();
+            (PORT, format!("listen_addr =\nunix_socket_dir = {directory}\nauth_type = trust"))
+        }
+    };
+    if port != PORT {
+        say(&format!("port {PORT} is taken, so Weir listens on {port}"));
+    }
+    let users = cluster.write("userlist.txt", &format!("\"{DEMO}\" \"{}\"\n", cluster.password))?;
+    let logfile = cluster.scratch().join("weir.log");
+    let databases: String = MODES
+        .iter()
+        .map(|(name, mode)| {
+            let server = cluster.port;
+            format!("{name} = host={LOOPBACK} port={server} dbname={DEMO} pool_mode={mode}\n")
+        })
+        .collect();
+    let ini = format!(
+        "[databases]\n{databases}\n[pgbouncer]\n{listen}\nlisten_port = {port}\n\
+         auth_file = {}\nadmin_users = {DEMO}\nlogfile = {}\n",
+        users.display(),
+        logfile.display(),
+    );
+    let path = cluster.write("weir.ini", &ini)?;
+    let config = Config::load(&path)?;
+    // A log on the terminal would tear the live line.
+    log::init(false, 0);
+    boot::open_log(&config)?;
+    let options = StartOptions { config_path: Some(path), ..StartOptions::default() };
+    let pooler = Pooler::start(config, options).context("Weir did not start")?;
+    Ok(Running { pooler, port })
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.pooler.shutdown();
+        self.pooler.wait();
+    }
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    let mut ports = PORT..PORT + PORTS_TRIED;
+    match ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
+        Some(port) => Ok(port),
+        None => bail!("the ports from {PORT} to {} are all taken", PORT + PORTS_TRIED - 1),
+    }
+}

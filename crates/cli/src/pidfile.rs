@@ -1,0 +1,99 @@
+//! The pidfile: it names the process that runs, and keeps a second one from starting.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process,
+};
+
+use anyhow::{Context as _, bail};
+use proxy::log;
+
+use crate::sys;
+
+/// A pidfile of this process; the file goes when the value does.
+#[derive(Debug)]
+pub(crate) struct Pidfile {
+    path: PathBuf,
+}
+
+/// Makes room: takes away a file left by a process that is gone.
+///
+/// # Errors
+/// When the process the file names is alive, or the file names none.
+pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
+    let content = match fs::read_to_string(path) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("pidfile '{}'", path.display()));
+        }
+    };
+    let pid = content.trim().parse().ok().filter(|pid: &i32| *pid > 0);
+    // Our own id in it is a stale file too: in a container every run may have the same one.
+    let stale =
+        pid.is_some_and(|pid| u32::try_from(pid) == Ok(process::id()) || !sys::process_exists(pid));
+    if !stale {
+        bail!("pidfile '{}' exists, another instance running?", path.display());
+    }
+    log!("stale pidfile, removing");
+    fs::remove_file(path).with_context(|| format!("pidfile '{}'", path.display()))
+}
+
+impl Pidfile {
+    /// Writes the file, which must not exist.
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .with_context(|| format!("could not create pidfile '{}'", path.display()))?;
+        let pidfile = Self { path: path.to_owned() };
+        writeln!(file, "{}", process::id())
+            .with_context(|| format!("could not write pidfile '{}'", path.display()))?;
+        Ok(pidfile)
+    }
+}
+
+impl Drop for Pidfile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn a_pidfile_keeps_a_second_process_out_until_the_first_is_gone() {
+        let path = env::temp_dir().join(format!("weir-pidfile-{}", process::id()));
+        let text = |result: anyhow::Result<()>| result.map_err(|error| error.to_string());
+        let taken = Err(format!("pidfile '{}' exists, another instance running?", path.display()));
+
+        assert_eq!(text(check(&path)), Ok(()));
+        let own = Pidfile::create(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", process::id()));
+        assert!(Pidfile::create(&path).is_err());
+        drop(own);
+        assert!(!path.exists());
+
+        let mut child = Command::new("cat").stdin(process::Stdio::piped()).spawn().unwrap();
+        fs::write(&path, format!("{}\n", child.id())).unwrap();
+        assert_eq!(text(check(&path)), taken);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(text(check(&path)), Ok(()));
+        assert!(!path.exists());
+
+        for unreadable in ["", "abc", "0", "-1"] {
+            fs::write(&path, unreadable).unwrap();
+            assert_eq!(text(check(&path)), taken, "{unreadable:?}");
+        }
+        fs::write(&path, process::id().to_string()).unwrap();
+        assert_eq!(text(check(&path)), Ok(()));
+    }
+}

@@ -1,0 +1,28 @@
+//! Which user the pooler runs as. Nothing here is needed once it runs.
+
+use anyhow::{Context as _, bail};
+
+use crate::sys;
+
+/// Becomes `user`, when there is one and we are not that one already.
+///
+/// # Errors
+/// When there is no such user, or when only root could do it and we are not root.
+pub(crate) fn switch_to(user: Option<&str>) -> anyhow::Result<()> {
+    let Some(name) = user else { return Ok(()) };
+    let user = sys::user_by_name(name)
+        .with_context(|| format!("could not look up user \"{name}\""))?
+        .with_context(|| format!("there is no user \"{name}\" on this machine"))?;
+    if sys::effective_uid() == user.uid {
+        return Ok(());
+    }
+    sys::become_user(&user).with_context(|| format!("could not become user \"{name}\""))
+}
+
+/// Refuses to serve as root: a pooler needs no privilege, and PgBouncer refuses as well.
+pub(crate) fn refuse_root() -> anyhow::Result<()> {
+    if sys::effective_uid() == 0 {
+        bail!("Weir should not run as root; name the user to become with -u USER");
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The system calls the command line needs and the standard library lacks, each made safe.
+//! The only unsafe code of this crate; no policy here.
+
+#![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
+
+use std::{
+    ffi::CString,
+    fs::OpenOptions,
+    io,
+    os::{fd::AsRawFd as _, unix::process::CommandExt as _},
+    process::{Child, Command},
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// Room for the strings of one password database entry, in bytes.
+const ENTRY_BYTES: usize = 16 * 1024;
+
+/// An operating system user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// Turns the -1 of the C library into the error it stands for.
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The user this process acts as.
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Looks a user up by name; `None` when there is none of that name.
+pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
+    let c_name = CString::new(name)?;
+    // SAFETY: all fields of `passwd` are integers or pointers, for which zero is valid.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut strings = vec![0; ENTRY_BYTES];
+    let mut found = ptr::null_mut();
+    // SAFETY: every pointer is to a live value, and the length is that of the buffer.
+    let code = unsafe {
+        libc::getpwnam_r(
+            c_name.as_ptr(),
+            &raw mut entry,
+            strings.as_mut_ptr(),
+            strings.len(),
+            &raw mut found,
+        )
+    };
+    if !found.is_null() {
+        return Ok(Some(User { name: name.to_owned(), uid: entry.pw_uid, gid: entry.pw_gid }));
+    }
+    match code {
+        0 | libc::ENOENT | libc::ESRCH => Ok(None),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// Gives up this process's user for another, groups included. There is no way back.
+pub(crate) fn become_user(user: &User) -> io::Result<()> {
+    let name = CString::new(user.name.as_str())?;
+    // SAFETY: the name is a live C string; the other calls take integers.
+    unsafe {
+        checked(libc::initgroups(name.as_ptr(), user.gid))?;
+        checked(libc::setgid(user.gid))?;
+        checked(libc::setuid(user.uid))?;
+    }
+    Ok(())
+}
+
+/// Whether a process of that id exists, be it somebody else's.
+pub(crate) fn process_exists(pid: i32) -> bool {
+    match send_signal(pid, 0) {
+        Ok(()) => true,
+        Err(error) => error.raw_os_error() == Some(libc::EPERM),
+    }
+}
+
+/// Sends a signal to one process. Signal 0 only asks whether it could be sent.
+///
+/// # Panics
+/// When `pid` is not positive: that would name a whole group of processes.
+pub(crate) fn send_signal(pid: i32, signal: libc::c_int) -> io::Result<()> {
+    assert!(pid > 0, "a single process is meant");
+    // SAFETY: takes two integers and touches no memory of ours.
+    checked(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// Kills a child that [`tie_to_us`] made the leader of its own group, and all its children with it.
+pub(crate) fn kill_group(leader: &Child) -> io::Result<()> {
+    let group = i32::try_from(leader.id()).map_err(io::Error::other)?;
+    // SAFETY: as above. The child is not yet waited for, so its id names no other group.
+    checked(unsafe { libc::killpg(group, libc::SIGKILL) }).map(drop)
+}
+
+/// Leaves the terminal by the double fork: the caller's process exits with status 0, and the call
+/// returns in a grandchild that is in a session of its own and leads none.
+///
+/// Only for a process with a single thread, since no other thread would survive.
+pub(crate) fn detach() -> io::Result<()> {
+    for new_session in [true, false] {
+        // SAFETY: there is only this thread, so no lock can be left held in the child.
+        if checked(unsafe { libc::fork() })? != 0 {
+            // SAFETY: `_exit` runs nothing of ours, so nothing the child owns is cleaned up.
+            unsafe { libc::_exit(0) };
+        }
+        if new_session {
+            // SAFETY: takes nothing.
+            checked(unsafe { libc::setsid() })?;
+        }
+    }
+    Ok(())
+}
+
+/// Points standard input, output and error at `/dev/null`.
+pub(crate) fn silence_standard_streams() -> io::Result<()> {
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    for stream in 0..=2 {
+        // SAFETY: takes two descriptors; the standard streams belong to nobody in particular.
+        checked(unsafe { libc::dup2(null.as_raw_fd(), stream) })?;
+    }
+    Ok(())
+}
+
+static TERMINATED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_termination(_signal: libc::c_int) {
+    TERMINATED.store(true, Ordering::Relaxed);
+}
+
+/// From now on Ctrl-C, SIGTERM and the hang-up of the terminal end nothing by themselves, but are
+/// remembered for [`terminated`].
+pub(crate) fn remember_termination() -> io::Result<()> {
+    // SAFETY: zero is a valid `sigaction`: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = note_termination as *const () as libc::sighandler_t;
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: the handler only stores to an atomic, which is allowed in a signal handler.
+        checked(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
+    }
+    Ok(())
+}
+
+/// Whether this process was asked to end since [`remember_termination`].
+pub(crate) fn terminated() -> bool {
+    TERMINATED.load(Ordering::Relaxed)
+}
+
+/// Makes a command's process end when this one does, however hard it is killed; keeps the
+/// terminal's Ctrl-C from it, so that it ends in our order; and gives it all signals unblocked.
+///
+/// `signal` is what it gets when the thread that started it is gone.
+pub(crate) fn tie_to_us(command: &mut Command, signal: libc::c_int) {
+    command.process_group(0);
+    let prepare = move || {
+        // SAFETY: async-signal-safe calls between fork and exec, on a set of this frame.
+        unsafe {
+            checked(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            checked(libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()))?;
+        }
+        Ok(())
+    };
+    // SAFETY: `prepare` allocates nothing and takes no lock.
+    unsafe { command.pre_exec(prepare) };
+}
