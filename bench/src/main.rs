@@ -19,9 +19,16 @@ mod stats;
 mod sys;
 mod traffic;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::Parser;
 
-fn main() -> Result<()> {
-    command::Command::parse().execute()
+fn main() -> ExitCode {
+    match command::Command::parse().execute() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

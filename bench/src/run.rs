@@ -5,10 +5,11 @@ mod report;
 mod row;
 mod sample;
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::sys;
@@ -17,7 +18,7 @@ use report::{Line, Report};
 use row::Row;
 use sample::Bench;
 
-const PAIRS: usize = 5;
+const PAIRS: usize = 7;
 const PAIRS_QUICK: usize = 2;
 const SECONDS: f64 = 1.5;
 const SECONDS_QUICK: f64 = 0.7;
@@ -51,6 +52,11 @@ pub(crate) struct RunOptions {
 }
 
 /// Measures the rows asked for, prints the table and writes every measurement as JSON.
+///
+/// # Errors
+///
+/// When a pooler cannot be started, and at the end when a row failed: a wrong answer, a closed
+/// connection, a query without an answer. The other rows are measured all the same.
 pub(crate) fn run(options: &RunOptions) -> Result<()> {
     if options.list {
         row::ROWS.iter().for_each(|row| println!("{row}"));
@@ -76,12 +82,19 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
         interval: Duration::from_secs_f64(seconds),
     };
     let mut report = Report::new(&poolers, pooler_core, peer_core, seconds, pairs);
+    let mut failed = Vec::new();
     for row in rows {
-        let line = measure(&bench, row, &poolers, pairs)?;
-        report.add(line);
+        match measure(&bench, row, &poolers, pairs) {
+            Ok(line) => report.add(line),
+            Err(error) => {
+                eprintln!("\r{error:#}");
+                failed.push(row.name);
+            }
+        }
     }
     println!("{}", report.to_text());
     report.write_json(&options.json)?;
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 
@@ -100,9 +113,11 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
                 line.add(side, sample);
             }
         }
-        eprint!("\r{:<14} {}/{pairs}", row.name, pair + 1);
+        if std::io::stderr().is_terminal() {
+            eprint!("\r{:<14} {}/{pairs} ", row.name, pair + 1);
+        }
     }
-    eprintln!("  {:.0} s", started.elapsed().as_secs_f64());
+    eprintln!("\r{:<14} measured in {:.0} s", row.name, started.elapsed().as_secs_f64());
     Ok(line)
 }
 

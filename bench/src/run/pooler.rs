@@ -1,7 +1,6 @@
 //! The pooler under test: its program, its configuration, its process. Both poolers are given the
 //! very same `pgbouncer.ini`, except that Weir is told to use one worker.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use wire::scram::ScramVerifier;
 
 use crate::socket::{Address, Stream};
@@ -19,6 +18,8 @@ use crate::sys;
 
 const START_MAX: Duration = Duration::from_secs(5);
 const ITERATIONS: u32 = 4_096;
+/// As much of the pooler's log as an error shows.
+const LOG_LINES: usize = 15;
 /// The port in the name of the canned server's unix socket, which is not a port of anything.
 const UNIX_PORT: u16 = 5_432;
 
@@ -81,7 +82,7 @@ pub(super) struct Binary {
 }
 
 impl Binary {
-    /// Asks the program for its version. As root it is copied first, to where the user it will run
+    /// Asks the program for its version: Weir says first which PgBouncer it equals, then its own. As root it is copied first, to where the user it will run
     /// as can reach it: the folder it was built in may be closed to others.
     pub(super) fn new(workplace: &Workplace, program: &Path) -> Result<Self> {
         let path = if workplace.user.is_some() {
@@ -101,8 +102,8 @@ impl Binary {
         let first = text.lines().next().unwrap_or_default().trim();
         let version = parse_version(first)
             .with_context(|| format!("{} -V says {first:?}", program.display()))?;
-        let is_weir = text.to_lowercase().contains("weir");
-        let label = if is_weir { "Weir".to_owned() } else { first.to_owned() };
+        let own = text.lines().find(|line| line.starts_with("Weir"));
+        let (label, is_weir) = (own.unwrap_or(first).to_owned(), own.is_some());
         Ok(Self { path, label, version, is_weir })
     }
 
@@ -216,7 +217,7 @@ impl Pooler {
         let mut pooler = Self { child, address: Address::Tcp(([127, 0, 0, 1], port).into()), log };
         match pooler.wait_until_up() {
             Ok(()) => Ok(pooler),
-            Err(error) => Err(pooler.explain(error)),
+            Err(error) => Err(pooler.explain(&error)),
         }
     }
 
@@ -225,16 +226,15 @@ impl Pooler {
     }
 
     /// Adds to an error what the pooler itself has to say.
-    pub(super) fn explain(&mut self, error: Error) -> Error {
-        let mut text = String::new();
-        if let Ok(Some(status)) = self.child.try_wait() {
-            let _ = writeln!(text, "the pooler ended with {status}");
-        }
+    pub(super) fn explain(&mut self, error: &Error) -> Error {
+        let ended = match self.child.try_wait() {
+            Ok(Some(status)) => format!("the pooler ended with {status}; "),
+            _ => String::new(),
+        };
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
-        text.push_str("the end of its log:\n");
-        text.push_str(&lines[lines.len().saturating_sub(15)..].join("\n"));
-        error.context(text)
+        let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        anyhow!("{error:#}\n{ended}the end of its log:\n{tail}")
     }
 
     fn wait_until_up(&mut self) -> Result<()> {
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_version_is_read_from_either_pooler() {
         assert_eq!(parse_version("PgBouncer 1.18.0"), Some((1, 18)));
-        assert_eq!(parse_version("PgBouncer 1.25.2 (Weir 0.1.0)"), Some((1, 25)));
+        assert_eq!(parse_version("PgBouncer 1.25.2"), Some((1, 25)));
         assert_eq!(parse_version("weir 0.1.0"), None);
     }
 

@@ -77,7 +77,7 @@ impl Bench<'_> {
         } else {
             load.measure(&mut reactor).map(|outcome| Sample::of(row.job, &outcome))
         };
-        measured.map_err(|error| pooler.explain(error))
+        measured.map_err(|error| pooler.explain(&error))
     }
 }
 
