@@ -46,8 +46,8 @@ pub enum LoginStep {
     ExpectMd5 {
         salt: [u8; 4],
     },
-    ExpectSaslInitial(Box<ScramServer>),
-    ExpectSaslResponse(Box<ScramServer>),
+    ExpectSaslInitial(ScramServer),
+    ExpectSaslResponse(ScramServer),
     /// A login to PostgreSQL with the client's password is under way.
     Proving,
 }

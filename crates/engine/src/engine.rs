@@ -195,7 +195,7 @@ impl<X: Exchange> Engine<X> {
                     self.place(id, now, io);
                 }
             }
-            Mail::Refuse { waiter, error, .. } => {
+            Mail::Refuse { waiter, error } => {
                 if self.is_waiting(waiter) {
                     self.refuse_client(waiter.client, &error, now, io);
                 }

@@ -100,6 +100,11 @@ impl PoolSettings {
         self.mode == PoolMode::Session
     }
 
+    /// Is `server_reset_query` run when a client gives its server back?
+    pub fn resets(&self) -> bool {
+        !self.reset_query.is_empty() && (self.is_session() || self.reset_always)
+    }
+
     /// Are the names of prepared statements the pooler's business? In session mode client and
     /// server are one pair for good, so the names go through as they are.
     pub fn tracks_statements(&self) -> bool {

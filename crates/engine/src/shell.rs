@@ -95,7 +95,6 @@ pub enum Mail {
     },
     /// Your waiting client cannot be served.
     Refuse {
-        pool: PoolId,
         waiter: Waiter,
         error: Arc<ErrorFields>,
     },

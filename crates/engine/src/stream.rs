@@ -20,6 +20,11 @@ impl Stream {
         self.remaining == 0 && self.held.is_empty()
     }
 
+    /// Does the rest of a message that was begun on the other side still have to follow?
+    pub fn is_mid_message(&self) -> bool {
+        self.remaining > 0 && !self.dropping
+    }
+
     /// Take the bytes of the message in progress from the front of `input`.
     pub fn take_body(&mut self, input: &[u8]) -> usize {
         let taken = self.remaining.min(input.len());

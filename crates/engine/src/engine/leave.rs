@@ -39,10 +39,7 @@ impl<X: Exchange> Engine<X> {
         let client = self.client(id);
         let mut out = Vec::new();
         // In the middle of a message of the server's nothing can be said any more.
-        let in_message = client.server.is_some_and(|on| {
-            let stream = &self.server(on).stream;
-            stream.remaining > 0 && !stream.dropping
-        });
+        let in_message = client.server.is_some_and(|on| self.server(on).stream.is_mid_message());
         if !in_message {
             wire::backend::error(&mut out, error);
             io.send_client(id, &out);
@@ -94,7 +91,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.server_closed(on, "client disconnected during login", now, io);
             }
-            _ if server.is_clean() && client.stream.at_boundary() => self.free(on, now, io),
+            _ if server.is_clean() && !client.stream.is_mid_message() => self.free(on, now, io),
             _ => {
                 let reason = "client disconnected with query in progress";
                 self.close_server(on, reason, now, io);
@@ -138,8 +135,7 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let stream = &self.server(on).stream;
-        let in_message = stream.remaining > 0 && !stream.dropping;
+        let in_message = self.server(on).stream.is_mid_message();
         self.client_mut(id).server = None;
         self.server_mut(on).client = None;
         if in_message {
@@ -235,7 +231,7 @@ impl<X: Exchange> Engine<X> {
             if worker == self.worker {
                 self.refuse_client(waiter.client, &error, now, io);
             } else {
-                self.exchange.post(worker, Mail::Refuse { pool, waiter, error: error.clone() });
+                self.exchange.post(worker, Mail::Refuse { waiter, error: error.clone() });
             }
         }
     }

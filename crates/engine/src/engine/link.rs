@@ -167,7 +167,7 @@ impl<X: Exchange> Engine<X> {
             key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
         }
         while self.keys.contains_key(&key) {
-            key ^= 1 + (key & 0xffff_fffe);
+            key = (key & !0xffff_ffff) | u64::from((key as u32).wrapping_add(1));
         }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
@@ -230,10 +230,11 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let pool = server.pool;
-        let settings = self.settings(pool).clone();
-        if !settings.reset_query.is_empty() && (settings.is_session() || settings.reset_always) {
+        let settings = self.settings(pool);
+        if settings.resets() {
+            let reset = settings.reset_query.clone();
             self.server_mut(on).statements = Default::default();
-            return self.send_own_query(on, settings.reset_query.as_bytes(), io);
+            return self.send_own_query(on, reset.as_bytes(), io);
         }
         self.settled(on, now, io);
     }

@@ -234,7 +234,7 @@ impl<X: Exchange> Engine<X> {
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
                 backend::authentication_sasl(&mut out, &[scram::MECHANISM]);
-                LoginStep::ExpectSaslInitial(Box::new(ScramServer::new(verifier, nonce)))
+                LoginStep::ExpectSaslInitial(ScramServer::new(verifier, nonce))
             }
         };
         let login = self.login_mut(id);
@@ -320,7 +320,7 @@ impl<X: Exchange> Engine<X> {
     fn sasl_initial(
         &mut self,
         id: ClientId,
-        mut server: Box<ScramServer>,
+        mut server: ScramServer,
         body: &[u8],
         io: &mut impl Io,
     ) -> Step {
@@ -345,7 +345,7 @@ impl<X: Exchange> Engine<X> {
     fn sasl_response(
         &mut self,
         id: ClientId,
-        mut server: Box<ScramServer>,
+        mut server: ScramServer,
         body: &[u8],
         now: Micros,
         io: &mut impl Io,

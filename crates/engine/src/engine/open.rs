@@ -167,7 +167,6 @@ impl<X: Exchange> Engine<X> {
             Err(error) => return Step::Failed(error.to_string()),
         };
         let settings = self.settings(self.server(id).pool).clone();
-        let user = startup_user(&settings);
         let login = self.server_login(id);
         let mut out = Vec::new();
         match request {
@@ -175,38 +174,20 @@ impl<X: Exchange> Engine<X> {
                 login.authenticated = true;
                 return Step::Continue;
             }
-            AuthenticationRequest::Cleartext => {
-                let password = match (&login.proof, &settings.secret) {
-                    (Some(_), _) => {
-                        let why = "the server asks for cleartext passwords: give user and \
-                                   password in the URL";
-                        return Step::Failed(why.into());
-                    }
-                    (None, Some(Secret::Plain(password))) => password.as_bytes(),
-                    _ => {
-                        return Step::Failed(
-                            "cannot do cleartext authentication: wrong password type".into(),
-                        );
-                    }
-                };
-                frontend::password(&mut out, password);
-            }
-            AuthenticationRequest::Md5(salt) => {
-                let hash = match (&login.proof, &settings.secret) {
-                    (Some((_, password)), _) => md5::hash(user.as_bytes(), password),
-                    (None, Some(Secret::Plain(password))) => {
-                        md5::hash(user.as_bytes(), password.as_bytes())
-                    }
-                    (None, Some(Secret::Md5(hash))) => hash.clone(),
-                    _ => {
-                        return Step::Failed(
-                            "cannot do MD5 authentication: wrong password type".into(),
-                        );
-                    }
-                };
-                frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
-                login.challenged = true;
-            }
+            AuthenticationRequest::Cleartext => match cleartext_password(login, &settings) {
+                Ok(password) => frontend::password(&mut out, password.as_bytes()),
+                Err(why) => return Step::Failed(why.into()),
+            },
+            AuthenticationRequest::Md5(salt) => match md5_hash(login, &settings) {
+                Some(hash) => {
+                    frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
+                    login.challenged = true;
+                }
+                None => {
+                    let why = "cannot do MD5 authentication: wrong password type";
+                    return Step::Failed(why.into());
+                }
+            },
             AuthenticationRequest::Sasl(mechanisms) => {
                 if !mechanisms.contains(scram::MECHANISM) {
                     let why = "none of the server's SASL authentication mechanisms are supported";
@@ -301,6 +282,31 @@ impl<X: Exchange> Engine<X> {
 
 fn startup_user(settings: &PoolSettings) -> &str {
     settings.startup.iter().find(|(name, _)| name == "user").map_or("", |(_, user)| user)
+}
+
+fn cleartext_password<'a>(
+    login: &ServerLogin,
+    settings: &'a PoolSettings,
+) -> Result<&'a str, &'static str> {
+    match (&login.proof, &settings.secret) {
+        (Some(_), _) => {
+            Err("the server asks for cleartext passwords: give user and password in the URL")
+        }
+        (None, Some(Secret::Plain(password))) => Ok(password),
+        (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None) => {
+            Err("cannot do cleartext authentication: wrong password type")
+        }
+    }
+}
+
+fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
+    let hash = |password: &[u8]| md5::hash(startup_user(settings).as_bytes(), password);
+    match (&login.proof, &settings.secret) {
+        (Some((_, password)), _) => Some(hash(password)),
+        (None, Some(Secret::Plain(password))) => Some(hash(password.as_bytes())),
+        (None, Some(Secret::Md5(stored))) => Some(stored.clone()),
+        (None, Some(Secret::Scram(_)) | None) => None,
+    }
 }
 
 /// With what to prove ourselves to the server.

@@ -38,8 +38,10 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let server = &mut *self.servers[on.0 as usize];
-        let mut client = server.client.and_then(|id| self.clients.get_mut(id.0 as usize));
         let id = server.client;
+        let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
+        let Some(view) = self.pools.get_mut(&server.pool) else { return };
+        view.stats.sent += bytes.len() as u64;
         let joined = if server.stream.held.is_empty() {
             None
         } else {
@@ -54,9 +56,10 @@ impl<X: Exchange> Engine<X> {
             input,
             at: 0,
             out: Splice::new(input, &mut self.scratch),
-            client: client.as_deref_mut().filter(|_| reachable),
+            client: client.filter(|_| reachable),
             server,
             names: &self.names,
+            forbids_transactions: view.settings.mode == PoolMode::Statement,
             transactions: 0,
         };
         let stop = replies.run();
@@ -65,10 +68,7 @@ impl<X: Exchange> Engine<X> {
         if let (Some(id), false) = (id, out.is_empty()) {
             io.send_client(id, out);
         }
-        if let Some(view) = self.pools.get_mut(&server.pool) {
-            view.stats.sent += bytes.len() as u64;
-            view.stats.transactions += transactions;
-        }
+        view.stats.transactions += transactions;
         match stop {
             Stop::Incomplete => {
                 if used < input.len() {
@@ -109,11 +109,6 @@ impl<X: Exchange> Engine<X> {
         view.stats.query_time += now.saturating_sub(client.request_at);
         client.request_at = now;
         if server.status != b'I' {
-            if view.settings.mode == PoolMode::Statement {
-                let why = "transaction blocks not allowed in statement pooling mode";
-                server.doomed = Some(why);
-                self.disconnect(id, why, now, io);
-            }
             return;
         }
         if client.transaction_at != 0 {
@@ -121,8 +116,7 @@ impl<X: Exchange> Engine<X> {
             client.transaction_at = 0;
         }
         // In the middle of a message of the client's the rest of it belongs to this server.
-        let mid_message = client.stream.remaining > 0 && !client.stream.dropping;
-        if view.settings.is_session() || mid_message {
+        if view.settings.is_session() || client.stream.is_mid_message() {
             return;
         }
         if server.ledger.is_ambiguous() {
@@ -140,6 +134,7 @@ struct Replies<'a> {
     client: Option<&'a mut Client>,
     server: &'a mut Server,
     names: &'a TrackedNames,
+    forbids_transactions: bool,
     /// Transactions that came to their end.
     transactions: u64,
 }
@@ -203,6 +198,10 @@ impl Replies<'_> {
                     return Err("malformed ReadyForQuery".into());
                 }
                 self.server.status = status;
+                if status != b'I' && settled.owner == Owner::Client && self.forbids_transactions {
+                    let why = "transaction blocks not allowed in statement pooling mode";
+                    return Err(why.into());
+                }
                 if status == b'I' && settled.owner == Owner::Client {
                     self.transactions += 1;
                 }

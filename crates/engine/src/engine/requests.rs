@@ -121,7 +121,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let client = self.client(id);
-        if client.stream.remaining == 0 || client.stream.dropping {
+        if !client.stream.is_mid_message() {
             self.unlink(id, on, now, io);
         }
     }
