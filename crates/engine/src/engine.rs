@@ -35,6 +35,9 @@ mod open;
 mod replies;
 mod requests;
 mod tick;
+mod views;
+
+use views::{PoolView, PoolViews};
 
 pub use inspect::server_row;
 
@@ -47,14 +50,6 @@ pub enum Drain {
     WaitForClients,
 }
 
-/// What a worker keeps of a pool it has met, so that the ordinary transaction asks nobody.
-#[derive(Debug)]
-struct PoolView {
-    settings: Arc<PoolSettings>,
-    identity: Arc<Identity>,
-    stats: Stats,
-}
-
 #[derive(Debug)]
 pub struct Engine<X> {
     worker: WorkerId,
@@ -63,7 +58,7 @@ pub struct Engine<X> {
     exchange: X,
     clients: Slab<Client>,
     servers: Slab<Box<Server>>,
-    pools: HashMap<PoolId, PoolView, RandomState>,
+    pools: PoolViews,
     credentials: Credentials,
     /// Who may be cancelled: key to client.
     keys: HashMap<u64, ClientId, RandomState>,
@@ -88,7 +83,7 @@ impl<X: Exchange> Engine<X> {
             exchange,
             clients: Slab::new(),
             servers: Slab::new(),
-            pools: HashMap::default(),
+            pools: PoolViews::default(),
             credentials: Credentials::default(),
             keys: HashMap::default(),
             cancels: HashMap::default(),
@@ -282,8 +277,8 @@ impl<X: Exchange> Engine<X> {
     pub fn set_config(&mut self, config: Arc<Config>) {
         self.config = config;
         self.credentials.clear();
-        for (id, view) in &mut self.pools {
-            view.settings = self.exchange.pool(*id, |pool| pool.settings.clone());
+        for (id, view) in self.pools.iter_mut() {
+            view.settings = self.exchange.pool(id, |pool| pool.settings.clone());
         }
     }
 
@@ -309,7 +304,8 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {
-        &self.pools[&pool].settings
+        let view = self.pools.get(pool);
+        &view.expect("a worker knows the pools of its clients and servers").settings
     }
 
     /// Counters of a pool this worker has met.
@@ -320,7 +316,7 @@ impl<X: Exchange> Engine<X> {
     /// This worker's view of a pool. A stolen server's pool may be new to it.
     fn view(&mut self, id: PoolId) -> &mut PoolView {
         let exchange = &mut self.exchange;
-        self.pools.entry(id).or_insert_with(|| {
+        self.pools.entry(id, || {
             exchange.pool(id, |pool| PoolView {
                 settings: pool.settings.clone(),
                 identity: Arc::new(Identity {

@@ -248,6 +248,13 @@ impl Ledger {
         }
     }
 
+    /// Are rows that come now simply the client's?
+    pub fn rows_are_forwarded(&self) -> bool {
+        self.owed.front().is_some_and(|front| {
+            front.verb == Verb::Forward && matches!(front.expect, Expect::Query | Expect::Execute)
+        })
+    }
+
     /// Whose would an asynchronous message (notice, parameter status, notification) be now?
     pub fn bystander(&self) -> Owner {
         match self.owed.front() {

@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
             now,
             clients: clients.collect(),
             servers: servers.collect(),
-            stats: self.pools.iter().map(|(id, view)| (*id, view.stats)).collect(),
+            stats: self.pools.iter().map(|(id, view)| (id, view.stats)).collect(),
         }
     }
 

@@ -10,7 +10,7 @@ use wire::scram::{ScramError, ScramServer, ScramVerifier};
 use wire::startup::{self, StartupPacket, StartupRequest};
 use wire::{Header, backend, frontend, scram};
 
-use super::{Drain, Engine, PoolView};
+use super::{Drain, Engine};
 use crate::auth::{Challenge, Credential, Login, LoginStep, challenge};
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
@@ -499,7 +499,7 @@ impl<X: Exchange> Engine<X> {
             let settings = Arc::new(PoolSettings::new(config, &entry, &key.user));
             Pool::new(id, key.clone(), settings, workers)
         });
-        let _: &mut PoolView = self.view(id);
+        self.view(id);
         Some(id)
     }
 

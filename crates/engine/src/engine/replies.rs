@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
-        let Some(view) = self.pools.get_mut(&server.pool) else { return };
+        let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.sent += bytes.len() as u64;
         let joined = if server.stream.held.is_empty() {
             None
@@ -104,7 +104,7 @@ impl<X: Exchange> Engine<X> {
     fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = &mut *self.servers[on.0 as usize];
         let Some(id) = server.client else { return };
-        let Some(view) = self.pools.get_mut(&server.pool) else { return };
+        let Some(view) = self.pools.get_mut(server.pool) else { return };
         let client = &mut self.clients[id.0 as usize];
         view.stats.query_time += now.saturating_sub(client.request_at);
         client.request_at = now;
@@ -146,6 +146,7 @@ impl Replies<'_> {
             self.out.pass(0, taken);
         }
         self.at = taken;
+        let mut rows_pass = self.rows_pass();
         loop {
             let rest = &self.input[self.at..];
             let header = match Header::parse(rest) {
@@ -154,6 +155,13 @@ impl Replies<'_> {
                 Err(error) => return Stop::Violation(error.to_string()),
             };
             let available = rest.len().min(header.total);
+            if is_row(header.code) && rows_pass {
+                self.out.pass(self.at, self.at + available);
+                self.at += available;
+                self.server.stream.remaining = header.total - available;
+                self.server.stream.dropping = false;
+                continue;
+            }
             let complete = available == header.total;
             if !complete && wanted_whole(header.code) && header.total <= WHOLE_LEN_MAX {
                 return Stop::Incomplete;
@@ -171,7 +179,14 @@ impl Replies<'_> {
             self.server.stream.remaining = header.total - available;
             self.server.stream.dropping = !to_client;
             self.write_synthesized();
+            rows_pass = self.rows_pass();
         }
+    }
+
+    /// Would a row be the client's now? Rows change nothing, so this holds until another message
+    /// comes.
+    fn rows_pass(&self) -> bool {
+        self.client.is_some() && self.server.ledger.rows_are_forwarded()
     }
 
     fn message(&mut self, code: u8, body: &[u8], complete: bool) -> Result<Owner, String> {
@@ -289,6 +304,11 @@ impl Replies<'_> {
             }
         }
     }
+}
+
+/// The bulk of what servers send.
+fn is_row(code: u8) -> bool {
+    matches!(code, backend::DATA_ROW | backend::COPY_DATA)
 }
 
 /// Messages the pooler reads.

@@ -58,7 +58,7 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id.0 as usize];
         let Some(on) = client.server else { return };
         let server = &mut *self.servers[on.0 as usize];
-        let Some(view) = self.pools.get_mut(&server.pool) else { return };
+        let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
         let begins = server.ledger.is_empty();
         let joined = if client.stream.held.is_empty() {

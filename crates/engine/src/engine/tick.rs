@@ -22,7 +22,7 @@ impl<X: Exchange> Engine<X> {
     pub fn tick(&mut self, now: Micros, io: &mut impl Io) {
         self.expire_clients(now, io);
         self.expire_servers(now, io);
-        for pool in self.pools.keys().copied().collect::<Vec<_>>() {
+        for pool in self.pools.iter().map(|(id, _)| id).collect::<Vec<_>>() {
             self.tend_pool(pool, now, io);
         }
     }
@@ -63,7 +63,7 @@ impl<X: Exchange> Engine<X> {
     fn expire_servers(&mut self, now: Micros, io: &mut impl Io) {
         let mut expired: Vec<(ServerId, &str)> = Vec::new();
         for (slot, server) in &self.servers {
-            let settings = &self.pools[&server.pool].settings;
+            let settings = self.settings(server.pool);
             let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
             let why = match (&server.phase, client) {
                 (ServerPhase::Connecting(_) | ServerPhase::Login(_), _)
