@@ -154,6 +154,13 @@ impl RawClient {
         byte
     }
 
+    /// All bytes until the peer closes the connection, whatever they mean.
+    #[track_caller]
+    pub fn read_raw_to_end(&mut self) -> Vec<u8> {
+        while self.fill().expect("connection stays open") {}
+        self.buffer.split_off(self.start)
+    }
+
     /// The longest wait for a message from now on.
     pub fn set_timeout(&self, limit: Duration) {
         self.stream.set_read_timeout(limit).expect("a timeout above zero");

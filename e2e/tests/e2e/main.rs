@@ -4,7 +4,11 @@
 //! what only Weir does begin with [`support::only_weir`].
 
 mod auth;
+mod cancel;
+mod crosstalk;
+mod pipeline;
 mod pool;
 mod prepared;
 mod query;
+mod startup;
 mod support;

@@ -5,7 +5,7 @@ use testkit::{RawClient, frontend};
 
 #[test]
 fn an_unknown_name_is_error_26000_and_the_connection_stays() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     let messages = try_run(&mut client, "nothing", &[]);
     assert_eq!(tags(&messages), "EZ");
@@ -17,7 +17,7 @@ fn an_unknown_name_is_error_26000_and_the_connection_stays() {
 
 #[test]
 fn describing_an_unknown_name_is_error_26000() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     client.send([frontend::describe_statement("nothing"), frontend::sync()].concat());
     assert_eq!(code(&client.read_to_ready()), "26000");
@@ -26,7 +26,7 @@ fn describing_an_unknown_name_is_error_26000() {
 
 #[test]
 fn a_duplicate_name_is_error_42p05_and_the_first_statement_stays() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     prepare(&mut client, "s", "SELECT 'first'");
     for sql in ["SELECT 'first'", "SELECT 'second'"] {
@@ -40,7 +40,7 @@ fn a_duplicate_name_is_error_42p05_and_the_first_statement_stays() {
 
 #[test]
 fn a_mistake_inside_a_transaction_aborts_it() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     client.rows("BEGIN");
     let messages = try_run(&mut client, "nothing", &[]);
@@ -53,7 +53,7 @@ fn a_mistake_inside_a_transaction_aborts_it() {
 
 #[test]
 fn a_mistake_skips_the_rest_of_its_pipeline_only() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     let pipeline = [
         frontend::bind("", "nothing", &[]),
@@ -70,7 +70,7 @@ fn a_mistake_skips_the_rest_of_its_pipeline_only() {
 
 #[test]
 fn a_parse_that_fails_leaves_no_name_behind() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     client.send([frontend::parse("s", "SELEC 1"), frontend::sync()].concat());
     assert_eq!(code(&client.read_to_ready()), "42601");
@@ -81,7 +81,7 @@ fn a_parse_that_fails_leaves_no_name_behind() {
 
 #[test]
 fn an_error_in_a_pipeline_takes_later_parses_back() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     let pipeline = [
         frontend::parse("before", "SELECT 'before'"),
@@ -101,7 +101,7 @@ fn an_error_in_a_pipeline_takes_later_parses_back() {
 
 #[test]
 fn an_error_takes_back_what_others_hope_to_share() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut failing = pooler.client(&database);
     let mut sharing = pooler.client(&database);
     let pipeline = [
@@ -118,7 +118,7 @@ fn an_error_takes_back_what_others_hope_to_share() {
 #[test]
 fn wiping_ones_statements_leaves_those_of_others() {
     for wipe in ["DISCARD ALL", "DEALLOCATE ALL"] {
-        let Some((pooler, database)) = pooler(1) else { return };
+        let (pooler, database) = pooler(1);
         let mut wiping = pooler.client(&database);
         let mut other = pooler.client(&database);
         let both: [&mut RawClient; 2] = [&mut wiping, &mut other];
@@ -135,7 +135,7 @@ fn wiping_ones_statements_leaves_those_of_others() {
 
 #[test]
 fn statements_parsed_after_a_wipe_in_the_same_pipeline_stay() {
-    let Some((pooler, database)) = pooler(1) else { return };
+    let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
     let pipeline = [
         frontend::parse("", "DEALLOCATE ALL"),

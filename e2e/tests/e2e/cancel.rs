@@ -1,0 +1,142 @@
+//! Cancel requests hit the query they are meant for, and nothing else.
+
+use std::time::{Duration, Instant};
+
+use crate::support;
+use testkit::{RawClient, frontend};
+
+const QUERY_CANCELED: &str = "57014";
+/// Long enough to be told apart from a test that waits it out.
+const LONG: &str = "SELECT pg_sleep(60)";
+
+#[track_caller]
+fn assert_canceled(client: &mut RawClient) {
+    let messages = client.read_to_ready();
+    let error = messages.iter().find_map(testkit::Message::error);
+    assert_eq!(error.expect("an error").code(), QUERY_CANCELED);
+    assert_eq!(client.value("SELECT 'usable'"), "usable");
+}
+
+#[test]
+fn a_cancel_hits_its_own_query_among_twenty_others() {
+    for mode in ["session", "transaction"] {
+        let (setup, database) = support::setup(mode);
+        let pooler = setup.set("default_pool_size", 25).workers(2).start();
+        let mut victim = pooler.client(&database);
+        let mut others: Vec<RawClient> = (0..20).map(|_| pooler.client(&database)).collect();
+        for other in &mut others {
+            other.send(frontend::query("SELECT pg_sleep(1.5)"));
+        }
+        victim.send(frontend::query(LONG));
+        support::until_running(&database, LONG);
+        victim.cancel(pooler.port());
+        assert_canceled(&mut victim);
+        for other in &mut others {
+            let messages = other.read_to_ready();
+            assert!(messages.iter().any(|m| m.tag == b'C'), "{mode}: {messages:?}");
+        }
+    }
+}
+
+#[test]
+fn each_of_many_cancels_hits_its_own_query() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 10).workers(2).start();
+    let mut clients: Vec<RawClient> = (0..10).map(|_| pooler.client(&database)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(frontend::query(&format!("SELECT pg_sleep(60), {number}")));
+        support::until_running(&database, &format!("SELECT pg_sleep(60), {number}"));
+    }
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for client in clients.iter_mut().step_by(2) {
+            let port = pooler.port();
+            scope.spawn(move || {
+                client.cancel(port);
+                assert_canceled(client);
+            });
+        }
+    });
+    for number in (1..10).step_by(2) {
+        support::until_running(&database, &format!("SELECT pg_sleep(60), {number}"));
+    }
+    for client in clients.iter_mut().skip(1).step_by(2) {
+        client.cancel(pooler.port());
+        assert_canceled(client);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    drop(clients);
+    pooler.wait_until_quiet(&database, 10);
+}
+
+#[test]
+fn a_cancel_inside_a_transaction_aborts_that_transaction() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.rows("BEGIN");
+    client.send(frontend::query(LONG));
+    support::until_running(&database, LONG);
+    client.cancel(pooler.port());
+    assert_eq!(client.read_to_ready().last().expect("ReadyForQuery").body, b"E");
+    assert_eq!(client.query("ROLLBACK").status, b'I');
+}
+
+#[test]
+fn a_cancel_for_an_idle_client_does_nothing() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).start();
+    let mut idle = pooler.client(&database);
+    let mut busy = pooler.client(&database);
+    // The server that ran the idle client's last query now runs another client's.
+    assert_eq!(idle.value("SELECT pg_backend_pid()"), busy.value("SELECT pg_backend_pid()"));
+    busy.send(frontend::query("SELECT pg_sleep(1)"));
+    support::until_running(&database, "SELECT pg_sleep(1)");
+    idle.cancel(pooler.port());
+    let messages = busy.read_to_ready();
+    assert!(messages.iter().any(|m| m.tag == b'C'), "{messages:?}");
+    assert_eq!(idle.value("SELECT 'usable'"), "usable");
+}
+
+#[test]
+fn a_late_cancel_does_not_hit_the_servers_next_client() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).workers(2).start();
+    let mut cancelled = pooler.client(&database);
+    let mut next = pooler.client(&database);
+    for _ in 0..30 {
+        // The cancel races with the end of its query; the next client's must never suffer.
+        cancelled.send(frontend::query("SELECT pg_sleep(0.005)"));
+        next.send(frontend::query("SELECT pg_sleep(0.01)"));
+        cancelled.cancel(pooler.port());
+        cancelled.read_to_ready();
+        let messages = next.read_to_ready();
+        let error = messages.iter().find_map(testkit::Message::error);
+        assert!(error.is_none(), "{error:?}");
+    }
+}
+
+#[test]
+fn a_cancel_with_a_wrong_key_does_nothing() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.send(frontend::query("SELECT pg_sleep(1)"));
+    support::until_running(&database, "SELECT pg_sleep(1)");
+    for (pid, secret) in [(client.pid, client.secret ^ 1), (client.pid ^ 1, client.secret), (0, 0)]
+    {
+        let mut stranger = RawClient::connect(pooler.port());
+        stranger.send(frontend::cancel_request(pid, secret));
+        stranger.read_to_end();
+    }
+    let messages = client.read_to_ready();
+    assert!(messages.iter().any(|m| m.tag == b'C'), "{messages:?}");
+}
+
+#[test]
+fn every_client_has_a_key_of_its_own() {
+    let (pooler, database) = support::pooler("transaction");
+    let clients: Vec<RawClient> = (0..50).map(|_| pooler.client(&database)).collect();
+    let mut keys: Vec<_> = clients.iter().map(|client| (client.pid, client.secret)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), clients.len());
+}

@@ -1,0 +1,171 @@
+//! The first bytes of a connection: what is refused, what is ignored, and what is answered.
+
+use crate::support;
+use testkit::{Message, Pooler, RawClient, Role, frontend};
+
+/// The error in what the pooler says before it closes the connection.
+#[track_caller]
+fn refusal(pooler: &Pooler, bytes: &[u8]) -> (String, String, String) {
+    let mut client = RawClient::connect(pooler.port());
+    client.send(bytes);
+    let messages = client.read_to_end();
+    let error = messages.iter().find_map(Message::error).unwrap_or_else(|| panic!("{messages:?}"));
+    let (severity, code, text) = error.summary();
+    (severity.to_owned(), code.to_owned(), text.to_owned())
+}
+
+#[track_caller]
+fn assert_refused(pooler: &Pooler, bytes: &[u8], text: &str) {
+    let expected = ("FATAL".to_owned(), "08P01".to_owned(), text.to_owned());
+    assert_eq!(refusal(pooler, bytes), expected);
+}
+
+#[test]
+fn tls_and_gssapi_are_declined_and_the_login_goes_on() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = RawClient::connect(pooler.port());
+    client.send(frontend::ssl_request());
+    assert_eq!(client.read_byte(), b'N');
+    client.send(frontend::gssenc_request());
+    assert_eq!(client.read_byte(), b'N');
+    client.authenticate(&[("user", Role::APP), ("database", &database)], "").expect("a login");
+    assert_eq!(client.value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_startup_packet_must_name_a_user() {
+    let (pooler, _) = support::pooler("transaction");
+    assert_refused(&pooler, &frontend::startup(&[("database", "x")]), "no username supplied");
+}
+
+#[test]
+fn the_database_defaults_to_the_users_name() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.database(Role::APP, &format!("dbname={database}")).start();
+    let mut client = RawClient::connect(pooler.port());
+    client.authenticate(&[("user", Role::APP)], "").expect("a login");
+    assert_eq!(client.value("SELECT current_database()"), database);
+}
+
+#[test]
+fn protocol_two_is_refused() {
+    let (pooler, _) = support::pooler("transaction");
+    let packet =
+        [&16u32.to_be_bytes()[..], &0x0002_0000u32.to_be_bytes(), b"user\0\0\0\0"].concat();
+    assert_refused(&pooler, &packet, "old V2 protocol not supported");
+}
+
+#[test]
+fn an_unknown_startup_parameter_is_refused_unless_it_is_to_be_ignored() {
+    let startup = |database: &str| {
+        frontend::startup(&[
+            ("user", Role::APP),
+            ("database", database),
+            ("extra_float_digits", "3"),
+        ])
+    };
+    let (pooler, database) = support::pooler("transaction");
+    let text = "unsupported startup parameter: extra_float_digits";
+    assert_refused(&pooler, &startup(&database), text);
+
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("ignore_startup_parameters", "extra_float_digits").start();
+    let mut client = RawClient::connect(pooler.port());
+    client.send(startup(&database));
+    assert_eq!(client.read_to_ready().last().expect("ReadyForQuery").body, b"I");
+}
+
+#[test]
+fn settings_within_options_are_taken_or_refused_one_by_one() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("ignore_startup_parameters", "extra_float_digits").start();
+    let login = |options: &str| {
+        let mut client = RawClient::connect(pooler.port());
+        let startup = [("user", Role::APP), ("database", &*database), ("options", options)];
+        client.authenticate(&startup, "").map(|_| client)
+    };
+    let mut client = login("-c application_name=by\\ option --TimeZone=UTC").expect("a login");
+    assert_eq!(client.value("SHOW application_name"), "by option");
+    assert_eq!(client.value("SHOW timezone"), "UTC");
+    assert!(login("-c extra_float_digits=2").is_ok());
+    let refused = login("-c geqo=off").expect_err("geqo is not tracked");
+    assert_eq!(refused.message(), "unsupported startup parameter in options: geqo");
+    let refused = login("geqo").expect_err("not a setting");
+    assert_eq!(
+        refused.message(),
+        "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"
+    );
+}
+
+#[test]
+fn a_newer_minor_version_is_negotiated_down() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = support::pooler("transaction");
+    let mut packet = frontend::startup(&[
+        ("user", Role::APP),
+        ("database", &database),
+        ("_pq_.something", "on"),
+    ]);
+    packet[4..8].copy_from_slice(&196_610u32.to_be_bytes());
+    let mut client = RawClient::connect(pooler.port());
+    client.send(packet);
+    let messages = client.read_to_ready();
+    let answers: Vec<_> = messages.iter().filter(|m| m.tag == b'v').collect();
+    assert_eq!(answers.len(), 1, "{messages:?}");
+    // PostgreSQL speaks of the minor version alone, PgBouncer of the whole 3.0.
+    assert_eq!(answers[0].body[2..4], [0, 0]);
+    assert!(answers[0].body.ends_with(b"_pq_.something\0"), "{answers:?}");
+    assert_eq!(client.value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_startup_packet_may_arrive_byte_by_byte() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = RawClient::connect(pooler.port());
+    for byte in frontend::startup(&[("user", Role::APP), ("database", &database)]) {
+        client.send([byte]);
+    }
+    client.read_to_ready();
+    for byte in frontend::query("SELECT 'byte by byte'") {
+        client.send([byte]);
+    }
+    assert_eq!(client.read_to_ready()[1].row(), [Some("byte by byte".to_owned())]);
+}
+
+#[test]
+fn a_query_may_come_in_the_same_write_as_the_startup_packet() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = RawClient::connect(pooler.port());
+    let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
+    client.send([startup, frontend::query("SELECT 'at once'")].concat());
+    client.read_to_ready();
+    assert_eq!(client.read_to_ready()[1].row(), [Some("at once".to_owned())]);
+}
+
+#[test]
+fn the_application_name_may_bear_the_clients_address() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("application_name_add_host", 1).start();
+    let mut client = RawClient::connect(pooler.port());
+    let startup = [("user", Role::APP), ("database", &*database), ("application_name", "app")];
+    client.authenticate(&startup, "").expect("a login");
+    let name = client.value("SHOW application_name");
+    assert!(name.starts_with("app - 127.0.0.1:"), "{name}");
+}
+
+#[test]
+fn bytes_sent_behind_an_ssl_request_are_not_taken_for_the_login() {
+    let (pooler, database) = support::pooler("transaction");
+    let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
+    let both = [frontend::ssl_request(), startup].concat();
+    let mut client = RawClient::connect(pooler.port());
+    client.send(&both);
+    // An attacker in the middle could have put them there; see CVE-2021-3935.
+    let messages: Vec<u8> = client.read_raw_to_end();
+    assert!(!messages.contains(&b'Z'), "{}", messages.escape_ascii());
+}
