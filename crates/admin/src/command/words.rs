@@ -1,0 +1,225 @@
+//! The grammar of the console: a word and perhaps a second one, or `SET word = value`. It knows
+//! no command by name but SET, whose form is its own.
+
+/// A command line taken apart. Quotes are gone; upper and lower case are as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Command { verb: Vec<u8>, argument: Vec<u8> },
+    Set { key: Vec<u8>, value: Vec<u8> },
+}
+
+/// Why a line was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Grammar,
+    /// A word is longer than PgBouncer has room for.
+    TooLong,
+}
+
+/// Longest words, in bytes, by their place in the line.
+const VERB_MAX: usize = 15;
+const ARGUMENT_MAX: usize = 63;
+const VALUE_MAX: usize = 255;
+
+pub(super) fn parse(text: &[u8]) -> Result<Line, Refusal> {
+    let line = set(text).or_else(|| command(text)).ok_or(Refusal::Grammar)?;
+    let fits = match &line {
+        Line::Command { verb, argument } => {
+            verb.len() <= VERB_MAX && argument.len() <= ARGUMENT_MAX
+        }
+        Line::Set { key, value } => key.len() <= ARGUMENT_MAX && value.len() <= VALUE_MAX,
+    };
+    if fits { Ok(line) } else { Err(Refusal::TooLong) }
+}
+
+fn command(text: &[u8]) -> Option<Line> {
+    let mut cursor = Cursor(text);
+    cursor.spaces();
+    let verb = cursor.word()?;
+    let mut argument = Vec::new();
+    if cursor.spaces() {
+        argument = cursor.word().unwrap_or_default();
+    }
+    cursor.end().then_some(Line::Command { verb, argument })
+}
+
+/// PgBouncer wants no blank round `to`, so neither do we.
+fn set(text: &[u8]) -> Option<Line> {
+    let mut cursor = Cursor(text);
+    cursor.spaces();
+    if !cursor.keyword(b"set") || !cursor.spaces() {
+        return None;
+    }
+    let key = cursor.word()?;
+    cursor.spaces();
+    if !cursor.keyword(b"=") && !cursor.keyword(b"to") {
+        return None;
+    }
+    cursor.spaces();
+    let value = cursor.quoted(b'\'').or_else(|| cursor.word())?;
+    cursor.end().then_some(Line::Set { key, value })
+}
+
+/// What is left of the line.
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    /// Skips blanks; true if there were any.
+    fn spaces(&mut self) -> bool {
+        let is_space = |b: &u8| b.is_ascii_whitespace() || *b == b'\x0b';
+        self.advance(self.0.iter().take_while(|b| is_space(b)).count())
+    }
+
+    fn keyword(&mut self, keyword: &[u8]) -> bool {
+        let found = self.0.get(..keyword.len());
+        found.is_some_and(|found| found.eq_ignore_ascii_case(keyword))
+            && self.advance(keyword.len())
+    }
+
+    /// A bare word, or anything in double quotes.
+    fn word(&mut self) -> Option<Vec<u8>> {
+        let is_bare = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+        let len = self.0.iter().take_while(|b| is_bare(b)).count();
+        if len == 0 {
+            return self.quoted(b'"');
+        }
+        let word = self.0[..len].to_vec();
+        self.advance(len);
+        Some(word)
+    }
+
+    /// A text in quotes; a quote within is doubled.
+    fn quoted(&mut self, quote: u8) -> Option<Vec<u8>> {
+        let mut rest = self.0.strip_prefix(&[quote])?;
+        let mut text = Vec::new();
+        loop {
+            let (&first, others) = rest.split_first()?;
+            rest = others;
+            if first == quote {
+                match rest.strip_prefix(&[quote]) {
+                    Some(others) => rest = others,
+                    None => break,
+                }
+            }
+            text.push(first);
+        }
+        self.0 = rest;
+        Some(text)
+    }
+
+    /// Nothing but blanks and one semicolon is left.
+    fn end(&mut self) -> bool {
+        self.spaces();
+        self.keyword(b";");
+        self.spaces();
+        self.0.is_empty()
+    }
+
+    /// Skips so many bytes, which must be there; true unless it is none.
+    fn advance(&mut self, len: usize) -> bool {
+        self.0 = self.0.get(len..).unwrap_or_default();
+        len > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn command(verb: &str, argument: &str) -> Result<Line, Refusal> {
+        Ok(Line::Command { verb: verb.into(), argument: argument.into() })
+    }
+
+    fn set(key: &str, value: &str) -> Result<Line, Refusal> {
+        Ok(Line::Set { key: key.into(), value: value.into() })
+    }
+
+    #[test]
+    fn one_word_or_two_with_an_optional_semicolon() {
+        for (text, verb, argument) in [
+            ("RELOAD", "RELOAD", ""),
+            ("reload ;", "reload", ""),
+            ("SHOW POOLS", "SHOW", "POOLS"),
+            (" show\n\tpools\x0b\r;\n", "show", "pools"),
+            ("\"show\" \"a \"\"b\"\" c\";", "show", "a \"b\" c"),
+            ("pause \"\"", "pause", ""),
+            ("SET pool_mode", "SET", "pool_mode"),
+        ] {
+            assert_eq!(parse(text.as_bytes()), command(verb, argument), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn set_takes_a_word_or_a_text() {
+        for (text, key, value) in [
+            ("set a=b", "a", "b"),
+            ("SET a TO b ;", "a", "b"),
+            ("set a tob", "a", "b"),
+            ("set \"a b\"='it''s'", "a b", "it's"),
+            ("set a = ''", "a", ""),
+            ("set a=\"b c\"", "a", "b c"),
+        ] {
+            assert_eq!(parse(text.as_bytes()), set(key, value), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            " ",
+            ";",
+            "; ;",
+            "show pools;;",
+            "show pools extra",
+            "select 1+1",
+            "select version()",
+            "show \"aa",
+            "show -- c\n pools",
+            "set a=b c",
+            "set a=b,c",
+            "sh\u{e9}w",
+            "show'pools'",
+        ] {
+            assert_eq!(parse(text.as_bytes()), Err(Refusal::Grammar), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_have_a_longest_length() {
+        let line = |verb: usize, argument: usize| {
+            parse(format!("{} {}", "v".repeat(verb), "a".repeat(argument)).as_bytes()).is_ok()
+        };
+        assert!(line(15, 63));
+        assert!(!line(16, 1) && !line(1, 64));
+        let set = |key: usize, value: usize| {
+            parse(format!("set {}='{}'", "k".repeat(key), "v".repeat(value)).as_bytes()).is_ok()
+        };
+        assert!(set(63, 255));
+        assert!(!set(64, 1) && !set(1, 256));
+        assert_eq!(parse(&[b'v'; 16]), Err(Refusal::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_parsed_or_refused(text: Vec<u8>) {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn nearly_right_text_is_parsed_or_refused(text in "[ \"';=a-zST]{0,40}") {
+            let _ = parse(text.as_bytes());
+        }
+
+        #[test]
+        fn a_quoted_word_is_any_text(argument in "[^\\x00]{0,20}") {
+            let argument = argument.trim_matches('"').to_owned();
+            let text = format!("show \"{}\"", argument.replace('"', "\"\""));
+            if argument.len() <= ARGUMENT_MAX {
+                prop_assert_eq!(parse(text.as_bytes()), command("show", &argument));
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `docs/admin.md`, made from the tables and the list of commands.
+
+use std::fmt::Write;
+
+use crate::command;
+use crate::show;
+
+const INTRODUCTION: &str = "\
+# The console
+
+<!-- Generated from the tables in crates/admin/src/show; do not edit.
+     `UPDATE_DOCS=1 cargo test -p weir-admin` writes it anew. -->
+
+Connect to the virtual database `pgbouncer`, or `weir`, with any client that can send simple
+queries:
+
+```console
+$ psql -h 127.0.0.1 -p 6432 -U admin pgbouncer
+```
+
+Users in `admin_users` may run every command, those in `stats_users` only SHOW. A command is one or
+two words in any case, with an optional semicolon; names that are not plain words go in double
+quotes. `SELECT X` is the same as `SHOW X`. Only the simple query protocol is spoken.
+
+Names, order and types of the columns, and the texts of errors, are those of PgBouncer 1.25.2, so
+that what reads its console reads Weir's.
+
+Drivers that `SHOW` or `SET` `client_encoding`, `datestyle`, `timezone`,
+`standard_conforming_strings` or `default_transaction_isolation` are given a fixed answer; setting
+them does nothing.
+
+An error leaves the connection open: severity ERROR, SQLSTATE 08P01, or F0000 when RELOAD failed.
+Messages that are no simple query, or are longer than 16 kB, end it.
+
+## Commands
+
+| command | effect |
+|---|---|
+";
+
+/// The whole of `docs/admin.md`.
+pub fn markdown() -> String {
+    let mut text = INTRODUCTION.to_owned();
+    for verb in &command::VERBS {
+        let _ = writeln!(text, "| `{}` | {} |", verb.form, verb.about);
+    }
+    let later: Vec<_> = command::later().map(|name| format!("`{name}`")).collect();
+    let _ = write!(
+        text,
+        "\nPgBouncer's {} are recognised and not supported yet: the answer is an error that says \
+         so.\n\n## SHOW HELP\n\nThe list of commands, as a notice.\n",
+        later.join(", "),
+    );
+    for show in show::ALL {
+        let _ = write!(
+            text,
+            "\n## SHOW {}\n\n{}\n\n| column | type | meaning |\n|---|---|---|\n",
+            show.name(),
+            show.about(),
+        );
+        for head in show.heads() {
+            let _ = writeln!(text, "| `{}` | {} | {} |", head.name, head.kind.name(), head.about);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_explained_in_a_sentence() {
+        for show in show::ALL {
+            assert!(show.about().ends_with('.'), "{}", show.name());
+            for head in show.heads() {
+                assert!(head.about.ends_with('.'), "{}.{}", show.name(), head.name);
+                assert!(!head.about.contains('|'), "{}.{}", show.name(), head.name);
+            }
+        }
+    }
+}

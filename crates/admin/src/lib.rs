@@ -1,0 +1,40 @@
+//! What an operator sees of a running Weir: the console, which is the virtual database
+//! `pgbouncer`, with the commands, columns and texts of PgBouncer's.
+//!
+//! Each SHOW is one table definition under `show`: names, types and meaning of its columns and how
+//! a [`Snapshot`] becomes rows. The console's answers and `docs/admin.md` both come from there.
+//!
+//! This crate knows nothing of workers and sockets of the data plane. It is handed a stream that
+//! is logged in already, copies of what there is to show ([`Snapshot`]), and what it may ask for
+//! ([`Control`]).
+
+#![forbid(unsafe_code)]
+
+mod averages;
+mod command;
+mod console;
+mod control;
+mod docs;
+mod message;
+mod reply;
+mod show;
+mod snapshot;
+mod stats;
+
+pub use crate::averages::Averages;
+pub use crate::console::{Console, Login};
+pub use crate::control::{Boxed, Control, Shutdown};
+pub use crate::docs::markdown;
+pub use crate::snapshot::{
+    Address, ClientRow, ClientState, Connection, PoolRow, ServerRow, ServerState, Snapshot,
+};
+pub use crate::stats::Stats;
+
+/// Names of the virtual database of the console.
+pub const DATABASES: [&str; 2] = [NAME, "weir"];
+
+/// What the console's database, user and pool are called in its own tables.
+const NAME: &str = "pgbouncer";
+
+/// The PgBouncer whose console this is: tools look at the version to know the columns.
+const PGBOUNCER_VERSION: &str = "1.25.2";

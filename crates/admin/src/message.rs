@@ -1,0 +1,120 @@
+//! What a logged-in client of the console sends, read from the bytes received so far.
+
+use wire::{FrameError, HEADER_LEN, Header, Reader, frontend};
+
+/// Longest message read, in bytes; PgBouncer's limit is what its `pkt_buf` holds, 4096.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// The text of a simple query.
+    Query(Vec<u8>),
+    Terminate,
+    /// Parse, Bind or Execute.
+    Extended,
+    /// Any other message a logged-in client may send to PostgreSQL.
+    Other(u8),
+}
+
+/// Takes the first message from the front of `buffer`; `None` if it is not whole yet.
+///
+/// # Errors
+/// The text of the FATAL error that ends the connection.
+pub(crate) fn take(buffer: &mut Vec<u8>) -> Result<Option<Message>, String> {
+    let header = match Header::parse(buffer) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Ok(None),
+        Err(FrameError { code, length }) => {
+            return Err(format!("bad packet header: '{code:02x}{length:08x}'"));
+        }
+    };
+    if !is_known(header.code) {
+        return Err("unknown pkt".to_owned());
+    }
+    if header.total > MESSAGE_BYTES_MAX {
+        return Err("incomplete pkt".to_owned());
+    }
+    let Some(bytes) = buffer.get(HEADER_LEN..header.total) else { return Ok(None) };
+    let message = match header.code {
+        frontend::QUERY => Message::Query(query(bytes)?),
+        frontend::TERMINATE => Message::Terminate,
+        frontend::PARSE | frontend::BIND | frontend::EXECUTE => Message::Extended,
+        code => Message::Other(code),
+    };
+    buffer.drain(..header.total);
+    Ok(Some(message))
+}
+
+/// Like PgBouncer, it takes what is before the first NUL and ignores what is behind it.
+fn query(body: &[u8]) -> Result<Vec<u8>, String> {
+    let text = Reader::new(body).cstr().ok_or("incomplete query")?;
+    Ok(text.to_vec())
+}
+
+fn is_known(code: u8) -> bool {
+    use frontend as f;
+    let extended = [f::PARSE, f::BIND, f::EXECUTE, f::DESCRIBE, f::CLOSE, f::FLUSH, f::SYNC];
+    let copy = [f::COPY_DATA, f::COPY_DONE, f::COPY_FAIL];
+    [f::QUERY, f::TERMINATE, f::FUNCTION_CALL].contains(&code)
+        || extended.contains(&code)
+        || copy.contains(&code)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_are_taken_one_by_one() {
+        let mut buffer = Vec::new();
+        frontend::query(&mut buffer, b"show pools");
+        frontend::sync(&mut buffer);
+        frontend::terminate(&mut buffer);
+        assert_eq!(take(&mut buffer), Ok(Some(Message::Query(b"show pools".to_vec()))));
+        assert_eq!(take(&mut buffer), Ok(Some(Message::Other(b'S'))));
+        assert_eq!(take(&mut buffer), Ok(Some(Message::Terminate)));
+        assert_eq!(take(&mut buffer), Ok(None));
+    }
+
+    #[test]
+    fn part_of_a_message_stays_until_the_rest_comes() {
+        let mut whole = Vec::new();
+        frontend::query(&mut whole, b"show pools");
+        for len in 0..whole.len() {
+            let mut part = whole[..len].to_vec();
+            assert_eq!(take(&mut part), Ok(None));
+            assert_eq!(part.len(), len);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_ends_the_connection_with_the_text_of_pgbouncer() {
+        let refused = |bytes: &[u8]| take(&mut bytes.to_vec()).unwrap_err();
+        assert_eq!(refused(b"Q\0\0\0\0"), "bad packet header: '5100000000'");
+        assert_eq!(refused(b"Q\xff\xff\xff\xff"), "bad packet header: '51ffffffff'");
+        assert_eq!(refused(b"Q\x7f\xff\xff\xff"), "incomplete pkt");
+        assert_eq!(refused(b"p\0\0\0\x04"), "unknown pkt");
+        assert_eq!(refused(b"\0\0\0\0\x04"), "unknown pkt");
+        assert_eq!(refused(b"Q\0\0\0\x08show"), "incomplete query");
+        assert_eq!(refused(b"Q\0\0\0\x04"), "incomplete query");
+    }
+
+    #[test]
+    fn the_longest_message_is_read_and_one_byte_more_is_refused() {
+        let mut buffer = Vec::new();
+        frontend::query(&mut buffer, &[b' '; MESSAGE_BYTES_MAX - 6]);
+        assert_eq!(buffer.len(), MESSAGE_BYTES_MAX);
+        assert!(matches!(take(&mut buffer), Ok(Some(Message::Query(_)))));
+        frontend::query(&mut buffer, &[b' '; MESSAGE_BYTES_MAX - 5]);
+        assert_eq!(take(&mut buffer), Err("incomplete pkt".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused(mut bytes: Vec<u8>) {
+            while let Ok(Some(_)) = take(&mut bytes) {}
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The SHOW commands. Each is one [`Table`]: its columns with their types and meaning, and the
+//! rows made from a [`View`]. To add a SHOW, write its table and list it in [`ALL`].
+
+mod cell;
+mod config;
+mod connections;
+mod databases;
+mod lists;
+mod peers;
+mod pools;
+mod state;
+mod stats;
+mod totals;
+mod users;
+mod version;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+pub(crate) use self::cell::{Cell, Kind};
+use crate::NAME;
+use crate::snapshot::{ClientRow, Snapshot};
+
+/// Every SHOW that gives rows, in the order of the documentation.
+pub(crate) static ALL: [&dyn Show; 14] = [
+    &version::VERSION,
+    &state::STATE,
+    &config::CONFIG,
+    &databases::DATABASES,
+    &pools::POOLS,
+    &connections::CLIENTS,
+    &connections::SERVERS,
+    &users::USERS,
+    &peers::PEERS,
+    &lists::LISTS,
+    &stats::STATS,
+    &stats::STATS_TOTALS,
+    &stats::STATS_AVERAGES,
+    &totals::TOTALS,
+];
+
+/// What rows are made from.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) snapshot: Snapshot,
+    /// The clients of the console.
+    pub(crate) consoles: Vec<ClientRow>,
+}
+
+/// A column apart from how its cells are filled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// What it says, for the documentation.
+    pub(crate) about: &'static str,
+}
+
+/// A [`Table`] whose row type does not matter.
+pub(crate) trait Show: Sync {
+    /// In upper case.
+    fn name(&self) -> &'static str;
+    fn about(&self) -> &'static str;
+    fn heads(&self) -> Vec<Head>;
+    /// Calls `emit` with the cells of each row.
+    fn rows(&self, view: View, emit: &mut dyn FnMut(&[Cell<'_>]));
+}
+
+impl fmt::Debug for dyn Show {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The definition of one SHOW. `R` is what one row is made from.
+struct Table<R: 'static> {
+    name: &'static str,
+    about: &'static str,
+    columns: &'static [Column<R>],
+    /// Takes the view apart, in the order the rows are printed.
+    rows: fn(View) -> Vec<R>,
+}
+
+struct Column<R> {
+    head: Head,
+    cell: for<'a> fn(&'a R) -> Cell<'a>,
+}
+
+impl<R> Show for Table<R> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn heads(&self) -> Vec<Head> {
+        self.columns.iter().map(|column| column.head).collect()
+    }
+
+    fn rows(&self, view: View, emit: &mut dyn FnMut(&[Cell<'_>])) {
+        for row in (self.rows)(view) {
+            let cells: Vec<_> = self.columns.iter().map(|column| (column.cell)(&row)).collect();
+            emit(&cells);
+        }
+    }
+}
+
+const fn text<R>(
+    name: &'static str,
+    cell: for<'a> fn(&'a R) -> Cell<'a>,
+    about: &'static str,
+) -> Column<R> {
+    Column { head: Head { name, kind: Kind::Text, about }, cell }
+}
+
+const fn int4<R>(
+    name: &'static str,
+    cell: for<'a> fn(&'a R) -> Cell<'a>,
+    about: &'static str,
+) -> Column<R> {
+    Column { head: Head { name, kind: Kind::Int4, about }, cell }
+}
+
+const fn numeric<R>(
+    name: &'static str,
+    cell: for<'a> fn(&'a R) -> Cell<'a>,
+    about: &'static str,
+) -> Column<R> {
+    Column { head: Head { name, kind: Kind::Numeric, about }, cell }
+}
+
+impl View {
+    /// The databases that SHOW DATABASES lists, by name: those configured, and those made from the
+    /// entry `*` that are in use. The console's own is not among them.
+    fn database_names(&self) -> BTreeSet<&str> {
+        let configured = self.snapshot.config.databases.keys().map(String::as_str);
+        let clients = self.snapshot.clients.iter().map(|client| &client.connection);
+        let servers = self.snapshot.servers.iter().map(|server| &server.connection);
+        let used = clients.chain(servers).filter(|connection| connection.pool.is_some());
+        configured
+            .chain(used.map(|connection| connection.database.as_str()))
+            .filter(|name| *name != NAME)
+            .collect()
+    }
+}
+
+/// Whole seconds, and the microseconds beyond them.
+fn split_micros(micros: u64) -> (u64, u64) {
+    (micros / 1_000_000, micros % 1_000_000)
+}

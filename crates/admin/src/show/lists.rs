@@ -1,0 +1,44 @@
+//! SHOW LISTS.
+
+use super::{Table, View, int4, text};
+use crate::snapshot::{ClientRow, ClientState};
+
+/// The rows of things Weir keeps no list of are zero; they are there for those who look for them.
+pub(super) static LISTS: Table<(&str, usize)> = Table {
+    name: "LISTS",
+    about: "How many there are of each kind of thing. Weir keeps neither spare connections nor \
+            names of its own resolver in store: `free_*` and `dns_*` are 0.",
+    columns: &[
+        text("list", |row| row.0.into(), "Kind of thing."),
+        int4("items", |row| row.1.into(), "How many."),
+    ],
+    rows,
+};
+
+fn rows(view: View) -> Vec<(&'static str, usize)> {
+    let snapshot = &view.snapshot;
+    let peers = snapshot.config.peers.len();
+    let pools = snapshot.pools.len() + 1;
+    let databases = view.database_names().len() + 1;
+    let in_login = |row: &&ClientRow| row.state == ClientState::Login;
+    let login_clients = snapshot.clients.iter().filter(in_login).count();
+    let used_clients = snapshot.clients.len() + view.consoles.len();
+    let used_servers = snapshot.servers.len();
+    let users = (super::users::USERS.rows)(view).len();
+    vec![
+        ("databases", databases),
+        ("users", users),
+        ("peers", peers),
+        ("pools", pools),
+        ("peer_pools", 0),
+        ("free_clients", 0),
+        ("used_clients", used_clients),
+        ("login_clients", login_clients),
+        ("free_servers", 0),
+        ("used_servers", used_servers),
+        ("dns_names", 0),
+        ("dns_zones", 0),
+        ("dns_queries", 0),
+        ("dns_pending", 0),
+    ]
+}

@@ -1,0 +1,145 @@
+//! SHOW POOLS.
+
+use std::collections::HashMap;
+
+use super::{Table, View, int4, split_micros, text};
+use crate::NAME;
+use crate::snapshot::{ClientState, ServerState};
+
+pub(super) static POOLS: Table<PoolLine> = Table {
+    name: "POOLS",
+    about: "A row for each pool, by database and user, with the console's own among them.",
+    columns: &[
+        text("database", |line| (&line.database).into(), "Name clients ask for."),
+        text("user", |line| (&line.user).into(), "User the servers are logged in as."),
+        int4(
+            "cl_active",
+            |line| line.clients(&[ClientState::Active, ClientState::Idle]).into(),
+            "Clients that are linked to a server, or idle.",
+        ),
+        int4(
+            "cl_waiting",
+            |line| line.clients(&[ClientState::Waiting]).into(),
+            "Clients that wait for a server.",
+        ),
+        int4(
+            "cl_active_cancel_req",
+            |line| line.clients(&[ClientState::ActiveCancel]).into(),
+            "Cancel requests on their way to a server.",
+        ),
+        int4(
+            "cl_waiting_cancel_req",
+            |line| line.clients(&[ClientState::WaitingCancel]).into(),
+            "Cancel requests that wait for a connection to carry them.",
+        ),
+        int4(
+            "sv_active",
+            |line| line.servers(ServerState::Active).into(),
+            "Servers linked to a client.",
+        ),
+        int4(
+            "sv_active_cancel",
+            |line| line.servers(ServerState::ActiveCancel).into(),
+            "Connections that carry a cancel request.",
+        ),
+        int4(
+            "sv_being_canceled",
+            |line| line.servers(ServerState::BeingCanceled).into(),
+            "Servers held back until cancel requests for them are over.",
+        ),
+        int4(
+            "sv_idle",
+            |line| line.servers(ServerState::Idle).into(),
+            "Servers that can be used at once.",
+        ),
+        int4(
+            "sv_used",
+            |line| line.servers(ServerState::Used).into(),
+            "Servers idle for longer than `server_check_delay`, checked before their next use.",
+        ),
+        int4(
+            "sv_tested",
+            |line| line.servers(ServerState::Tested).into(),
+            "Servers that are being checked or reset.",
+        ),
+        int4(
+            "sv_login",
+            |line| line.servers(ServerState::Login).into(),
+            "Servers that are connecting or logging in.",
+        ),
+        int4(
+            "maxwait",
+            |line| split_micros(line.oldest_wait).0.into(),
+            "Seconds the first client in the queue has waited.",
+        ),
+        int4(
+            "maxwait_us",
+            |line| split_micros(line.oldest_wait).1.into(),
+            "Microseconds of that beyond the whole seconds.",
+        ),
+        text("pool_mode", |line| line.pool_mode.into(), "Pool mode in force."),
+        text(
+            "load_balance_hosts",
+            |line| line.load_balance_hosts.into(),
+            "How one of several hosts is chosen; NULL if there is one host.",
+        ),
+    ],
+    rows: lines,
+};
+
+#[derive(Default)]
+pub(super) struct PoolLine {
+    database: String,
+    user: String,
+    client_states: Vec<ClientState>,
+    server_states: Vec<ServerState>,
+    oldest_wait: u64,
+    pool_mode: &'static str,
+    load_balance_hosts: Option<&'static str>,
+}
+
+impl PoolLine {
+    fn clients(&self, states: &[ClientState]) -> usize {
+        self.client_states.iter().filter(|state| states.contains(state)).count()
+    }
+
+    fn servers(&self, wanted: ServerState) -> usize {
+        self.server_states.iter().filter(|state| **state == wanted).count()
+    }
+}
+
+fn lines(view: View) -> Vec<PoolLine> {
+    let config = &view.snapshot.config;
+    let mut numbers = HashMap::new();
+    let mut lines = vec![PoolLine {
+        database: NAME.to_owned(),
+        user: NAME.to_owned(),
+        client_states: view.consoles.iter().map(|console| console.state).collect(),
+        pool_mode: config::PoolMode::Statement.word(),
+        ..PoolLine::default()
+    }];
+    for pool in view.snapshot.pools {
+        numbers.insert(pool.id, lines.len());
+        lines.push(PoolLine {
+            load_balance_hosts: super::databases::load_balancing(config, &pool.database),
+            pool_mode: pool.pool_mode.word(),
+            oldest_wait: pool.oldest_wait,
+            database: pool.database,
+            user: pool.user,
+            ..PoolLine::default()
+        });
+    }
+    let number = |pool: Option<u32>| pool.and_then(|pool| numbers.get(&pool).copied());
+    for client in &view.snapshot.clients {
+        if let Some(number) = number(client.connection.pool) {
+            lines[number].client_states.push(client.state);
+        }
+    }
+    for server in &view.snapshot.servers {
+        if let Some(number) = number(server.connection.pool) {
+            lines[number].server_states.push(server.state);
+        }
+    }
+    lines.sort_by(|a, b| (&a.database, &a.user).cmp(&(&b.database, &b.user)));
+    lines
+}

@@ -1,0 +1,44 @@
+//! SHOW TOTALS.
+
+use super::{Table, View, numeric, text};
+use crate::stats::Stats;
+
+pub(super) static TOTALS: Table<(String, u64)> = Table {
+    name: "TOTALS",
+    about: "The counters of all databases together: a row `total_X` for each, then a row `avg_X`.",
+    columns: &[
+        text("name", |row| (&row.0).into(), "Name of the counter."),
+        numeric("value", |row| row.1.into(), "Its value; times are in microseconds."),
+    ],
+    rows,
+};
+
+fn rows(view: View) -> Vec<(String, u64)> {
+    let snapshot = &view.snapshot;
+    let mut total = Stats::default();
+    for pool in &snapshot.pools {
+        total += pool.stats;
+    }
+    let average = snapshot.averages.of(snapshot.pools.iter().map(|pool| pool.id));
+    let with = |prefix: &'static str, stats: Stats| {
+        named(stats).map(move |(name, value)| (format!("{prefix}_{name}"), value))
+    };
+    with("total", total).into_iter().chain(with("avg", average)).collect()
+}
+
+/// Under PgBouncer's inner names, which are not those of SHOW STATS.
+fn named(stats: Stats) -> [(&'static str, u64); 11] {
+    [
+        ("server_assignment_count", stats.assignments),
+        ("xact_count", stats.transactions),
+        ("query_count", stats.queries),
+        ("client_bytes", stats.received),
+        ("server_bytes", stats.sent),
+        ("xact_time", stats.transaction_time),
+        ("query_time", stats.query_time),
+        ("wait_time", stats.wait_time),
+        ("ps_client_parse_count", stats.client_parses),
+        ("ps_server_parse_count", stats.server_parses),
+        ("ps_bind_count", stats.binds),
+    ]
+}

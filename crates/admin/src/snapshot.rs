@@ -1,0 +1,124 @@
+//! What there is to show at one moment, as plain copies. It refers to nothing that runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::{Config, PoolMode};
+
+use crate::averages::Averages;
+use crate::stats::Stats;
+
+/// Everything a SHOW may print. Clients of the console itself are not in it.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub config: Arc<Config>,
+    pub pools: Vec<PoolRow>,
+    pub clients: Vec<ClientRow>,
+    pub servers: Vec<ServerRow>,
+    pub averages: Arc<Averages>,
+    /// Writes a moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
+    pub local_time: fn(i64) -> String,
+}
+
+#[derive(Clone, Debug)]
+pub struct PoolRow {
+    /// Its number in [`Connection::pool`] and [`Averages::record`].
+    pub id: u32,
+    /// The database as clients call it.
+    pub database: String,
+    /// The user its servers are logged in as.
+    pub user: String,
+    pub pool_mode: PoolMode,
+    /// Microseconds the first client in the queue has been waiting; 0 = nobody waits.
+    pub oldest_wait: u64,
+    pub stats: Stats,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClientRow {
+    pub state: ClientState,
+    pub connection: Connection,
+}
+
+#[derive(Clone, Debug)]
+pub struct ServerRow {
+    pub state: ServerState,
+    pub connection: Connection,
+}
+
+/// What is known of clients and servers alike.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Unique in the process. The console prints the lower 31 bits, all that its column holds.
+    pub id: u64,
+    /// `None` while it is not known, during a client's login.
+    pub pool: Option<u32>,
+    /// As the client asked for it, not as the server calls it.
+    pub database: String,
+    /// The client's own name, or the user the server is logged in as.
+    pub user: String,
+    /// The other end.
+    pub peer: Option<Address>,
+    /// Our end.
+    pub local: Option<Address>,
+    /// Seconds since 1970.
+    pub connected_at: i64,
+    /// When its last request came, in seconds since 1970.
+    pub request_at: i64,
+    /// Microseconds since its present request came; 0 = it has none.
+    pub wait: u64,
+    /// It is closed as soon as it is free.
+    pub close_needed: bool,
+    /// Id of the server or client at the other side; 0 = not linked.
+    pub link: u64,
+    /// The process at the other end: PostgreSQL's, or a client's on a Unix socket; 0 = unknown.
+    pub remote_pid: u32,
+    /// Protocol version and cipher suite; empty without TLS.
+    pub tls: String,
+    pub application_name: String,
+    pub prepared_statements: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    /// A Unix socket, in the file system or abstract, named by its port.
+    Unix {
+        port: u16,
+    },
+}
+
+/// In the order SHOW CLIENTS lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClientState {
+    /// Not logged in yet; counted by SHOW LISTS and shown nowhere else.
+    Login,
+    /// Linked to a server.
+    Active,
+    /// Logged in, without a server.
+    Idle,
+    /// It waits for a server.
+    Waiting,
+    /// A cancel request on its way to the server.
+    ActiveCancel,
+    /// A cancel request that waits for a connection to carry it.
+    WaitingCancel,
+}
+
+/// In the order SHOW SERVERS lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServerState {
+    /// Linked to a client.
+    Active,
+    Idle,
+    /// Idle for so long that it is checked before its next use.
+    Used,
+    /// It answers a query of the pooler's own: a check, a reset, settings.
+    Tested,
+    /// It connects or logs in.
+    Login,
+    /// It carries a cancel request.
+    ActiveCancel,
+    /// Held back until a cancel request for it is over.
+    BeingCanceled,
+}
