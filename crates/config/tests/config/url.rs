@@ -62,7 +62,7 @@ fn hosts_in_every_form() {
 #[test]
 fn parameters_are_libpqs_words_and_weirs_global_keys() {
     let config = url(
-        "postgresql://h?user=u&password=p&dbname=d%20b&port=1&application_name=x&sslmode=require\
+        "postgresql://h?user=u&password=p&dbname=d%20b&port=1&application_name=x&sslmode=prefer\
          &connect_timeout=3&pool_mode=session&default_pool_size=5&listen_port=0",
     );
     assert!(matches!(config.access, AccessPolicy::UrlUser { .. }));
@@ -70,7 +70,7 @@ fn parameters_are_libpqs_words_and_weirs_global_keys() {
     assert_eq!((database.dbname(), database.port), ("d b", 1));
     assert_eq!(database.application_name.as_deref(), Some("x"));
     let global = &config.global;
-    assert_eq!(global.server_tls_sslmode, SslMode::Require);
+    assert_eq!(global.server_tls_sslmode, SslMode::Prefer);
     assert_eq!(global.server_connect_timeout, Duration::from_secs(3));
     assert_eq!((global.pool_mode, global.default_pool_size), (PoolMode::Session, 5));
     assert_eq!(global.listen_port, 0);
