@@ -259,6 +259,7 @@ impl<X: Exchange> Engine<X> {
     /// A server from outside gets a slot.
     fn attach(&mut self, server: Box<Server>, io: &mut impl Io) -> ServerId {
         let handle = server.handle;
+        self.view(server.pool);
         let id = ServerId(self.servers.insert(server) as u32);
         io.attach_server(id, handle);
         id

@@ -116,6 +116,17 @@ impl Entry {
         self
     }
 
+    /// Does the server wait for a Sync once it has got this message?
+    fn opens_batch(&self) -> bool {
+        let extended = match self.expect {
+            Expect::Parse | Expect::Bind | Expect::Describe | Expect::Execute | Expect::Close => {
+                true
+            }
+            Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::CopyEnd => false,
+        };
+        extended && self.synthesized().is_none()
+    }
+
     fn synthesized(&self) -> Option<Reply> {
         match self.verb {
             Verb::Synthesize(reply) => Some(reply),
@@ -167,6 +178,9 @@ pub struct Ledger {
     skipping: bool,
     /// The server reads copy data, as far as we know.
     copy_in: bool,
+    /// The server has got messages of the extended protocol without a Sync behind them: it may
+    /// have an implicit transaction open, whatever its last ReadyForQuery said.
+    in_batch: bool,
     /// Syncs that the server has ignored if it read them in copy-in mode. Should the copy fail,
     /// nobody can tell from outside whether it had read them by then.
     syncs_ignored: bool,
@@ -176,13 +190,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing is owed, nothing is left open.
+    /// Nothing is owed, nothing is left open: the server is fit for others.
     pub fn is_settled(&self) -> bool {
-        self.owed.is_empty() && !self.skipping && !self.copy_in && !self.ambiguous
+        self.is_at_rest() && !self.ambiguous
     }
 
-    /// Nothing more will come of what was sent, though the server may be unfit for others.
-    pub fn is_empty(&self) -> bool {
+    /// Nothing is owed and nothing is left open, as far as can be known.
+    pub fn is_at_rest(&self) -> bool {
+        self.owes_nothing() && !self.in_batch
+    }
+
+    /// Nothing more will come of what was sent so far.
+    pub fn owes_nothing(&self) -> bool {
         self.owed.is_empty() && !self.skipping && !self.copy_in
     }
 
@@ -197,10 +216,6 @@ impl Ledger {
 
     pub fn in_copy(&self) -> bool {
         self.copy_in
-    }
-
-    pub fn len(&self) -> usize {
-        self.owed.len()
     }
 
     /// A message that is answered has been sent (or, for [`Verb::Synthesize`], would have been).
@@ -225,6 +240,7 @@ impl Ledger {
                 return;
             }
         }
+        self.in_batch |= entry.opens_batch();
         self.owed.push_back(entry);
     }
 
@@ -287,6 +303,9 @@ impl Ledger {
                 let result = settled(true);
                 self.owed.pop_front();
                 self.drop_copy_ends();
+                if code == backend::READY_FOR_QUERY {
+                    self.in_batch = self.owed.iter().any(Entry::opens_batch);
+                }
                 result
             }
             Part::Belongs => settled(false),

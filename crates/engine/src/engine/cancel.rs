@@ -74,7 +74,7 @@ impl<X: Exchange> Engine<X> {
         let client = self.clients.get(self.keys.get(&key)?.0 as usize)?;
         let on = client.server?;
         let server = self.server(on);
-        let busy = matches!(server.phase, ServerPhase::Linked) && !server.ledger.is_empty();
+        let busy = matches!(server.phase, ServerPhase::Linked) && !server.ledger.owes_nothing();
         (busy && !server.cancel_pending).then_some(on)
     }
 
@@ -87,7 +87,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(found) = same {
             found.cancel_pending = false;
             let waits = matches!(found.phase, ServerPhase::Settling);
-            if waits && found.client.is_none() && found.ledger.is_empty() {
+            if waits && found.client.is_none() && found.ledger.is_at_rest() {
                 self.free(server, now, io);
             }
         }

@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
     /// All that came is dealt with: where does the server stand now?
     fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = &mut *self.servers[on.0 as usize];
-        if !server.ledger.is_empty() || !server.stream.at_boundary() {
+        if !server.ledger.is_at_rest() || !server.stream.at_boundary() {
             return;
         }
         match server.phase {

@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
-        let begins = server.ledger.is_empty();
+        let begins = server.ledger.is_at_rest();
         let joined = if client.stream.held.is_empty() {
             None
         } else {
@@ -84,7 +84,7 @@ impl<X: Exchange> Engine<X> {
         let stop = requests.run(self.config.global.max_packet_size);
         let used = requests.at;
         let answers = std::mem::take(&mut requests.answers);
-        if begins && !requests.server.ledger.is_empty() {
+        if begins && !requests.server.ledger.is_at_rest() {
             requests.begin(now);
         }
         let out = requests.out.finish();
@@ -232,9 +232,11 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Ok(Fate::Pass)
             }
             // Outside a copy the server ignores these, so a client without one is not worth one.
-            COPY_DATA => Ok(if self.server.ledger.is_empty() { Fate::Drop } else { Fate::Pass }),
+            COPY_DATA => {
+                Ok(if self.server.ledger.owes_nothing() { Fate::Drop } else { Fate::Pass })
+            }
             COPY_DONE | COPY_FAIL => {
-                if self.server.ledger.is_empty() {
+                if self.server.ledger.owes_nothing() {
                     return Ok(Fate::Drop);
                 }
                 self.owe(Entry::new(Expect::CopyEnd, Verb::Forward));
@@ -273,7 +275,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     /// With nothing but made-up replies due there is nothing the server could flush.
     fn flush(&mut self) -> Fate {
         let ledger = &mut self.server.ledger;
-        if ledger.is_empty() || !ledger.only_synthesized() {
+        if ledger.owes_nothing() || !ledger.only_synthesized() {
             return Fate::Pass;
         }
         while let Some(reply) = ledger.next_synthesized() {

@@ -72,12 +72,12 @@ impl<X: Exchange> Engine<X> {
                     "connect timeout"
                 }
                 (ServerPhase::Linked, Some(client)) => {
-                    let busy = !server.ledger.is_empty();
+                    let busy = !server.ledger.owes_nothing();
                     let in_transaction = client.transaction_at != 0;
                     if busy && over(settings.query_timeout, client.request_at, now) {
                         "query timeout"
                     } else if !busy
-                        && server.status != b'I'
+                        && in_transaction
                         && over(settings.idle_transaction_timeout, server.replied_at, now)
                     {
                         "idle transaction timeout"
@@ -91,7 +91,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 // An answer to a question of ours that never comes.
                 (ServerPhase::Preparing(_) | ServerPhase::Settling, _)
-                    if !server.ledger.is_empty()
+                    if !server.ledger.owes_nothing()
                         && over(
                             settings.server_connect_timeout,
                             server.replied_at.max(server.released_at),
