@@ -202,10 +202,11 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &out);
             return Step::Wait;
         }
-        let mut salt = [0; 16];
-        io.random(&mut salt);
-        let config = self.config.clone();
-        let credential = self.credentials.get(&config, &user, || salt);
+        let credential = self.credentials.get(&self.config, &user, || {
+            let mut salt = [0; 16];
+            io.random(&mut salt);
+            salt
+        });
         let method = match self.config.access {
             AccessPolicy::Configured => self.config.global.auth_type,
             AccessPolicy::UrlUser { .. } | AccessPolicy::ProvenByServer => AuthType::ScramSha256,
