@@ -17,7 +17,8 @@ pub(super) static DATABASES: Table<DatabaseLine> = Table {
         text(
             "host",
             |line| line.host.as_ref().into(),
-            "Where it is; NULL for the Unix socket in PostgreSQL's usual place.",
+            "Where the server is; NULL for its Unix socket in `unix_socket_dir`, which stands for a \
+             `host` that is not given.",
         ),
         int4("port", |line| line.port.into(), "Port of the server."),
         text("database", |line| (&line.database).into(), "Name on the server."),
@@ -131,7 +132,7 @@ fn line(config: &Config, database: &Database, current: Current) -> DatabaseLine 
     let (global, name) = (&config.global, &database.name);
     DatabaseLine {
         name: name.clone(),
-        host: hosts(&database.hosts),
+        host: hosts(&database.hosts).filter(|host| *host != global.unix_socket_dir),
         port: database.port,
         database: database.dbname.as_ref().unwrap_or(name).clone(),
         force_user: database.user.clone(),

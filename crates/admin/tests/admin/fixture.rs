@@ -1,0 +1,180 @@
+//! A pooler that never was: its snapshot, and a control that remembers what it was told to do.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use admin::{
+    Address, Averages, Boxed, ClientRow, ClientState, Connection, Control, PoolRow, ServerRow,
+    ServerState, Shutdown, Snapshot, Stats,
+};
+use config::{Config, PoolMode};
+
+const INI: &str = "
+[databases]
+app = host=10.0.0.1,10.0.0.2 port=5433 dbname=real user=owner pool_size=7 pool_mode=session
+two = max_db_connections=5 reserve_pool_size=2 server_lifetime=60
+* = host=10.0.0.9
+[users]
+carl = pool_mode=session pool_size=3 max_user_connections=4
+[peers]
+2 = host=10.0.0.20 port=6433
+[pgbouncer]
+listen_port = 6432
+pool_mode = transaction
+max_db_client_connections = 100
+";
+
+/// 2026-01-02 03:04:05 in a zone of its own, plus the seconds.
+pub(crate) fn local_time(seconds: i64) -> String {
+    format!("2026-01-02 03:04:{:02} XYZ", 5 + seconds)
+}
+
+pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
+    Connection {
+        id,
+        pool: None,
+        database: database.to_owned(),
+        user: user.to_owned(),
+        peer: Some(Address::Tcp(([192, 0, 2, 7], 40_000 + id as u16).into())),
+        local: Some(Address::Tcp(([127, 0, 0, 1], 6432).into())),
+        connected_at: 1,
+        request_at: 2,
+        wait: 0,
+        close_needed: false,
+        link: 0,
+        remote_pid: 0,
+        tls: String::new(),
+        application_name: "app".to_owned(),
+        prepared_statements: 0,
+    }
+}
+
+fn clients() -> Vec<ClientRow> {
+    let linked = Connection {
+        pool: Some(1),
+        link: 0x21,
+        wait: 2_500_000,
+        prepared_statements: 3,
+        tls: "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned(),
+        ..connection(0x11, "app", "alice")
+    };
+    let waiting = Connection { pool: Some(1), wait: 30, ..connection(0x12, "app", "alice") };
+    let idle = Connection {
+        pool: Some(2),
+        peer: Some(Address::Unix { port: 6432 }),
+        local: Some(Address::Unix { port: 6432 }),
+        remote_pid: 4242,
+        ..connection(0x10, "app", "bob")
+    };
+    let cancel = Connection { pool: Some(1), ..connection(0x14, "app", "alice") };
+    let from_star = Connection {
+        pool: Some(3),
+        peer: Some(Address::Tcp("[2001:db8::1]:50000".parse().unwrap())),
+        ..connection(0x1_8000_0015, "other", "dave")
+    };
+    vec![
+        ClientRow { state: ClientState::Waiting, connection: waiting },
+        ClientRow { state: ClientState::Active, connection: linked },
+        ClientRow { state: ClientState::Login, connection: connection(0x13, "(nodb)", "(nouser)") },
+        ClientRow { state: ClientState::WaitingCancel, connection: cancel },
+        ClientRow { state: ClientState::Idle, connection: idle },
+        ClientRow { state: ClientState::Idle, connection: from_star },
+    ]
+}
+
+fn servers() -> Vec<ServerRow> {
+    let server = |id, state, pool, database| {
+        let connection = Connection {
+            pool: Some(pool),
+            peer: Some(Address::Tcp(([10, 0, 0, 1], 5433).into())),
+            remote_pid: 7000 + id as u32,
+            ..connection(id, database, "owner")
+        };
+        ServerRow { state, connection }
+    };
+    let mut linked = server(0x21, ServerState::Active, 1, "app");
+    linked.connection.link = 0x11;
+    linked.connection.close_needed = true;
+    let mut opening = server(0x22, ServerState::Login, 1, "app");
+    opening.connection.peer = None;
+    opening.connection.local = None;
+    vec![
+        server(0x23, ServerState::BeingCanceled, 1, "app"),
+        server(0x24, ServerState::Used, 1, "app"),
+        server(0x25, ServerState::Tested, 1, "app"),
+        opening,
+        server(0x26, ServerState::Idle, 3, "other"),
+        linked,
+    ]
+}
+
+fn stats(factor: u64) -> Stats {
+    Stats {
+        assignments: 10 * factor,
+        transactions: 20 * factor,
+        queries: 40 * factor,
+        received: 1000 * factor,
+        sent: 5000 * factor,
+        transaction_time: 600 * factor,
+        query_time: 800 * factor,
+        wait_time: 70 * factor,
+        client_parses: 3 * factor,
+        server_parses: 2 * factor,
+        binds: 30 * factor,
+    }
+}
+
+fn pools() -> Vec<PoolRow> {
+    let pool = |id, database: &str, user: &str, pool_mode, stats| PoolRow {
+        id,
+        database: database.to_owned(),
+        user: user.to_owned(),
+        pool_mode,
+        oldest_wait: 0,
+        stats,
+    };
+    vec![
+        pool(3, "other", "owner", PoolMode::Transaction, stats(5)),
+        PoolRow { oldest_wait: 3_000_030, ..pool(1, "app", "owner", PoolMode::Session, stats(2)) },
+        pool(2, "app", "bob", PoolMode::Session, stats(1)),
+    ]
+}
+
+pub(crate) fn snapshot() -> Snapshot {
+    let no_include = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    let mut averages = Averages::new(0);
+    averages.record(1_000_000, [(1, stats(1)), (3, stats(1))]);
+    averages.record(11_000_000, pools().into_iter().map(|pool| (pool.id, pool.stats)));
+    Snapshot {
+        config: Arc::new(Config::parse_ini(INI, "pgbouncer.ini", &no_include).unwrap()),
+        pools: pools(),
+        clients: clients(),
+        servers: servers(),
+        averages: Arc::new(averages),
+        local_time,
+    }
+}
+
+/// What the console was told to do.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    pub(crate) done: Mutex<Vec<String>>,
+    /// Why a reload fails, if it does.
+    pub(crate) reload_error: Option<String>,
+}
+
+impl Control for Recorder {
+    fn snapshot(&self) -> Boxed<'_, Snapshot> {
+        Box::pin(async { snapshot() })
+    }
+
+    fn reload(&self) -> Boxed<'_, Result<(), String>> {
+        self.done.lock().unwrap().push("reload".to_owned());
+        Box::pin(async { self.reload_error.clone().map_or(Ok(()), Err) })
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        self.done.lock().unwrap().push(format!("shutdown {how:?}"));
+    }
+}

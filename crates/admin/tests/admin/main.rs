@@ -1,0 +1,11 @@
+//! The console through its public face: a fixed snapshot, real messages over an in-memory stream.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+extern crate weir_admin as admin;
+
+mod docs;
+mod fixture;
+mod peer;
+mod protocol;
+mod shows;

@@ -1,0 +1,245 @@
+//! The console's protocol: welcome, errors, what ends a connection.
+
+use std::sync::Arc;
+
+use admin::{Console, Login};
+use proptest::prelude::*;
+use wire::frontend;
+
+use crate::fixture::Recorder;
+use crate::peer::{Peer, Reply, login};
+
+fn console() -> Arc<Console> {
+    Arc::new(Console::new(Arc::new(Recorder::default())))
+}
+
+fn error(message: &str) -> Vec<Reply> {
+    vec![Reply::Said(format!("ERROR 08P01: {message}"))]
+}
+
+fn fatal(message: &str) -> Vec<Reply> {
+    vec![Reply::Said(format!("FATAL 08P01: {message}"))]
+}
+
+fn version() -> Vec<Reply> {
+    let version = format!("PgBouncer 1.25.2 (Weir {})", env!("CARGO_PKG_VERSION"));
+    table("version", &version)
+}
+
+/// One column of text, one row.
+fn table(column: &str, value: &str) -> Vec<Reply> {
+    vec![
+        Reply::Columns(vec![format!("{column}:text")]),
+        Reply::Row(vec![Some(value.to_owned())]),
+        Reply::Done("SHOW".to_owned()),
+    ]
+}
+
+#[tokio::test]
+async fn the_welcome_is_pgbouncers() {
+    let mut peer = Peer::start(&console(), login(1, true));
+    let parameter = |text: &str| Reply::Other('S', text.to_owned());
+    let expected = [
+        Reply::Other('R', String::new()),
+        parameter("server_version 1.25.2/bouncer"),
+        parameter("client_encoding UTF8"),
+        parameter("server_encoding UTF8"),
+        parameter("DateStyle ISO"),
+        parameter("TimeZone GMT"),
+        parameter("standard_conforming_strings on"),
+        parameter("is_superuser on"),
+        parameter("application_name app"),
+        Reply::Other('K', "   Mabcd".to_owned()),
+    ];
+    assert_eq!(peer.until_ready().await, expected);
+    assert_eq!(peer.leave().await, "client unexpected eof");
+}
+
+#[tokio::test]
+async fn what_came_behind_the_login_is_answered_first() {
+    let mut unread = Vec::new();
+    frontend::query(&mut unread, b"show version");
+    frontend::query(&mut unread, b"select version");
+    let mut peer = Peer::start(&console(), Login { unread, ..login(1, false) });
+    peer.until_ready().await;
+    assert_eq!(peer.until_ready().await, version());
+    assert_eq!(peer.until_ready().await, version());
+}
+
+#[tokio::test]
+async fn a_query_may_come_byte_by_byte() {
+    let mut peer = Peer::admin(&console()).await;
+    let mut bytes = Vec::new();
+    frontend::query(&mut bytes, b"show version");
+    for byte in bytes {
+        peer.send(&[byte]).await;
+    }
+    assert_eq!(peer.until_ready().await, version());
+}
+
+#[tokio::test]
+async fn invalid_commands_are_repeated_in_the_error() {
+    let mut peer = Peer::admin(&console()).await;
+    for text in ["", ";", "show", "show xyz", "foo bar", "BEGIN", "show pools; show pools"] {
+        let expected = error(&format!("invalid command '{text}', use SHOW HELP;"));
+        assert_eq!(peer.query(text).await, expected);
+    }
+    assert_eq!(peer.query("aaaaaaaaaaaaaaaa").await, error("bad arguments"));
+    let expected = error("invalid command 'sh\u{fffd}w', use SHOW HELP;");
+    assert_eq!(peer.query(b"sh\xffw").await, expected);
+}
+
+#[tokio::test]
+async fn parameters_of_drivers_have_fixed_answers() {
+    let mut peer = Peer::admin(&console()).await;
+    assert_eq!(peer.query("SHOW TimeZone").await, table("timezone", "GMT"));
+    assert_eq!(peer.query("select client_encoding").await, table("client_encoding", "UTF-8"));
+    let ignored =
+        [Reply::Said("NOTICE 00000: SET ignored".to_owned()), Reply::Done("SET".to_owned())];
+    assert_eq!(peer.query("SET DateStyle TO 'ISO';").await, ignored);
+}
+
+#[tokio::test]
+async fn what_weir_cannot_do_yet_it_says() {
+    let mut peer = Peer::admin(&console()).await;
+    let expected = |name| error(&format!("{name} is not supported yet by Weir"));
+    assert_eq!(peer.query("pause app").await, expected("PAUSE"));
+    assert_eq!(peer.query("show mem").await, expected("SHOW MEM"));
+    assert_eq!(peer.query("set pool_mode=session").await, expected("SET"));
+}
+
+#[tokio::test]
+async fn who_may_only_look_changes_nothing() {
+    let recorder = Arc::new(Recorder::default());
+    let console = Arc::new(Console::new(recorder.clone()));
+    let mut peer = Peer::start(&console, login(1, false));
+    peer.until_ready().await;
+    for text in ["RELOAD", "SHUTDOWN", "SHUTDOWN WAIT_FOR_CLIENTS", "PAUSE", "SHOW FDS"] {
+        assert_eq!(peer.query(text).await, error("admin access needed"), "{text}");
+    }
+    let expected = error("invalid command 'RELOAD x', use SHOW HELP;");
+    assert_eq!(peer.query("RELOAD x").await, expected);
+    assert_eq!(peer.query("show version").await, version());
+    assert_eq!(*recorder.done.lock().unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn commands_are_carried_out() {
+    let recorder = Arc::new(Recorder::default());
+    let mut peer = Peer::admin(&Arc::new(Console::new(recorder.clone()))).await;
+    assert_eq!(peer.query("RELOAD").await, [Reply::Done("RELOAD".to_owned())]);
+    let shutdown = [Reply::Done("SHUTDOWN".to_owned())];
+    assert_eq!(peer.query("shutdown wait_for_servers").await, shutdown);
+    assert_eq!(peer.query("shutdown wait_for_clients;").await, shutdown);
+    assert_eq!(peer.query("SHUTDOWN").await, [], "the connection just ends");
+    assert_eq!(peer.leave().await, "shutting down");
+    let done = ["reload", "shutdown WaitForServers", "shutdown WaitForClients", "shutdown Now"];
+    assert_eq!(*recorder.done.lock().unwrap(), done);
+}
+
+#[tokio::test]
+async fn a_failed_reload_tells_why() {
+    let reload_error = Some("pgbouncer.ini:3: no such key".to_owned());
+    let recorder = Recorder { reload_error, ..Recorder::default() };
+    let mut peer = Peer::admin(&Arc::new(Console::new(Arc::new(recorder)))).await;
+    let expected = "ERROR F0000: RELOAD failed, see logs for additional details \
+                    (pgbouncer.ini:3: no such key)";
+    assert_eq!(peer.query("RELOAD").await, [Reply::Said(expected.to_owned())]);
+    assert_eq!(peer.query("show version").await, version());
+}
+
+#[tokio::test]
+async fn the_extended_protocol_ends_the_connection() {
+    let mut bytes = Vec::new();
+    frontend::parse(&mut bytes, b"", b"show version", frontend::NO_TYPES);
+    frontend::sync(&mut bytes);
+    let mut peer = Peer::admin(&console()).await;
+    peer.send(&bytes).await;
+    let refused = error("extended query protocol not supported by admin console");
+    assert_eq!(peer.until_ready().await, refused);
+    assert_eq!(peer.rest().await, (fatal("bad packet"), "bad packet".to_owned()));
+
+    let mut peer = Peer::admin(&console()).await;
+    peer.send(b"S\0\0\0\x04").await;
+    assert_eq!(peer.until_ready().await, error("unsupported packet type for admin console: 83"));
+    assert_eq!(peer.rest().await, (fatal("bad packet"), "bad packet".to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_no_message_ends_the_connection() {
+    for (bytes, text) in [
+        (&b"z\0\0\0\x04"[..], "unknown pkt"),
+        (b"Q\0\0\0\0", "bad packet header: '5100000000'"),
+        (b"Q\x7f\xff\xff\xff", "incomplete pkt"),
+        (b"Q\0\0\0\x08show", "incomplete query"),
+    ] {
+        let mut peer = Peer::admin(&console()).await;
+        peer.send(bytes).await;
+        assert_eq!(peer.rest().await, (fatal(text), text.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn terminate_ends_the_connection_without_a_word() {
+    let mut peer = Peer::admin(&console()).await;
+    peer.send(b"X\0\0\0\x04").await;
+    assert_eq!(peer.rest().await, (vec![], "client close request".to_owned()));
+}
+
+/// Number of rows of a query.
+async fn rows(peer: &mut Peer, text: &str) -> usize {
+    let replies = peer.query(text).await;
+    replies.iter().filter(|reply| matches!(reply, Reply::Row(_))).count()
+}
+
+#[tokio::test]
+async fn a_connection_is_listed_until_it_ends() {
+    let console = console();
+    let mut one = Peer::start(&console, login(1, true));
+    one.until_ready().await;
+    let alone = rows(&mut one, "show clients").await;
+    let mut two = Peer::start(&console, login(2, true));
+    two.until_ready().await;
+    assert_eq!(rows(&mut one, "show clients").await, alone + 1);
+    two.leave().await;
+    assert_eq!(rows(&mut one, "show clients").await, alone);
+    let mut three = Peer::start(&console, login(3, true));
+    three.until_ready().await;
+    three.served.abort();
+    assert!(three.served.await.unwrap_err().is_cancelled(), "given up midway");
+    assert_eq!(rows(&mut one, "show clients").await, alone);
+}
+
+/// Bytes that look like messages more often than random ones do.
+fn traffic() -> impl Strategy<Value = Vec<u8>> {
+    let message = (prop::sample::select(&b"QPBEDCSHFdcfXzQQQQ"[..]), "[a-z \"';=]{0,20}").prop_map(
+        |(code, text)| {
+            let mut bytes = vec![code];
+            bytes.extend_from_slice(&(text.len() as u32 + 5).to_be_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+            bytes.push(0);
+            bytes
+        },
+    );
+    let noise = prop::collection::vec(any::<u8>(), 0..30);
+    prop::collection::vec(prop_oneof![4 => message, 1 => noise], 0..8)
+        .prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn any_traffic_is_answered_and_ends(bytes in traffic(), split in any::<prop::sample::Index>()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let split = split.index(bytes.len() + 1);
+            let unread = bytes[..split].to_vec();
+            let (mut stream, theirs) = tokio::io::duplex(1 << 20);
+            tokio::io::AsyncWriteExt::write_all(&mut stream, &bytes[split..]).await.unwrap();
+            tokio::io::AsyncWriteExt::shutdown(&mut stream).await.unwrap();
+            let login = Login { unread, ..login(1, false) };
+            let reason = console().serve(theirs, login).await;
+            assert!(!reason.is_empty());
+        });
+    }
+}

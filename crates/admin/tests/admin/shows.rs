@@ -1,0 +1,120 @@
+//! Every SHOW of the fixed snapshot: names and types of the columns, order and text of the rows.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::{env, fs};
+
+use admin::Console;
+
+use crate::fixture::Recorder;
+use crate::peer::{Peer, Reply};
+
+/// `CONFIG` is left out: its rows are the config crate's, and are checked there.
+const SHOWS: [&str; 13] = [
+    "VERSION",
+    "STATE",
+    "DATABASES",
+    "POOLS",
+    "CLIENTS",
+    "SERVERS",
+    "USERS",
+    "PEERS",
+    "LISTS",
+    "STATS",
+    "STATS_TOTALS",
+    "STATS_AVERAGES",
+    "TOTALS",
+];
+
+/// Columns below each other are easier to compare than wide rows: a line a column, its values
+/// behind it.
+fn print(text: &mut String, name: &str, replies: &[Reply]) {
+    let _ = writeln!(text, "SHOW {name}");
+    let [Reply::Columns(columns), rows @ .., Reply::Done(tag)] = replies else {
+        panic!("{name}: {replies:?}");
+    };
+    assert_eq!(tag, "SHOW");
+    for (at, column) in columns.iter().enumerate() {
+        let _ = write!(text, "  {column} =");
+        for row in rows {
+            let Reply::Row(values) = row else { panic!("{name}: {row:?}") };
+            match &values[at] {
+                Some(value) => write!(text, " '{value}'").unwrap(),
+                None => text.push_str(" NULL"),
+            }
+        }
+        text.push('\n');
+    }
+}
+
+#[tokio::test]
+async fn columns_and_rows_are_those_of_pgbouncer() {
+    let console = Arc::new(Console::new(Arc::new(Recorder::default())));
+    let mut peer = Peer::admin(&console).await;
+    let mut text = String::new();
+    for name in SHOWS {
+        let mut replies = peer.query(format!("show {name};")).await;
+        if name == "CLIENTS" {
+            forget_the_clock(&mut replies);
+        }
+        print(&mut text, name, &replies);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admin/shows.txt");
+    let version = format!("Weir {}", env!("CARGO_PKG_VERSION"));
+    let text = text.replace(&version, "Weir X.Y.Z");
+    if env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        text == expected,
+        "not as in {}; if it is right now, write it with UPDATE_SNAPSHOTS=1:\n{text}",
+        path.display()
+    );
+}
+
+/// The console's own client asks in the present, unlike the snapshot.
+fn forget_the_clock(replies: &mut [Reply]) {
+    let Some(Reply::Columns(columns)) = replies.first().cloned() else { return };
+    for reply in replies {
+        let Reply::Row(values) = reply else { continue };
+        if values[1].as_deref() != Some("pgbouncer") {
+            continue;
+        }
+        for (column, value) in columns.iter().zip(values) {
+            if ["request_time:text", "wait:int4", "wait_us:int4"].contains(&column.as_str()) {
+                *value = Some("(now)".to_owned());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn show_config_lists_the_global_keys() {
+    let console = Arc::new(Console::new(Arc::new(Recorder::default())));
+    let replies = Peer::admin(&console).await.query("show config").await;
+    let columns = ["key:text", "value:text", "default:text", "changeable:text"];
+    assert_eq!(replies[0], Reply::Columns(columns.map(str::to_owned).to_vec()));
+    let row = |values: [Option<&str>; 4]| {
+        let row = Reply::Row(values.iter().map(|value| value.map(str::to_owned)).collect());
+        assert!(replies.contains(&row), "{row:?}");
+    };
+    row([Some("pool_mode"), Some("transaction"), Some("session"), Some("yes")]);
+    row([Some("listen_port"), Some("6432"), Some("6432"), Some("no")]);
+    row([Some("unix_socket_mode"), Some("511"), Some("0777"), Some("no")]);
+    row([Some("auth_user"), None, None, Some("yes")]);
+}
+
+#[tokio::test]
+async fn show_help_is_a_notice_that_names_what_there_is() {
+    let console = Arc::new(Console::new(Arc::new(Recorder::default())));
+    let replies = Peer::admin(&console).await.query("show help").await;
+    let [Reply::Said(notice), Reply::Done(tag)] = &replies[..] else { panic!("{replies:?}") };
+    assert_eq!(tag, "SHOW");
+    assert!(notice.starts_with("NOTICE 00000: Console usage (\n\tSHOW HELP|"), "{notice}");
+    for name in SHOWS.into_iter().chain(["CONFIG"]) {
+        assert!(notice.contains(&format!("|{name}")), "{name}");
+    }
+    assert!(notice.contains("\n\tRELOAD\n\tSHUTDOWN\n"), "{notice}");
+}
