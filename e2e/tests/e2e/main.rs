@@ -4,11 +4,15 @@
 //! what only Weir does begin with [`support::only_weir`].
 
 mod auth;
+mod backpressure;
 mod cancel;
+mod console;
 mod crosstalk;
+mod faults;
 mod pipeline;
 mod pool;
 mod prepared;
 mod query;
+mod signals;
 mod startup;
 mod support;

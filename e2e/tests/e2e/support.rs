@@ -67,6 +67,11 @@ pub(crate) fn terminate_and_wait(backend: u32) {
     superuser.rows(&format!("SELECT pg_terminate_backend({backend}, 10000)"));
 }
 
+/// `kill -9` of one process, as the unprivileged user would not be stopped from it either.
+pub(crate) fn kill9(pid: u32) {
+    run(Command::new("sh").args(["-c", "kill -9 \"$1\"", "kill"]).arg(pid.to_string()));
+}
+
 /// Waits until the pooler has room for one more client.
 #[track_caller]
 pub(crate) fn until_let_in(pooler: &Pooler, database: &str) -> RawClient {

@@ -1,0 +1,85 @@
+//! Names and types of the columns, which dashboards and exporters rely on: those of 1.25.2.
+
+use crate::support;
+use testkit::{Pooler, frontend};
+
+const TEXT: u32 = 25;
+const INT4: u32 = 23;
+const NUMERIC: u32 = 1700;
+
+const POOLS: &str = "database:t user:t cl_active cl_waiting cl_active_cancel_req \
+    cl_waiting_cancel_req sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested \
+    sv_login maxwait maxwait_us pool_mode:t load_balance_hosts:t";
+
+const SOCKETS: &str = "type:t user:t database:t replication:t state:t addr:t port local_addr:t \
+    local_port connect_time:t request_time:t wait wait_us close_needed ptr:t link:t remote_pid \
+    tls:t application_name:t prepared_statements id";
+
+const DATABASES: &str = "name:t host:t port database:t force_user:t pool_size min_pool_size \
+    reserve_pool_size server_lifetime pool_mode:t load_balance_hosts:t max_connections \
+    current_connections max_client_connections current_client_connections paused disabled";
+
+const STATS: &str = "database:t total_server_assignment_count:n total_xact_count:n \
+    total_query_count:n total_received:n total_sent:n total_xact_time:n total_query_time:n \
+    total_wait_time:n total_client_parse_count:n total_server_parse_count:n total_bind_count:n \
+    avg_server_assignment_count:n avg_xact_count:n avg_query_count:n avg_recv:n avg_sent:n \
+    avg_xact_time:n avg_query_time:n avg_wait_time:n avg_client_parse_count:n \
+    avg_server_parse_count:n avg_bind_count:n";
+
+/// Compares with a list of names, each followed by its type unless that is int4.
+#[track_caller]
+fn assert_columns(pooler: &Pooler, command: &str, expected: &str) {
+    let mut console = pooler.console();
+    console.send(frontend::query(command));
+    let messages = console.read_to_ready();
+    let description = messages.iter().find(|m| m.tag == b'T').expect("a RowDescription");
+    let seen: Vec<_> = description.columns().into_iter().zip(description.column_types()).collect();
+    let expected: Vec<_> = expected
+        .split_whitespace()
+        .map(|column| match column.split_once(':') {
+            Some((name, "t")) => (name.to_owned(), TEXT),
+            Some((name, _)) => (name.to_owned(), NUMERIC),
+            None => (column.to_owned(), INT4),
+        })
+        .collect();
+    assert_eq!(seen, expected, "{command}");
+    let tag = messages.iter().find(|m| m.tag == b'C').expect("a CommandComplete").text();
+    assert_eq!(tag, "SHOW");
+}
+
+#[test]
+fn every_show_command_has_the_columns_of_pgbouncer() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.rows("SELECT 1");
+    assert_columns(&pooler, "SHOW VERSION", "version:t");
+    assert_columns(&pooler, "SHOW CONFIG", "key:t value:t default:t changeable:t");
+    assert_columns(&pooler, "SHOW POOLS", POOLS);
+    assert_columns(&pooler, "SHOW CLIENTS", SOCKETS);
+    assert_columns(&pooler, "SHOW SERVERS", SOCKETS);
+    assert_columns(&pooler, "SHOW DATABASES", DATABASES);
+    assert_columns(&pooler, "SHOW STATS", STATS);
+}
+
+#[test]
+fn the_columns_that_older_ones_have_too_are_there() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.rows("SELECT 1");
+    for (command, columns) in [
+        ("SHOW POOLS", ["database", "user", "cl_active", "sv_idle", "maxwait", "pool_mode"]),
+        ("SHOW CLIENTS", ["type", "user", "database", "state", "connect_time", "ptr"]),
+        (
+            "SHOW STATS",
+            ["database", "total_xact_count", "total_sent", "avg_recv", "avg_sent", "avg_wait_time"],
+        ),
+    ] {
+        let table = pooler.admin(command);
+        for column in columns {
+            assert!(table.columns.iter().any(|name| name == column), "{command}: {column}");
+        }
+    }
+}

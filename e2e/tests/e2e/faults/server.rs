@@ -1,0 +1,165 @@
+//! Servers that die, refuse, or are not there.
+
+use std::time::Duration;
+
+use super::{assert_unharmed, last_error};
+use crate::support;
+use testkit::{Pooler, Postgres, Role, eventually, frontend};
+
+fn backend(client: &mut testkit::RawClient) -> u32 {
+    client.value("SELECT pg_backend_pid()").parse().expect("a process id")
+}
+
+#[test]
+fn an_idle_server_that_dies_is_replaced_without_notice() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).start();
+    let mut client = pooler.client(&database);
+    let first = backend(&mut client);
+    support::terminate_and_wait(first);
+    pooler.wait_for_servers(&database, 0);
+    assert_ne!(backend(&mut client), first);
+    drop(client);
+    assert_unharmed(&pooler, &database);
+}
+
+#[test]
+fn a_client_whose_server_dies_in_a_transaction_is_told_why() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).start();
+    let mut client = pooler.client(&database);
+    client.rows("BEGIN");
+    support::terminate_and_wait(backend(&mut client));
+    let error = last_error(&mut client).expect("an error");
+    assert_eq!(error.severity(), "FATAL");
+    // The server's own last words, or the pooler's.
+    assert!(["57P01", "08P01"].contains(&error.code()), "{error:?}");
+    assert_unharmed(&pooler, &database);
+}
+
+#[test]
+fn a_client_whose_server_dies_in_a_query_is_told_why() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 2).workers(2).start();
+    let mut other = pooler.client(&database);
+    other.rows("BEGIN");
+    let mut client = pooler.client(&database);
+    let server = backend(&mut client);
+    client.send(frontend::query("SELECT pg_sleep(60)"));
+    support::until_running(&database, "SELECT pg_sleep(60)");
+    support::terminate_and_wait(server);
+    let error = last_error(&mut client).expect("an error");
+    assert_eq!(error.severity(), "FATAL");
+    assert_eq!(other.query("COMMIT").tags, ["COMMIT"], "another's transaction goes on");
+    drop(other);
+    assert_unharmed(&pooler, &database);
+}
+
+#[test]
+fn waiting_clients_get_a_new_server_when_theirs_dies() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).workers(2).start();
+    let mut holder = pooler.client(&database);
+    holder.rows("BEGIN");
+    let server = backend(&mut holder);
+    let mut waiting: Vec<_> = (0..5).map(|_| pooler.client(&database)).collect();
+    for client in &mut waiting {
+        client.send(frontend::query("SELECT 'served'"));
+    }
+    support::until_waiting(&pooler, &database, 5);
+    support::terminate_and_wait(server);
+    for client in &mut waiting {
+        assert_eq!(client.read_to_ready()[1].row(), [Some("served".to_owned())]);
+    }
+    drop((holder, waiting));
+    assert_unharmed(&pooler, &database);
+}
+
+#[test]
+fn a_server_killed_in_the_middle_of_a_result_is_survived() {
+    let (pooler, database) = support::pooler("transaction");
+    for round in 1..6 {
+        let mut client = pooler.client(&database);
+        let server = backend(&mut client);
+        let sql = "SELECT repeat('x', 5000) FROM generate_series(1, 200000)";
+        client.send(frontend::query(sql));
+        let mut rows = 0;
+        client.read_until(|message| {
+            rows += usize::from(message.tag == b'D');
+            rows == round * 10
+        });
+        // Not waited for: it can end only when we read on.
+        let terminate = format!("SELECT pg_terminate_backend({server})");
+        Postgres::shared().sql("postgres", &terminate);
+        // Cut off within a row there is no room for an error, but an answer it must not seem.
+        let messages = client.read_to_end();
+        assert!(messages.iter().all(|m| !matches!(m.tag, b'C' | b'Z')));
+    }
+    assert_unharmed(&pooler, &database);
+}
+
+#[test]
+fn a_backend_killed_with_9_takes_the_cluster_down_but_not_the_pooler() {
+    let postgres = Postgres::start();
+    let database = postgres.database();
+    let pooler = quick_retry(Pooler::before(&postgres)).database(&database, "").workers(2).start();
+    let mut clients: Vec<_> = (0..4).map(|_| pooler.client(&database)).collect();
+    for client in &mut clients {
+        client.rows("BEGIN");
+    }
+    support::kill9(backend(&mut clients[0]));
+    for client in &mut clients {
+        let error = last_error(client).expect("an error");
+        assert_eq!(error.severity(), "FATAL");
+    }
+    eventually("PostgreSQL has recovered", Duration::from_secs(30), || postgres.is_ready());
+    eventually("clients are served again", Duration::from_secs(20), || {
+        let mut client = pooler.login(Role::APP, &database, Role::APP_PASSWORD).ok()?;
+        client.try_send(frontend::query("SELECT 1")).ok()?;
+        let first = client.try_read().ok()??;
+        (first.tag == b'T').then_some(())
+    });
+    pooler.wait_until_quiet(&database, 20);
+}
+
+#[test]
+fn a_server_that_comes_up_late_is_found() {
+    let postgres = Postgres::start();
+    let database = postgres.database();
+    postgres.stop();
+    let pooler = quick_retry(Pooler::before(&postgres)).database(&database, "").start();
+    // Who comes too early either waits or is told so; neither is a reason to give up.
+    let early = std::thread::scope(|scope| {
+        let early = scope.spawn(|| pooler.login(Role::APP, &database, ""));
+        pooler.log_contains("login attempt: db=");
+        postgres.launch();
+        early.join().expect("no panic")
+    });
+    if let Err(error) = early {
+        assert_eq!(error.summary().0, "FATAL", "{error:?}");
+    }
+    eventually("the pooler has found the server", Duration::from_secs(20), || {
+        pooler.login(Role::APP, &database, "").ok()
+    });
+}
+
+#[test]
+fn a_server_that_restarts_under_its_clients_is_found_again() {
+    let postgres = Postgres::start();
+    let database = postgres.database();
+    let pooler = quick_retry(Pooler::before(&postgres)).database(&database, "").start();
+    let mut idle = pooler.client(&database);
+    assert_eq!(idle.value("SELECT 1"), "1");
+    let mut busy = pooler.client(&database);
+    busy.rows("BEGIN");
+    postgres.stop();
+    assert_eq!(last_error(&mut busy).expect("an error").severity(), "FATAL");
+    pooler.wait_for_servers(&database, 0);
+    postgres.launch();
+    assert_eq!(idle.value("SELECT 'same connection'"), "same connection");
+}
+
+/// Looks for the server again after a second instead of fifteen.
+fn quick_retry(setup: testkit::Setup) -> testkit::Setup {
+    setup.set("pool_mode", "transaction").set("server_login_retry", 1)
+}

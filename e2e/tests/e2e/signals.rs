@@ -1,0 +1,128 @@
+//! What signals do, with PgBouncer's words in the log.
+
+use crate::support;
+use testkit::{RawClient, Role, frontend};
+
+#[test]
+fn sighup_reads_the_configuration_again() {
+    let (mut pooler, database) = support::pooler("transaction");
+    let port = testkit::Postgres::shared().port();
+    pooler.reconfigure(|ini| {
+        ini.database("added", &format!("host=127.0.0.1 port={port} dbname={database}"));
+    });
+    pooler.signal("HUP");
+    pooler.log_contains("got SIGHUP, re-reading config");
+    testkit::eventually("the new database is known", std::time::Duration::from_secs(5), || {
+        pooler.login(Role::APP, "added", "").ok()
+    });
+}
+
+#[test]
+fn sigint_waits_until_the_servers_are_released() {
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.workers(2).start();
+    let mut busy = pooler.client(&database);
+    busy.rows("BEGIN");
+    let mut idle = pooler.client(&database);
+    pooler.signal("INT");
+    pooler.log_contains("got SIGINT, shutting down");
+    assert!(pooler.is_running());
+    assert_eq!(busy.value("SELECT 'still here'"), "still here");
+    if support::only_weir() {
+        // A query that would need a server is told.
+        idle.send(frontend::query("SELECT 1"));
+        let error = idle.read_to_end().iter().find_map(testkit::Message::error);
+        assert_eq!(error.expect("an error").message(), "server shutting down");
+    }
+    assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn sigterm_waits_until_the_clients_have_gone() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = support::pooler("transaction");
+    let mut first = pooler.client(&database);
+    let mut second = pooler.client(&database);
+    pooler.signal("TERM");
+    pooler.log_contains("got SIGTERM, shutting down, waiting for all clients disconnect");
+    testkit::eventually("the port is closed", std::time::Duration::from_secs(5), || {
+        RawClient::try_connect(pooler.port()).err()
+    });
+    assert_eq!(first.value("SELECT 'served'"), "served");
+    assert_eq!(second.value("SELECT 'served'"), "served");
+    drop(first);
+    assert_eq!(second.value("SELECT 'still'"), "still");
+    drop(second);
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn a_second_sigterm_ends_it_at_once() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.rows("BEGIN");
+    pooler.signal("TERM");
+    pooler.log_contains("got SIGTERM, shutting down, waiting for all clients disconnect");
+    pooler.signal("TERM");
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+    pooler.log_contains("got SIGTERM while shutting down, fast exit");
+    client.read_to_end();
+}
+
+#[test]
+fn sigquit_ends_it_at_once() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.rows("BEGIN");
+    pooler.signal("QUIT");
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+    pooler.log_contains("got SIGQUIT, fast exit");
+    client.read_to_end();
+}
+
+#[test]
+fn its_unix_socket_is_gone_after_an_orderly_end() {
+    let (mut pooler, database) = support::pooler("transaction");
+    let socket = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
+    assert!(socket.exists());
+    drop(pooler.client(&database));
+    pooler.wait_until_quiet(&database, 1);
+    pooler.signal("INT");
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn the_log_has_pgbouncers_shape() {
+    let (pooler, database) = support::pooler("transaction");
+    drop(pooler.client(&database));
+    pooler.log_contains("closing because: client");
+    let log = pooler.log();
+    for text in [
+        format!("login attempt: db={database} user=app tls=no"),
+        format!("{database}/app@127.0.0.1:"),
+        format!("listening on 127.0.0.1:{}", pooler.port()),
+        "process up: PgBouncer 1.".to_owned(),
+        "new connection to server (from 127.0.0.1:".to_owned(),
+        "kernel file descriptor limit: ".to_owned(),
+    ] {
+        assert!(log.contains(&text), "no {text:?} in\n{log}");
+    }
+    let line = log.lines().find(|line| line.contains("login attempt")).expect("the line");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    // 2026-01-31 23:59:59.000 UTC [123] LOG C-0x…: db/user@host:port login attempt: …
+    assert_eq!(words[0].len(), "2026-01-31".len(), "{line}");
+    assert_eq!(words[1].len(), "23:59:59.000".len(), "{line}");
+    assert_eq!(words[3], format!("[{}]", pooler.pid()), "{line}");
+    assert_eq!(words[4], "LOG", "{line}");
+    assert!(words[5].starts_with("C-0x") && words[5].ends_with(':'), "{line}");
+}
