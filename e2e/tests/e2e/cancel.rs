@@ -70,6 +70,24 @@ fn each_of_many_cancels_hits_its_own_query() {
 }
 
 #[test]
+fn a_cancel_counts_though_its_sender_hangs_up_at_once() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).workers(2).start();
+    let mut client = pooler.client(&database);
+    for _ in 0..10 {
+        client.send(frontend::query(LONG));
+        support::until_running(&database, LONG);
+        let mut hasty = RawClient::connect(pooler.port());
+        hasty.send(frontend::cancel_request(client.pid, client.secret));
+        drop(hasty);
+        assert_canceled(&mut client);
+    }
+}
+
+#[test]
 fn a_cancel_inside_a_transaction_aborts_that_transaction() {
     let (pooler, database) = support::pooler("transaction");
     let mut client = pooler.client(&database);

@@ -8,6 +8,7 @@ mod backpressure;
 mod cancel;
 mod console;
 mod crosstalk;
+mod drivers;
 mod faults;
 mod pipeline;
 mod pool;

@@ -1,0 +1,63 @@
+//! Real drivers, in every mode as far as it allows: psycopg 3, asyncpg, tokio-postgres.
+
+mod tokio_postgres;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{self, run};
+
+/// Debian's own, since that is the one Debian's packages of the drivers belong to.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Runs a script of `e2e/python` through a pooler with few servers.
+#[track_caller]
+fn python(script: &str, mode: &str) {
+    let (setup, database) = support::setup(mode);
+    // In session mode each client keeps its server.
+    let servers = if mode == "session" { 20 } else { 3 };
+    let pooler = setup.set("default_pool_size", servers).workers(2).start();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(script);
+    let output = run(Command::new(PYTHON).arg("-B").arg(&path).args([
+        &pooler.url(&database),
+        mode,
+        named(mode),
+    ]));
+    assert_eq!(output, "ok\n", "{mode}: are python3-psycopg and python3-asyncpg installed?");
+    pooler.wait_until_quiet(&database, servers);
+}
+
+/// Whether named statements outlive a transaction. Debian's PgBouncer is older than that.
+fn named(mode: &str) -> &'static str {
+    if mode == "session" || support::only_weir() { "named" } else { "unnamed" }
+}
+
+#[test]
+fn psycopg_in_session_mode() {
+    python("psycopg_client.py", "session");
+}
+
+#[test]
+fn psycopg_in_transaction_mode() {
+    python("psycopg_client.py", "transaction");
+}
+
+#[test]
+fn psycopg_in_statement_mode() {
+    python("psycopg_client.py", "statement");
+}
+
+#[test]
+fn asyncpg_in_session_mode() {
+    python("asyncpg_client.py", "session");
+}
+
+#[test]
+fn asyncpg_in_transaction_mode() {
+    python("asyncpg_client.py", "transaction");
+}
+
+#[test]
+fn asyncpg_in_statement_mode() {
+    python("asyncpg_client.py", "statement");
+}
