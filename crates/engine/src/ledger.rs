@@ -158,8 +158,6 @@ pub struct Settled {
     pub serial: u64,
     /// The statement its entry names on the server.
     pub statement: u64,
-    /// Does it complete the entry?
-    pub complete: bool,
     /// Is it the answer to a Parse that must fail, since its name is taken?
     pub duplicate: bool,
 }
@@ -167,7 +165,7 @@ pub struct Settled {
 impl Settled {
     /// A message that answers nothing.
     fn unowed() -> Self {
-        Self { owner: Owner::Client, serial: 0, statement: 0, complete: false, duplicate: false }
+        Self { owner: Owner::Client, serial: 0, statement: 0, duplicate: false }
     }
 }
 
@@ -286,7 +284,7 @@ impl Ledger {
         self.drop_copy_ends();
         let Some(front) = self.owed.front() else { return self.reply_to_nothing(code) };
         let expect = front.expect;
-        let settled = |complete| Settled {
+        let settled = Settled {
             owner: match (front.verb, code) {
                 (Verb::Internal, _) => Owner::Nobody,
                 (Verb::Swallow, backend::ERROR) => Owner::Client,
@@ -295,38 +293,31 @@ impl Ledger {
             },
             serial: front.serial,
             statement: front.statement,
-            complete,
             duplicate: front.verb == Verb::Replace && front.undo.is_none(),
         };
-        let result = match part(expect, code) {
+        if code == backend::COMMAND_COMPLETE {
+            // A copy that went well has come to its CopyDone: what was ignored is known.
+            self.syncs_ignored = false;
+        }
+        match part(expect, code) {
             Part::Completes => {
-                let result = settled(true);
                 self.owed.pop_front();
                 self.drop_copy_ends();
                 if code == backend::READY_FOR_QUERY {
                     self.in_batch = self.owed.iter().any(Entry::opens_batch);
                 }
-                result
             }
-            Part::Belongs => settled(false),
-            Part::StartsCopy => {
-                let result = settled(false);
-                self.start_copy();
-                result
-            }
-            Part::Fails => {
-                let result = settled(false);
-                self.fail(void);
-                result
-            }
+            Part::Belongs => {}
+            Part::StartsCopy => self.start_copy(),
+            Part::Fails => self.fail(void),
             Part::Foreign if self.ambiguous && code == backend::READY_FOR_QUERY => {
-                Settled::unowed()
+                return Ok(Settled::unowed());
             }
             Part::Foreign => {
                 return Err(Unexpected { code: char::from(code), expected: Some(expect) });
             }
-        };
-        Ok(result)
+        }
+        Ok(settled)
     }
 
     fn reply_to_nothing(&self, code: u8) -> Result<Settled, Unexpected> {
@@ -386,14 +377,6 @@ impl Ledger {
         }
         self.skipping = sync.is_none();
     }
-
-    /// Everything that is owed is void: the server is gone.
-    pub fn write_off(&mut self, void: &mut dyn FnMut(Entry)) {
-        for entry in self.owed.drain(..).rev() {
-            void(entry);
-        }
-        *self = Self { owed: std::mem::take(&mut self.owed), ..Self::default() };
-    }
 }
 
 /// What a message means to the entry at the front.
@@ -430,3 +413,6 @@ fn part(expect: Expect, code: u8) -> Part {
         _ => Part::Foreign,
     }
 }
+
+#[cfg(test)]
+mod tests;

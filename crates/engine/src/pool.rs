@@ -331,3 +331,6 @@ impl Pool {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! The pool's bookkeeping, with two workers A and B unless a test says otherwise.
+
+use std::path::Path;
+
+use config::Config;
+
+use super::*;
+use crate::server::ServerLogin;
+
+const A: WorkerId = WorkerId(0);
+const B: WorkerId = WorkerId(1);
+const MS: Micros = 1_000;
+
+fn pool(settings: &str) -> Pool {
+    let text = format!("[databases]\napp = host=h {settings}\n[pgbouncer]\n");
+    pool_of(&text)
+}
+
+fn pool_of(text: &str) -> Pool {
+    let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    let config = Config::parse_ini(text, "test.ini", &no_file).unwrap();
+    let key = PoolKey { database: "app".into(), user: "alice".into() };
+    let settings = crate::settings::settings_for(&config, &key).unwrap();
+    Pool::new(PoolId(0), key, settings, 2)
+}
+
+fn client(n: u32) -> ClientId {
+    ClientId(n)
+}
+
+/// A server that somebody opened, by its serial number.
+fn server(serial: u64) -> Box<Server> {
+    let mut server = Server::new(PoolId(0), serial, ServerLogin::default(), 0);
+    server.handle = Handle(serial);
+    Box::new(server)
+}
+
+/// A pool with so many servers in use.
+fn pool_with_busy(settings: &str, servers: u32) -> Pool {
+    let mut pool = pool(settings);
+    for _ in 0..servers {
+        pool.reserve_proof();
+        pool.opened();
+    }
+    pool
+}
+
+fn ticket(grant: Grant) -> u64 {
+    match grant {
+        Grant::Queued { ticket, .. } => ticket,
+        other => panic!("not queued: {other:?}"),
+    }
+}
+
+fn granted(grant: Grant) -> u64 {
+    match grant {
+        Grant::Server(server) => server.serial,
+        other => panic!("no server: {other:?}"),
+    }
+}
+
+fn opens(grant: &Grant) -> bool {
+    matches!(grant, Grant::Queued { open: true, .. })
+}
+
+fn failure(retry_at: Micros) -> Failure {
+    let error = Arc::new(ErrorFields::new("FATAL", "28P01", "no"));
+    Failure { error, retry_at }
+}
+
+#[test]
+fn first_come_first_served() {
+    let mut pool = pool_with_busy("pool_size=1", 1);
+    for n in 0..3 {
+        assert!(!opens(&pool.request(A, client(n), 0)));
+    }
+    for n in 0..3 {
+        let Next::Local(waiter) = pool.release(A, 1) else { panic!("client {n} is not served") };
+        assert_eq!(waiter.client, client(n));
+    }
+    assert_eq!(pool.release(A, 1), Next::Park);
+    pool.check_invariants();
+}
+
+#[test]
+fn another_worker_is_served_when_its_client_has_waited_clearly_longer() {
+    // (A's client since, B's client since, does the server of A go to B?)
+    let table = [
+        (0, 0, false),
+        (0, 5 * MS, false),
+        (CROSS_WORKER_PATIENCE, 0, false),
+        (CROSS_WORKER_PATIENCE + 1, 0, true),
+    ];
+    for (a_since, b_since, crosses) in table {
+        let mut pool = pool_with_busy("pool_size=1", 1);
+        let mut requests = [(a_since, A), (b_since, B)];
+        requests.sort();
+        for (since, worker) in requests {
+            pool.request(worker, client(0), since);
+        }
+        let next = pool.release(A, 10 * MS);
+        let to_b = matches!(next, Next::Remote(to, _) if to == B);
+        assert_eq!(to_b, crosses, "A since {a_since}, B since {b_since}: {next:?}");
+    }
+}
+
+#[test]
+fn without_waiters_of_its_own_a_worker_serves_others_at_once() {
+    let mut pool = pool_with_busy("pool_size=1", 1);
+    let own = ticket(pool.request(B, client(4), 7));
+    let waiter = Waiter { client: client(4), ticket: own, since: 7 };
+    assert_eq!(pool.release(A, 7), Next::Remote(B, waiter));
+}
+
+#[test]
+fn the_warmest_server_is_taken_first_or_the_coldest_when_asked_for() {
+    for (round_robin, order) in [("0", [3, 2, 1]), ("1", [1, 2, 3])] {
+        let mut pool = pool_of(&format!(
+            "[databases]\napp = host=h\n[pgbouncer]\nserver_round_robin = {round_robin}\n"
+        ));
+        for serial in 1..=3 {
+            pool.reserve_proof();
+            pool.opened();
+            pool.park(A, server(serial));
+        }
+        let taken = [0; 3].map(|_| granted(pool.request(A, client(0), 0)));
+        assert_eq!(taken, order, "round robin {round_robin}");
+    }
+}
+
+#[test]
+fn own_servers_come_before_stolen_ones_and_the_coldest_is_stolen() {
+    let mut pool = pool_with_busy("", 3);
+    let mut marked = server(1);
+    marked.unnamed = 9;
+    pool.park(B, marked);
+    pool.park(B, server(2));
+    pool.park(A, server(3));
+    assert_eq!(granted(pool.request(A, client(0), 0)), 3);
+    let Grant::Server(stolen) = pool.request(A, client(0), 0) else { panic!("nothing stolen") };
+    assert_eq!((stolen.serial, stolen.unnamed), (1, 0), "it brings nothing of its old worker's");
+}
+
+#[test]
+fn a_parked_server_is_found_by_its_handle_at_its_home_only() {
+    let mut pool = pool_with_busy("", 2);
+    pool.park(A, server(1));
+    pool.park(A, server(2));
+    assert!(pool.take_parked(B, Handle(1)).is_none());
+    assert_eq!(pool.take_parked(A, Handle(1)).unwrap().serial, 1);
+    assert!(pool.take_parked(A, Handle(1)).is_none());
+    assert_eq!(pool.parked().count(), 1);
+}
+
+#[test]
+fn no_more_servers_are_opened_than_are_wanted_and_allowed() {
+    // (pool size, servers in use, clients that ask, servers opened)
+    let table = [(3, 0, 1, 1), (3, 0, 2, 2), (3, 0, 9, 3), (3, 2, 9, 1), (3, 3, 9, 0)];
+    let pace = [(0, 0, 9, OPENING_MAX), (20, 0, 9, OPENING_MAX)];
+    for (size, busy, clients, opened) in table.into_iter().chain(pace) {
+        let mut pool = pool_with_busy(&format!("pool_size={size}"), busy);
+        let opens = (0..clients).filter(|n| opens(&pool.request(A, client(*n), 0))).count();
+        assert_eq!(opens as u32, opened, "size {size}, {busy} busy, {clients} ask");
+        assert_eq!(pool.counts(), (busy + opened, opened));
+    }
+}
+
+#[test]
+fn nothing_is_opened_for_nobody() {
+    let mut pool = pool("");
+    assert!(!pool.reserve_opening(0));
+    let one = ticket(pool.request(A, client(1), 0));
+    pool.forget(A, one);
+    pool.opened();
+    assert!(!pool.server_gone(0), "nobody waits any more");
+    assert_eq!(pool.counts(), (0, 0));
+}
+
+#[test]
+fn a_server_that_goes_makes_room_for_the_next() {
+    let mut pool = pool_with_busy("pool_size=1", 1);
+    pool.request(A, client(1), 0);
+    assert!(pool.server_gone(0));
+    assert_eq!(pool.counts(), (1, 1));
+}
+
+#[test]
+fn after_a_failure_one_attempt_is_made_in_its_time() {
+    let mut pool = pool("");
+    let first = pool.request(A, client(1), 0);
+    assert!(opens(&first));
+    assert!(pool.open_failed(failure(100), false).is_empty(), "waiters may still be served");
+    assert_eq!(pool.waiting_total(), 1);
+    assert!(matches!(pool.request(A, client(2), 99), Grant::Refused(_)));
+    assert!(!pool.reserve_opening(99));
+    assert!(pool.reserve_opening(100));
+    assert!(!pool.reserve_opening(100), "one at a time");
+    let second = pool.request(A, client(2), 100);
+    assert!(matches!(second, Grant::Queued { open: false, .. }), "{second:?}");
+    pool.opened();
+    assert!(pool.failure.is_none());
+    assert!(opens(&pool.request(A, client(3), 100)), "the pace is restored");
+}
+
+#[test]
+fn a_refusal_turns_waiters_away_only_when_no_server_is_left() {
+    // (servers in use, did the server itself refuse, are the waiters turned away?)
+    for (busy, refused, expected) in
+        [(0, true, vec![1, 2]), (0, false, vec![]), (1, true, vec![]), (1, false, vec![])]
+    {
+        let mut pool = pool_with_busy("pool_size=2", busy);
+        pool.request(B, client(1), 0);
+        pool.request(A, client(2), 0);
+        let turned = pool.open_failed(failure(100), refused);
+        let clients: Vec<u32> = turned.iter().map(|(_, waiter)| waiter.client.0).collect();
+        assert_eq!(clients, expected, "{busy} busy, refused: {refused}");
+        assert_eq!(pool.waiting_total() as usize, 2 - expected.len());
+    }
+}
+
+#[test]
+fn with_a_server_in_use_a_newcomer_waits_whatever_failed() {
+    let mut pool = pool_with_busy("pool_size=2", 1);
+    pool.request(A, client(1), 0);
+    pool.open_failed(failure(100), true);
+    assert!(matches!(pool.request(A, client(2), 1), Grant::Queued { open: false, .. }));
+}
+
+#[test]
+fn a_smaller_size_ends_servers_as_they_come_back() {
+    let mut pool = pool_with_busy("pool_size=3", 3);
+    pool.settings = self::pool("pool_size=1").settings;
+    pool.request(A, client(1), 0);
+    assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
+    assert!(!pool.server_gone(0));
+    assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
+    assert!(!pool.server_gone(0));
+    assert!(matches!(pool.release(A, 0), Next::Local(_)));
+}
+
+#[test]
+fn a_proof_may_exceed_the_size_by_its_own_connection() {
+    let mut pool = pool_with_busy("pool_size=1", 1);
+    pool.reserve_proof();
+    assert_eq!(pool.counts(), (2, 1));
+    pool.proof_failed();
+    assert_eq!(pool.counts(), (1, 0));
+    assert!(pool.failure.is_none(), "one client's wrong password is no failure of the pool");
+    pool.reserve_proof();
+    pool.opened();
+    assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
+}
+
+#[test]
+fn a_closed_pool_links_nobody_and_keeps_nothing() {
+    let mut pool = pool_with_busy("", 2);
+    pool.park(A, server(1));
+    pool.closed = true;
+    assert!(matches!(pool.request(A, client(1), 0), Grant::Closed));
+    assert_eq!(pool.release(A, 0), Next::Close("server shutting down"));
+    assert!(!pool.server_gone(0));
+}
+
+#[test]
+fn one_who_leaves_the_queue_is_forgotten() {
+    let mut pool = pool_with_busy("pool_size=1", 1);
+    let tickets: Vec<u64> =
+        (0..3).map(|n| ticket(pool.request(A, client(n), u64::from(n)))).collect();
+    pool.forget(A, tickets[1]);
+    pool.forget(A, tickets[1]);
+    pool.forget(B, tickets[0]);
+    assert_eq!(pool.waiting_total(), 2);
+    assert_eq!(pool.oldest_waiter(A).unwrap().client, client(0));
+    assert_eq!(pool.oldest_wait(), Some(0));
+    let left: Vec<u32> = pool.take_waiters().iter().map(|(_, waiter)| waiter.client.0).collect();
+    assert_eq!(left, [0, 2]);
+    assert_eq!(pool.oldest_wait(), None);
+}
+
+#[test]
+fn expired_servers_are_taken_out_of_their_home() {
+    let mut pool = pool_with_busy("", 3);
+    for serial in 1..=2 {
+        pool.park(A, server(serial));
+    }
+    pool.park(B, server(3));
+    let taken = pool.take_expired(A, |server| server.serial != 2);
+    assert_eq!(taken.iter().map(|server| server.serial).collect::<Vec<_>>(), [1]);
+    assert_eq!(pool.parked().count(), 2);
+}
