@@ -1,1 +1,35 @@
-//! Not written yet.
+//! The shell round the engine: worker threads with their sockets, the exchange between them, the
+//! listeners, and the one thread for everything that may block.
+//!
+//! The data plane (`worker.rs`, `sockets.rs`, `conn.rs`, `table.rs`) is a hand-written loop over
+//! edge-triggered epoll; it decides nothing about the protocol, which is the engine's. What the
+//! workers share is in `exchange.rs` and `mailbox.rs`, checked by `model.rs`. The cold side
+//! (`pooler.rs`, `resolve.rs`) runs on tokio and reaches the workers by mail only.
+
+mod conn;
+mod controller;
+mod exchange;
+mod listener;
+pub mod log;
+mod mailbox;
+mod peer;
+mod pooler;
+mod random;
+mod resolve;
+mod shared;
+mod sockets;
+mod sync;
+mod sys;
+mod table;
+mod worker;
+
+pub use crate::{
+    controller::{ClientInfo, Controller, Period, PoolInfo, ServerInfo, Snapshot, Totals},
+    listener::ListenError,
+    peer::Peer,
+    pooler::{
+        ConsoleConnection, ConsoleHandler, Exit, Pooler, ReloadError, Shutdown, StartError,
+        StartOptions,
+    },
+    sys::Address,
+};

@@ -1,0 +1,231 @@
+//! The state of one connected socket beyond its descriptor: what we know of its readiness, and
+//! output the kernel did not take at once. An ordinary socket has neither and costs 24 bytes.
+
+use std::{io, os::fd::RawFd};
+
+use crate::{
+    sys::{epoll, socket},
+    table::Token,
+};
+
+/// There may be something to read: edge-triggered events come once, so this is kept.
+pub(crate) const READABLE: u8 = 1;
+/// The peer has said it sends nothing more, or is gone: read on to the end.
+pub(crate) const DONE: u8 = 2;
+/// It is gone in both directions.
+pub(crate) const BROKEN: u8 = 4;
+/// It stands in the queue of sockets to be read without an event.
+pub(crate) const QUEUED: u8 = 8;
+/// Sending failed; nothing more is sent.
+pub(crate) const FAILED: u8 = 16;
+/// It is not connected yet.
+pub(crate) const CONNECTING: u8 = 32;
+/// The last read filled the small part of the buffer: use the large one.
+pub(crate) const BULK: u8 = 64;
+
+/// Output that the kernel did not take.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Pending {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Sends on. True when everything is gone.
+    pub(crate) fn send(&mut self, fd: RawFd) -> io::Result<bool> {
+        self.sent += send_some(fd, &self.bytes[self.sent..])?;
+        Ok(self.sent == self.bytes.len())
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.sent);
+        self.sent = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn into_unsent(mut self) -> Vec<u8> {
+        self.bytes.split_off(self.sent)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    /// -1 = none yet (its address is being looked up).
+    pub(crate) fd: RawFd,
+    pub(crate) flags: u8,
+    pub(crate) pending: Option<Box<Pending>>,
+    /// The socket at the other side of the link, if it is not read because of our pending output.
+    pub(crate) stalls: Token,
+}
+
+impl Default for Conn {
+    fn default() -> Self {
+        Self { fd: -1, flags: 0, pending: None, stalls: Token::default() }
+    }
+}
+
+/// What became of bytes given to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The kernel has them, or they stand behind others that wait already.
+    Accepted,
+    /// Some are kept back: tell when the socket is writable.
+    KeptBack,
+    Failed,
+}
+
+impl Conn {
+    pub(crate) fn new(fd: RawFd, flags: u8) -> Self {
+        Self { fd, flags, ..Self::default() }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flags: u8) -> bool {
+        self.flags & flags != 0
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
+        if let Some(pending) = &mut self.pending {
+            pending.push(bytes);
+            return Sent::Accepted;
+        }
+        if self.has(FAILED) || bytes.is_empty() {
+            return Sent::Accepted;
+        }
+        match send_some(self.fd, bytes) {
+            Ok(sent) if sent == bytes.len() => Sent::Accepted,
+            Ok(sent) => {
+                let bytes = bytes[sent..].to_vec();
+                self.pending = Some(Box::new(Pending { bytes, sent: 0 }));
+                Sent::KeptBack
+            }
+            Err(_) => {
+                self.flags |= FAILED;
+                Sent::Failed
+            }
+        }
+    }
+
+    /// Sends what was kept back. True if nothing is left.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        let Some(pending) = &mut self.pending else { return Ok(true) };
+        match pending.send(self.fd) {
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                self.pending = None;
+                Ok(true)
+            }
+            Err(error) => {
+                self.pending = None;
+                self.flags |= FAILED;
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn pending_len(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.len())
+    }
+
+    /// Remembers what epoll said about reading.
+    #[inline]
+    pub(crate) fn note_events(&mut self, events: u32) {
+        if events & epoll::READABLE != 0 {
+            self.flags |= READABLE;
+        }
+        if events & (epoll::PEER_DONE | epoll::BROKEN) != 0 {
+            self.flags |= READABLE | DONE;
+        }
+        if events & epoll::BROKEN != 0 {
+            self.flags |= BROKEN;
+        }
+    }
+
+    /// Remembers that `count` bytes were read where `room` would have fit. True if nothing more
+    /// can be there before the next event.
+    #[inline]
+    pub(crate) fn note_read(&mut self, count: usize, room: usize) -> bool {
+        if count == room {
+            self.flags |= BULK;
+            return false;
+        }
+        self.flags &= !BULK;
+        if self.has(DONE) {
+            return false;
+        }
+        self.flags &= !READABLE;
+        true
+    }
+}
+
+/// Sends what the kernel takes now, be it nothing.
+#[inline]
+fn send_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match socket::send(fd, bytes) {
+            Ok(sent) => return Ok(sent),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<Conn>() <= 24, "{} bytes", size_of::<Conn>());
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_take_is_kept_in_order() {
+        let (ours, theirs) = socket::pair();
+        socket::set_send_buffer(ours.as_raw_fd(), 4096).unwrap();
+        let mut conn = Conn::new(ours.as_raw_fd(), 0);
+        let all: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
+        assert_eq!(conn.send(&all[..100_000]), Sent::KeptBack);
+        assert_eq!(conn.send(&all[100_000..]), Sent::Accepted);
+        assert!(conn.pending_len() > 100_000 && conn.pending_len() < 200_000);
+
+        let mut got = Vec::new();
+        let mut buffer = [0; 5000];
+        while got.len() < all.len() {
+            match socket::recv(theirs.as_raw_fd(), &mut buffer) {
+                Ok(count) => got.extend_from_slice(&buffer[..count]),
+                Err(_) => drop(conn.flush().unwrap()),
+            }
+        }
+        assert!(got == all, "bytes were lost, doubled or moved");
+        assert!(conn.flush().unwrap() && conn.pending.is_none());
+        assert_eq!(conn.send(b"more"), Sent::Accepted);
+    }
+
+    #[test]
+    fn a_lost_peer_is_told_once() {
+        let (ours, theirs) = socket::pair();
+        drop(theirs);
+        let mut conn = Conn::new(ours.as_raw_fd(), 0);
+        assert_eq!(conn.send(b"x"), Sent::Failed);
+        assert_eq!(conn.send(b"x"), Sent::Accepted);
+    }
+
+    #[test]
+    fn a_short_read_clears_the_latch_unless_the_peer_is_done() {
+        let mut conn = Conn::new(3, 0);
+        conn.note_events(epoll::READABLE);
+        assert!(!conn.note_read(16, 16) && conn.has(READABLE) && conn.has(BULK));
+        assert!(conn.note_read(15, 16) && !conn.has(READABLE | BULK));
+        conn.note_events(epoll::READABLE | epoll::PEER_DONE);
+        assert!(!conn.note_read(15, 16) && conn.has(READABLE));
+    }
+}

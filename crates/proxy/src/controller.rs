@@ -1,0 +1,297 @@
+//! The handle by which the console, the metrics and the command line look into a running pooler
+//! and steer it. It only sends messages and reads copies: nothing it does can hold up a worker
+//! for longer than it takes to copy its tables.
+
+use std::{
+    collections::HashMap,
+    os::fd::RawFd,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use config::Config;
+use engine::{
+    ids::{Micros, PoolId, WorkerId},
+    report::{ClientRow, ClientState, ServerPlace, ServerRow},
+    server_row,
+    settings::{PoolKey, PoolSettings},
+    stats::Stats,
+};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    Address, Peer,
+    exchange::lock,
+    pooler::{ReloadError, Shutdown},
+    shared::{Shared, ShellMail},
+    sockets::pointer,
+    sys::socket,
+    table::Token,
+};
+
+/// A client and its socket.
+#[derive(Clone, Debug)]
+pub struct ClientInfo {
+    pub worker: WorkerId,
+    /// What stands for the connection in the log: `C-0x…`.
+    pub pointer: u64,
+    /// The pointer of its server; 0 = none.
+    pub link: u64,
+    pub peer: Peer,
+    pub local: Address,
+    pub row: ClientRow,
+}
+
+/// A server and its socket.
+#[derive(Clone, Debug)]
+pub struct ServerInfo {
+    /// The worker whose epoll watches it.
+    pub worker: WorkerId,
+    /// What stands for the connection in the log: `S-0x…`. 0 while it has no socket.
+    pub pointer: u64,
+    /// The pointer of its client; 0 = none.
+    pub link: u64,
+    /// Where it is connected to.
+    pub remote: Address,
+    pub local: Address,
+    pub row: ServerRow,
+}
+
+impl ServerInfo {
+    pub(crate) fn new(
+        shared: &Shared,
+        worker: WorkerId,
+        fd: RawFd,
+        link: u64,
+        row: ServerRow,
+    ) -> Self {
+        Self {
+            worker,
+            pointer: pointer(fd),
+            link,
+            remote: shared.server_address(fd).unwrap_or_default(),
+            local: socket::local_address(fd).unwrap_or_default(),
+            row,
+        }
+    }
+}
+
+/// One worker's answer.
+#[derive(Debug)]
+pub(crate) struct WorkerReport {
+    pub(crate) worker: WorkerId,
+    pub(crate) now: Micros,
+    pub(crate) clients: Vec<ClientInfo>,
+    pub(crate) servers: Vec<ServerInfo>,
+    pub(crate) stats: Vec<(PoolId, Stats)>,
+}
+
+/// A pool at one moment.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    pub id: PoolId,
+    pub key: PoolKey,
+    pub settings: Arc<PoolSettings>,
+    /// Server connections in any state.
+    pub servers: u32,
+    /// Those of them that are not logged in yet.
+    pub opening: u32,
+    pub waiting: u32,
+    /// Since when the first in the queue waits.
+    pub oldest_wait: Option<Micros>,
+    /// Counters of all workers together.
+    pub stats: Stats,
+}
+
+/// The whole pooler. The parts were asked one after the other, so a connection that moved
+/// meanwhile can be missing or stand in it twice.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub now: Micros,
+    pub clients: Vec<ClientInfo>,
+    /// Parked ones included.
+    pub servers: Vec<ServerInfo>,
+    /// By number.
+    pub pools: Vec<PoolInfo>,
+}
+
+/// A summary of a [`Snapshot`]. Counters count from the start of the pooler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Clients that are logged in.
+    pub clients: u64,
+    /// Server connections in any state.
+    pub servers: u64,
+    /// Clients that wait for a server.
+    pub waiting: u64,
+    pub xacts: u64,
+    pub queries: u64,
+    /// Microseconds clients have waited for a server.
+    pub wait_us: u64,
+    /// Bytes from clients.
+    pub received: u64,
+    /// Bytes from servers.
+    pub sent: u64,
+}
+
+/// What happened in the last complete `stats_period`.
+#[derive(Clone, Debug, Default)]
+pub struct Period {
+    /// How long it was; 0 before the first one is over.
+    pub micros: Micros,
+    pub pools: HashMap<PoolId, Stats>,
+}
+
+/// The parts a [`Controller`] shares with the thread that carries out its orders.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) config: RwLock<Arc<Config>>,
+    pub(crate) config_path: Option<PathBuf>,
+    pub(crate) period: RwLock<Arc<Period>>,
+    pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
+    pub(crate) ended: watch::Sender<bool>,
+}
+
+/// Looks into a running pooler and steers it. Cheap to clone; harmless when the pooler has ended.
+#[derive(Clone, Debug)]
+pub struct Controller(pub(crate) Arc<Control>);
+
+impl Controller {
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counters of the last complete `stats_period`, for averages.
+    #[must_use]
+    pub fn period(&self) -> Arc<Period> {
+        self.0.period.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The pooler's monotonic clock, in whose terms all moments of a [`Snapshot`] are given.
+    #[must_use]
+    pub fn now(&self) -> Micros {
+        self.0.shared.clock.now()
+    }
+
+    /// Reads the configuration again and puts it in force. Reads files, so it is not for a
+    /// thread that must not wait for the disk.
+    ///
+    /// # Errors
+    /// When there is no file, or mistakes in it; the old configuration stays in force then, and
+    /// the mistakes have been logged.
+    pub fn reload(&self) -> Result<(), ReloadError> {
+        crate::pooler::reload(self)
+    }
+
+    /// Ends the pooler in this way. Returns at once.
+    pub fn shutdown(&self, how: Shutdown) {
+        // If nobody listens, the end has come already.
+        let _ = self.0.orders.send(how);
+    }
+
+    /// Returns when the pooler has ended.
+    pub async fn ended(&self) {
+        let mut ended = self.0.ended.subscribe();
+        // An error means that it has ended and left no trace.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Everything an operator may want to see. Empty when the pooler has ended.
+    pub async fn snapshot(&self) -> Snapshot {
+        let mut answers = self.ask();
+        let mut reports = Vec::new();
+        let ended = self.ended();
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                answer = answers.recv() => match answer {
+                    Some(report) => reports.push(report),
+                    None => return self.assemble(reports),
+                },
+                () = &mut ended => return Snapshot::default(),
+            }
+        }
+    }
+
+    pub async fn totals(&self) -> Totals {
+        self.snapshot().await.totals()
+    }
+
+    /// The answers come one by one; their end comes when every worker has answered.
+    fn ask(&self) -> mpsc::UnboundedReceiver<WorkerReport> {
+        let (reply, answers) = mpsc::unbounded_channel();
+        self.0.shared.tell_all(|| ShellMail::Report(reply.clone()));
+        answers
+    }
+
+    fn assemble(&self, mut reports: Vec<WorkerReport>) -> Snapshot {
+        reports.sort_by_key(|report| report.worker);
+        let mut all = Snapshot { now: self.now(), ..Snapshot::default() };
+        let mut stats: HashMap<PoolId, Stats> = HashMap::new();
+        for report in reports {
+            all.now = all.now.max(report.now);
+            all.clients.extend(report.clients);
+            all.servers.extend(report.servers);
+            for (pool, counted) in report.stats {
+                *stats.entry(pool).or_default() += counted;
+            }
+        }
+        let shared = &self.0.shared;
+        for pool in shared.hub.pools() {
+            let pool = lock(&pool);
+            let check_delay = pool.settings.check_delay;
+            let rows: Vec<_> = pool
+                .parked()
+                .map(|server| {
+                    let place = ServerPlace::Parked(server.handle);
+                    (server.handle, server_row(place, server, check_delay, all.now))
+                })
+                .collect();
+            let (servers, opening) = pool.counts();
+            all.pools.push(PoolInfo {
+                id: pool.id,
+                key: pool.key.clone(),
+                settings: pool.settings.clone(),
+                servers,
+                opening,
+                waiting: pool.waiting_total(),
+                oldest_wait: pool.oldest_wait(),
+                stats: stats.get(&pool.id).copied().unwrap_or_default(),
+            });
+            // The addresses are asked for when nobody waits for the pool's lock.
+            drop(pool);
+            all.servers.extend(rows.into_iter().map(|(handle, row)| {
+                let (token, home) = Token::from_handle(handle);
+                ServerInfo::new(shared, home, token.fd(), 0, row)
+            }));
+        }
+        all
+    }
+}
+
+impl Snapshot {
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            clients: self
+                .clients
+                .iter()
+                .filter(|client| client.row.state != ClientState::Login)
+                .count() as u64,
+            ..Totals::default()
+        };
+        for pool in &self.pools {
+            totals.servers += u64::from(pool.servers);
+            totals.waiting += u64::from(pool.waiting);
+            totals.xacts += pool.stats.transactions;
+            totals.queries += pool.stats.queries;
+            totals.wait_us += pool.stats.wait_time;
+            totals.received += pool.stats.received;
+            totals.sent += pool.stats.sent;
+        }
+        totals
+    }
+}

@@ -1,0 +1,130 @@
+//! The one thing all workers share: the pools, each under its lock, and the way from worker to
+//! worker. All decisions are made in the engine's `Pool`; here is only the door to it.
+//!
+//! A worker keeps the pools it has met in a list of its own, so that an ordinary transaction
+//! takes the pool's own lock and no other.
+
+use std::collections::HashMap;
+
+use engine::{
+    ids::{PoolId, WorkerId},
+    pool::Pool,
+    prepared::{Interner, Statement},
+    settings::PoolKey,
+    shell::{ClientCount, Exchange, Mail},
+};
+
+use super::{
+    mailbox::{Mailbox, Wake},
+    sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, RwLock},
+};
+
+/// What is shared. `M` is what the mailboxes carry, `W` how their owners are waked.
+#[derive(Debug)]
+pub(crate) struct Hub<M, W> {
+    pools: RwLock<Vec<Arc<Mutex<Pool>>>>,
+    by_key: Mutex<HashMap<PoolKey, PoolId>>,
+    interner: Mutex<Interner>,
+    clients: AtomicU32,
+    mailboxes: Vec<Mailbox<M, W>>,
+}
+
+impl<M, W: Wake> Hub<M, W> {
+    /// One mailbox for each worker.
+    pub(crate) fn new(wakers: impl IntoIterator<Item = W>) -> Self {
+        Self {
+            pools: RwLock::new(Vec::new()),
+            by_key: Mutex::new(HashMap::new()),
+            interner: Mutex::new(Interner::default()),
+            clients: AtomicU32::new(0),
+            mailboxes: wakers.into_iter().map(Mailbox::new).collect(),
+        }
+    }
+
+    pub(crate) fn worker_count(&self) -> u16 {
+        self.mailboxes.len() as u16
+    }
+
+    pub(crate) fn mailbox(&self, worker: WorkerId) -> &Mailbox<M, W> {
+        &self.mailboxes[usize::from(worker.0)]
+    }
+
+    pub(crate) fn mailboxes(&self) -> &[Mailbox<M, W>] {
+        &self.mailboxes
+    }
+
+    /// All pools there are now, by their number.
+    pub(crate) fn pools(&self) -> Vec<Arc<Mutex<Pool>>> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn find(&self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+        let mut by_key = lock(&self.by_key);
+        if let Some(id) = by_key.get(key) {
+            return *id;
+        }
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let id = PoolId(pools.len() as u32);
+        pools.push(Arc::new(Mutex::new(make(id))));
+        by_key.insert(key.clone(), id);
+        id
+    }
+}
+
+/// A lock whose holder panicked ends the process anyway; its content is never half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One worker's door to the hub.
+#[derive(Debug)]
+pub(crate) struct WorkerExchange<M, W> {
+    hub: Arc<Hub<M, W>>,
+    /// Pools by number, as far as they were known when one was last missing.
+    known: Vec<Arc<Mutex<Pool>>>,
+}
+
+impl<M, W: Wake> WorkerExchange<M, W> {
+    pub(crate) fn new(hub: Arc<Hub<M, W>>) -> Self {
+        Self { hub, known: Vec::new() }
+    }
+}
+
+impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
+    fn worker_count(&self) -> u16 {
+        self.hub.worker_count()
+    }
+
+    #[inline]
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+        let at = id.0 as usize;
+        if at >= self.known.len() {
+            self.known = self.hub.pools();
+        }
+        f(&mut lock(&self.known[at]))
+    }
+
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+        self.hub.find(key, make)
+    }
+
+    fn pool_ids(&self) -> Vec<PoolId> {
+        let count = self.hub.pools.read().unwrap_or_else(PoisonError::into_inner).len();
+        (0..count as u32).map(PoolId).collect()
+    }
+
+    fn post(&mut self, worker: WorkerId, mail: Mail) {
+        self.hub.mailbox(worker).post(mail.into());
+    }
+
+    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
+        lock(&self.hub.interner).intern(sql, types)
+    }
+
+    fn count_client(&mut self, change: ClientCount) -> u32 {
+        match change {
+            ClientCount::Login => self.hub.clients.fetch_add(1, Ordering::Relaxed) + 1,
+            ClientCount::Leave => self.hub.clients.fetch_sub(1, Ordering::Relaxed) - 1,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The sockets clients come to: binding them, and removing the socket file at the end. Accepting
+//! is the workers' business.
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd, RawFd},
+        unix::fs::{PermissionsExt as _, chown},
+    },
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use config::Global;
+
+use crate::{
+    log,
+    sys::{Address, process, socket},
+    warning,
+};
+
+/// Why the pooler cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("unix socket is in use, cannot continue")]
+    InUse,
+    #[error("failed to listen on any address in listen_addr list: {0}")]
+    NoAddress(String),
+    #[error("failed to create unix socket {0}: {1}")]
+    Unix(PathBuf, #[source] io::Error),
+    #[error("unknown unix_socket_group: {0}")]
+    Group(String),
+    #[error("nowhere to listen on")]
+    Nowhere,
+}
+
+#[derive(Debug)]
+pub(crate) struct Listener {
+    fd: OwnedFd,
+    address: Address,
+    open: AtomicBool,
+}
+
+impl Listener {
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    fn is_tcp(&self) -> bool {
+        matches!(self.address, Address::Inet(_))
+    }
+
+    /// Refuses clients from now on, those in the kernel's queue included. The workers notice.
+    pub(crate) fn shut(&self) {
+        if self.open.swap(false, Ordering::AcqRel) {
+            socket::shutdown(self.fd(), false);
+            if let Address::Unix(path) = &self.address {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Its socket file goes with it.
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+/// Closes the TCP listeners: what is left lets the console in.
+pub(crate) fn shut_tcp(listeners: &[Listener]) {
+    listeners.iter().filter(|listener| listener.is_tcp()).for_each(Listener::shut);
+}
+
+/// Opens everything the configuration asks for.
+pub(crate) fn open_all(global: &Global) -> Result<Vec<Listener>, ListenError> {
+    let mut all = open_tcp(global)?;
+    if !global.unix_socket_dir.is_empty() {
+        all.push(open_unix(global)?);
+    }
+    if all.is_empty() {
+        return Err(ListenError::Nowhere);
+    }
+    for listener in &all {
+        log!("listening on {}", listener.address);
+    }
+    Ok(all)
+}
+
+/// As in PgBouncer, an address that cannot be had is a warning as long as another one can.
+fn open_tcp(global: &Global) -> Result<Vec<Listener>, ListenError> {
+    let mut all = Vec::new();
+    for name in &global.listen_addr {
+        for address in addresses(name, global.listen_port) {
+            match open_inet(address, global) {
+                Ok(listener) => all.push(listener),
+                Err(error) => warning!("cannot listen on {address}: {error}"),
+            }
+        }
+    }
+    if all.is_empty() && !global.listen_addr.is_empty() {
+        return Err(ListenError::NoAddress(global.listen_addr.join(", ")));
+    }
+    Ok(all)
+}
+
+fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
+    if name == "*" {
+        let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        return all.map(|ip| (ip, port).into()).to_vec();
+    }
+    match (name, port).to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) => {
+            warning!("cannot look up listen_addr {name}: {error}");
+            Vec::new()
+        }
+    }
+}
+
+fn open_inet(address: SocketAddr, global: &Global) -> io::Result<Listener> {
+    let wanted = Address::Inet(address);
+    let socket = socket::open(&wanted)?;
+    let fd = socket.as_raw_fd();
+    socket::set_reuse_address(fd)?;
+    if global.so_reuseport {
+        socket::set_reuse_port(fd)?;
+    }
+    if address.is_ipv6() {
+        socket::set_v6_only(fd)?;
+    }
+    socket::bind(fd, &wanted)?;
+    socket::listen(fd, global.listen_backlog)?;
+    // Port 0 is any free one: tell which.
+    let address = socket::local_address(fd)?;
+    Ok(Listener { fd: socket, address, open: AtomicBool::new(true) })
+}
+
+fn open_unix(global: &Global) -> Result<Listener, ListenError> {
+    let name = format!(".s.PGSQL.{}", global.listen_port);
+    let address = match global.unix_socket_dir.strip_prefix('@') {
+        Some(space) => Address::Abstract(format!("{space}/{name}").into_bytes()),
+        None => Address::Unix(Path::new(&global.unix_socket_dir).join(name)),
+    };
+    let path = match &address {
+        Address::Unix(path) => path.clone(),
+        other => PathBuf::from(other.to_string()),
+    };
+    let failed = |error| ListenError::Unix(path.clone(), error);
+
+    let socket = socket::open(&address).map_err(failed)?;
+    if is_answered(&address) {
+        return Err(ListenError::InUse);
+    }
+    if let Address::Unix(path) = &address {
+        // What nobody answers on is left over from a process that was killed.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    socket::bind(socket.as_raw_fd(), &address).map_err(failed)?;
+    // From here on the file is ours, and dropping the listener removes it.
+    let listener = Listener { fd: socket, address, open: AtomicBool::new(true) };
+    if let Address::Unix(path) = &listener.address {
+        admit(path, global)?;
+    }
+    socket::listen(listener.fd(), global.listen_backlog).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Does a running process listen there?
+fn is_answered(address: &Address) -> bool {
+    let Ok(socket) = socket::open(address) else { return false };
+    match socket::connect(socket.as_raw_fd(), address) {
+        Ok(_) => true,
+        // Its queue is full, but it is there.
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Who may connect to the socket file.
+fn admit(path: &Path, global: &Global) -> Result<(), ListenError> {
+    let failed = |error| ListenError::Unix(path.to_owned(), error);
+    let group = global.unix_socket_group.as_str();
+    if !group.is_empty() {
+        let known = process::group_by_name(group).map_err(failed)?;
+        let gid = known.or_else(|| group.parse().ok());
+        let gid = gid.ok_or_else(|| ListenError::Group(group.to_owned()))?;
+        chown(path, None, Some(gid)).map_err(failed)?;
+    }
+    let mode = fs::Permissions::from_mode(global.unix_socket_mode);
+    fs::set_permissions(path, mode).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unix_only(dir: &Path) -> Global {
+        Global {
+            unix_socket_dir: dir.display().to_string(),
+            unix_socket_mode: 0o700,
+            ..Global::default()
+        }
+    }
+
+    #[test]
+    fn a_socket_in_use_is_left_alone_and_a_stale_one_is_replaced() {
+        let dir = std::env::temp_dir().join(format!("weir-listen-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let global = unix_only(&dir);
+        let path = dir.join(".s.PGSQL.6432");
+
+        let first = open_all(&global).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(matches!(open_all(&global), Err(ListenError::InUse)));
+        assert!(path.exists(), "the socket of a running pooler was removed");
+        drop(first);
+        assert!(!path.exists(), "the socket file stayed behind");
+
+        // A file that a killed process left: nobody listens.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(open_all(&global).unwrap());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_shut_listener_refuses() {
+        let global = Global {
+            listen_addr: vec!["127.0.0.1".into()],
+            listen_port: 0,
+            unix_socket_dir: String::new(),
+            ..Global::default()
+        };
+        let all = open_all(&global).unwrap();
+        let Address::Inet(address) = *all[0].address() else { panic!("not TCP") };
+        assert_ne!(address.port(), 0);
+        std::net::TcpStream::connect(address).unwrap();
+        shut_tcp(&all);
+        assert!(std::net::TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn nowhere_is_an_error() {
+        let global = Global { unix_socket_dir: String::new(), ..Global::default() };
+        assert!(matches!(open_all(&global), Err(ListenError::Nowhere)));
+        let global = Global { listen_addr: vec!["192.0.2.1".into()], ..global };
+        assert!(matches!(open_all(&global), Err(ListenError::NoAddress(_))));
+    }
+}

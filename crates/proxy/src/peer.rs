@@ -1,0 +1,123 @@
+//! Who is at the other end of a client's connection, in 16 bytes.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::RawFd,
+};
+
+use crate::sys::{Address, process, socket};
+
+/// The other end of a client's connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Peer {
+    /// A unix socket. The process id is 0 if the kernel does not tell.
+    Unix {
+        pid: u32,
+        same_user: bool,
+    },
+    V4(Ipv4Addr, u16),
+    /// Boxed, so that the common ones stay small.
+    V6(Box<SocketAddr>),
+    #[default]
+    Unknown,
+}
+
+impl Peer {
+    pub(crate) fn new(fd: RawFd, address: &Address) -> Self {
+        match address {
+            Address::Inet(SocketAddr::V4(v4)) => Self::V4(*v4.ip(), v4.port()),
+            Address::Inet(v6) => Self::V6(Box::new(*v6)),
+            Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => {
+                let credentials = socket::peer_credentials(fd);
+                let same_user =
+                    credentials.as_ref().is_ok_and(|(_, uid)| *uid == process::effective_uid());
+                Self::Unix { pid: credentials.map_or(0, |(pid, _)| pid), same_user }
+            }
+        }
+    }
+
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix { .. })
+    }
+
+    /// As much of it as matters for what the client may do.
+    pub(crate) fn to_auth(&self) -> engine::auth::Peer {
+        let loopback = match self {
+            Self::Unix { .. } => true,
+            Self::V4(ip, _) => ip.is_loopback(),
+            // Also an IPv4 loopback address in IPv6 clothes.
+            Self::V6(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unknown => false,
+        };
+        let same_user = matches!(self, Self::Unix { same_user: true, .. });
+        engine::auth::Peer { local: self.is_unix(), same_user, loopback }
+    }
+
+    /// The address, for `SHOW CLIENTS`: `unix` for a unix socket.
+    #[must_use]
+    pub fn host(&self) -> String {
+        match self {
+            Self::Unix { .. } | Self::Unknown => "unix".to_owned(),
+            Self::V4(ip, _) => ip.to_string(),
+            Self::V6(address) => address.ip().to_string(),
+        }
+    }
+
+    /// The port; `None` for a unix socket.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Unix { .. } | Self::Unknown => None,
+            Self::V4(_, port) => Some(*port),
+            Self::V6(address) => Some(address.port()),
+        }
+    }
+}
+
+/// As PgBouncer's log writes it: `unix(PID)`, `host:port`, IPv6 in brackets.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix { pid, .. } => write!(f, "unix({pid})"),
+            Self::V4(ip, port) => write!(f, "{ip}:{port}"),
+            Self::V6(address) => match address.ip() {
+                IpAddr::V4(ip) => write!(f, "{ip}:{}", address.port()),
+                IpAddr::V6(ip) => write!(f, "[{ip}]:{}", address.port()),
+            },
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn a_process_of_our_own_user_is_recognised() {
+        let (ours, _theirs) = socket::pair();
+        let peer = Peer::new(ours.as_raw_fd(), &Address::Unnamed);
+        let own = engine::auth::Peer { local: true, same_user: true, loopback: true };
+        assert_eq!(peer.to_auth(), own);
+        assert_eq!(peer.to_string(), format!("unix({})", std::process::id()));
+    }
+
+    #[test]
+    fn loopback_is_told_from_far_away() {
+        for (address, loopback) in [
+            ("127.0.0.1:5", true),
+            ("10.0.0.1:5", false),
+            ("[::1]:5", true),
+            ("[fe80::1]:5", false),
+        ] {
+            let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
+            assert_eq!(peer.to_auth().loopback, loopback, "{address}");
+            assert_eq!(peer.to_string(), address);
+            assert!(!peer.to_auth().local);
+        }
+        assert!(size_of::<Peer>() <= 16, "{} bytes", size_of::<Peer>());
+    }
+}

@@ -1,0 +1,167 @@
+//! A pooler from start to end: threads, signals, reload, shutdown.
+//!
+//! * `cold.rs`: the thread for everything that is not the data plane
+//! * `reload.rs`: a new configuration is put in force
+//! * `stats.rs`: the `stats:` line and the averages
+//! * `start.rs`: what is done once, before the first client
+
+mod cold;
+mod reload;
+mod start;
+mod stats;
+
+use std::{fmt, io, os::fd::OwnedFd, path::PathBuf, thread::JoinHandle};
+
+use config::Config;
+use engine::shell::ConsoleLogin;
+
+use crate::{
+    Address, Peer,
+    controller::{Controller, Totals},
+    listener::ListenError,
+};
+
+pub use self::reload::ReloadError;
+pub(crate) use self::reload::reload;
+
+/// A client that logged in to the console database. Its socket is non-blocking.
+#[derive(Debug)]
+pub struct ConsoleConnection {
+    pub fd: OwnedFd,
+    pub peer: Peer,
+    pub login: ConsoleLogin,
+    /// What the client was told and has not got yet; to be written before anything else.
+    pub unsent: Vec<u8>,
+}
+
+/// Serves console connections. Called on the cold thread inside its tokio runtime, so it may
+/// spawn tasks there; it must not block.
+pub type ConsoleHandler = Box<dyn FnMut(&Controller, ConsoleConnection) + Send>;
+
+/// What the configuration does not say.
+pub struct StartOptions {
+    /// The file a reload reads, unless the configuration names another one (`conffile`).
+    pub config_path: Option<PathBuf>,
+    /// Product and version, for the log.
+    pub version: String,
+    /// Obey signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT. They are kept from the calling thread and
+    /// all threads it starts later.
+    pub signals: bool,
+    /// Without it, console connections are closed.
+    pub console: Option<ConsoleHandler>,
+}
+
+impl Default for StartOptions {
+    fn default() -> Self {
+        Self {
+            config_path: None,
+            version: concat!("Weir ", env!("CARGO_PKG_VERSION")).to_owned(),
+            signals: true,
+            console: None,
+        }
+    }
+}
+
+impl fmt::Debug for StartOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartOptions")
+            .field("config_path", &self.config_path)
+            .field("version", &self.version)
+            .field("signals", &self.signals)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why the pooler did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error("cannot start the threads of the pooler: {0}")]
+    System(#[from] io::Error),
+}
+
+/// How to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    Immediate,
+    /// When no server is in use any more; nothing is linked from now on. SIGINT's way.
+    WaitForServers,
+    /// When the last client has left; no TCP client is let in from now on. SIGTERM's way.
+    WaitForClients,
+}
+
+/// How the pooler came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Immediate,
+    ServersReleased,
+    ClientsLeft,
+}
+
+/// A running pooler. Dropping it ends it.
+#[derive(Debug)]
+pub struct Pooler {
+    controller: Controller,
+    cold: Option<JoinHandle<Exit>>,
+}
+
+impl Pooler {
+    /// Binds the listeners and starts the threads. Clients are served when it returns.
+    ///
+    /// # Errors
+    /// When there is nowhere to listen, or the system refuses threads or descriptors.
+    pub fn start(config: Config, options: StartOptions) -> Result<Self, StartError> {
+        let (controller, cold) = start::start(config, options)?;
+        Ok(Self { controller, cold: Some(cold) })
+    }
+
+    #[must_use]
+    pub fn controller(&self) -> Controller {
+        self.controller.clone()
+    }
+
+    /// Where clients are listened for.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Address> {
+        let listeners = &self.controller.0.shared.listeners;
+        listeners.iter().map(|listener| listener.address().clone()).collect()
+    }
+
+    /// Asks all workers and waits for their answers. All zero if the pooler has ended, or if the
+    /// system has no descriptors left for the question.
+    ///
+    /// # Panics
+    /// Inside a tokio runtime: [`Controller::totals`] is the one for that.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.map_or_else(
+            |_| Totals::default(),
+            |runtime| runtime.block_on(self.controller.totals()),
+        )
+    }
+
+    /// Ends it now. [`Pooler::wait`] tells when that is done.
+    pub fn shutdown(&self) {
+        self.controller.shutdown(Shutdown::Immediate);
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Exit {
+        self.join()
+    }
+
+    fn join(&mut self) -> Exit {
+        // The thread does not panic: the process would have been aborted.
+        let ended = self.cold.take().map(JoinHandle::join);
+        ended.and_then(Result::ok).unwrap_or(Exit::Immediate)
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        self.shutdown();
+        self.join();
+    }
+}

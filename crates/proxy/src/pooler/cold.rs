@@ -1,0 +1,207 @@
+//! The thread for everything that is not the data plane: signals, orders from the console, name
+//! lookups, statistics, and the end. It never makes a worker wait.
+
+use std::{future, os::fd::OwnedFd, sync::atomic::Ordering, thread::JoinHandle, time::Duration};
+
+use engine::{Drain, ids::WorkerId, shell::Mail};
+use tokio::{
+    io::unix::AsyncFd,
+    runtime::Runtime,
+    sync::mpsc,
+    time::{self, Instant},
+};
+
+use super::{ConsoleHandler, Exit, Shutdown, stats};
+use crate::{
+    controller::Controller,
+    error, listener, log, resolve,
+    shared::{ColdRequest, Shared, ShellMail},
+    sys::{process, signal},
+    table::Token,
+    warning,
+};
+
+/// How often a draining pooler looks whether the end has come.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+
+pub(super) struct Cold {
+    pub(super) controller: Controller,
+    pub(super) requests: mpsc::UnboundedReceiver<ColdRequest>,
+    pub(super) orders: mpsc::UnboundedReceiver<Shutdown>,
+    pub(super) signals: Option<OwnedFd>,
+    pub(super) console: Option<ConsoleHandler>,
+}
+
+impl Cold {
+    /// Works until the end has come, ends the workers, and tidies up behind them.
+    pub(super) fn run(mut self, runtime: Runtime, workers: Vec<JoinHandle<()>>) -> Exit {
+        let exit = runtime.block_on(self.serve());
+        // Whatever tasks there are end here, the console's among them.
+        runtime.shutdown_background();
+        let control = self.controller.0;
+        let shared = &control.shared;
+        shared.tell_all(|| ShellMail::Stop);
+        for worker in workers {
+            // It did not panic: the process would have been aborted.
+            let _ = worker.join();
+        }
+        close_rest(shared);
+        control.ended.send_replace(true);
+        exit
+    }
+
+    async fn serve(&mut self) -> Exit {
+        let signals = self.signals.take().and_then(|fd| {
+            signal::watch(fd).inspect_err(|error| error!("cannot wait for signals: {error}")).ok()
+        });
+        let stats = tokio::spawn(stats::keep(self.controller.clone()));
+        let mut drain = None;
+        let exit = loop {
+            let order = tokio::select! {
+                Some(request) = self.requests.recv() => {
+                    self.serve_request(request);
+                    continue;
+                }
+                Some(order) = self.orders.recv() => Some(order),
+                signal = next_signal(signals.as_ref()) => self.obey(signal, drain),
+                exit = drained(self.controller.clone(), drain) => break exit,
+            };
+            match order {
+                None => {}
+                Some(Shutdown::Immediate) => break Exit::Immediate,
+                Some(how) => {
+                    drain = Some(how);
+                    self.begin_drain(how);
+                }
+            }
+        };
+        stats.abort();
+        exit
+    }
+
+    fn serve_request(&mut self, request: ColdRequest) {
+        match request {
+            ColdRequest::Resolve(question) => {
+                tokio::spawn(resolve::answer(question, self.controller.0.shared.clone()));
+            }
+            // Without a console the connection is closed by being dropped.
+            ColdRequest::Console(connection) => {
+                if let Some(console) = &mut self.console {
+                    console(&self.controller, connection);
+                }
+            }
+        }
+    }
+
+    /// What a signal orders, if it ends the pooler.
+    fn obey(&self, signal: libc::c_int, drain: Option<Shutdown>) -> Option<Shutdown> {
+        let name = match signal {
+            libc::SIGTERM => "SIGTERM",
+            libc::SIGINT => "SIGINT",
+            libc::SIGQUIT => "SIGQUIT",
+            libc::SIGHUP => {
+                log!("got SIGHUP, re-reading config");
+                // The mistakes have been logged.
+                let _ = self.controller.reload();
+                return None;
+            }
+            _ => {
+                warning!("got signal {signal}, which Weir does not act on yet");
+                return None;
+            }
+        };
+        match (signal, drain) {
+            (libc::SIGQUIT, _) => {
+                log!("got SIGQUIT, fast exit");
+                Some(Shutdown::Immediate)
+            }
+            (_, Some(_)) => {
+                log!("got {name} while shutting down, fast exit");
+                Some(Shutdown::Immediate)
+            }
+            (libc::SIGTERM, None) => {
+                log!("got SIGTERM, shutting down, waiting for all clients disconnect");
+                Some(Shutdown::WaitForClients)
+            }
+            (_, None) => {
+                log!(
+                    "got SIGINT, shutting down, waiting for all servers connections to be released"
+                );
+                Some(Shutdown::WaitForServers)
+            }
+        }
+    }
+
+    /// No new TCP clients; the workers are told. The unix socket stays for the console.
+    fn begin_drain(&self, how: Shutdown) {
+        let shared = &self.controller.0.shared;
+        listener::shut_tcp(&shared.listeners);
+        for gauge in &shared.gauges {
+            gauge.drained.store(false, Ordering::Release);
+        }
+        let how = match how {
+            Shutdown::WaitForClients => Drain::WaitForClients,
+            Shutdown::WaitForServers | Shutdown::Immediate => Drain::WaitForServers,
+        };
+        shared.tell_all(|| ShellMail::Drain(how));
+    }
+}
+
+/// The next signal; never, if signals are not ours to obey.
+async fn next_signal(signals: Option<&AsyncFd<OwnedFd>>) -> libc::c_int {
+    let Some(signals) = signals else { return future::pending().await };
+    loop {
+        let Ok(mut ready) = signals.readable().await else { return future::pending().await };
+        match ready.try_io(|fd| signal::next(fd.get_ref())) {
+            Ok(Ok(signal)) => return signal,
+            Ok(Err(error)) => error!("cannot read a signal: {error}"),
+            // There was none after all.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Returns when nothing is left to wait for; never, if the pooler does not drain.
+async fn drained(controller: Controller, how: Option<Shutdown>) -> Exit {
+    let Some(how) = how else { return future::pending().await };
+    let is_drained = || {
+        let mut gauges = controller.0.shared.gauges.iter();
+        gauges.all(|gauge| gauge.drained.load(Ordering::Acquire))
+    };
+    while !is_drained() {
+        time::sleep_until(Instant::now() + DRAIN_LOOK).await;
+    }
+    if how == Shutdown::WaitForClients {
+        log!("client connections dropped, exiting");
+        Exit::ClientsLeft
+    } else {
+        log!("server connections dropped, exiting");
+        Exit::ServersReleased
+    }
+}
+
+/// Closes what no worker held when it ended: the listeners, parked servers, and connections on
+/// their way between workers.
+fn close_rest(shared: &Shared) {
+    shared.listeners.iter().for_each(listener::Listener::shut);
+    let mut mail = std::collections::VecDeque::new();
+    for mailbox in shared.hub.mailboxes() {
+        mailbox.take(&mut mail);
+        for letter in mail.drain(..) {
+            match letter {
+                ShellMail::Client { fd, .. } => process::close(fd),
+                ShellMail::Engine(Mail::Server { server, .. }) => {
+                    process::close(Token::from_handle(server.handle).0.fd());
+                }
+                _ => {}
+            }
+        }
+    }
+    for pool in shared.hub.pools() {
+        for worker in (0..shared.hub.worker_count()).map(WorkerId) {
+            for server in crate::exchange::lock(&pool).take_expired(worker, |_| true) {
+                process::close(Token::from_handle(server.handle).0.fd());
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What is done once, before the first client: limits, listeners, threads.
+
+use std::{
+    sync::{Arc, RwLock},
+    thread::{self, JoinHandle},
+};
+
+use config::Config;
+use engine::ids::WorkerId;
+use tokio::sync::{mpsc, watch};
+
+use super::{Exit, StartError, StartOptions, cold::Cold};
+use crate::{
+    controller::{Control, Controller, Period},
+    listener, log,
+    shared::Shared,
+    sys::{process, signal},
+    table::WORKERS_MAX,
+    warning,
+    worker::Worker,
+};
+
+/// The signals the pooler obeys, or says that it does not.
+const SIGNALS: [libc::c_int; 6] =
+    [libc::SIGHUP, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+/// A thread that panics has left its connections, and perhaps a pool, in no state to go on with;
+/// the others would wait for it for ever.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+pub(super) fn start(
+    config: Config,
+    options: StartOptions,
+) -> Result<(Controller, JoinHandle<Exit>), StartError> {
+    raise_file_limit(&config);
+    let listeners = listener::open_all(&config.global)?;
+    // Before the first thread is started, since threads inherit what signals they get.
+    let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
+
+    let config = Arc::new(config);
+    let (requests_in, requests) = mpsc::unbounded_channel();
+    let (orders_in, orders) = mpsc::unbounded_channel();
+    let shared = Arc::new(Shared::new(worker_count(&config), listeners, requests_in)?);
+    let control = Control {
+        shared: Arc::clone(&shared),
+        config: RwLock::new(Arc::clone(&config)),
+        config_path: options.config_path,
+        period: RwLock::new(Arc::new(Period::default())),
+        orders: orders_in,
+        ended: watch::Sender::new(false),
+    };
+    let controller = Controller(Arc::new(control));
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let cold = Cold {
+        controller: controller.clone(),
+        requests,
+        orders,
+        signals,
+        console: options.console,
+    };
+    let workers = start_workers(&shared, &config)?;
+    log!("process up: {} (epoll), workers: {}", options.version, workers.len());
+    let cold = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
+        let _guard = AbortOnPanic;
+        cold.run(runtime, workers)
+    })?;
+    Ok((controller, cold))
+}
+
+/// As many as asked for; 0 is one for every two processors, since the servers need some as well.
+fn worker_count(config: &Config) -> u16 {
+    let wanted = match config.global.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from) as u32 / 2,
+        wanted => wanted,
+    };
+    wanted.clamp(1, WORKERS_MAX) as u16
+}
+
+fn start_workers(
+    shared: &Arc<Shared>,
+    config: &Arc<Config>,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let workers: Vec<_> = (0..shared.hub.worker_count())
+        .map(|id| {
+            let mut worker = Worker::new(WorkerId(id), Arc::clone(shared), Arc::clone(config));
+            worker.watch().map(|()| worker)
+        })
+        .collect::<Result<_, _>>()?;
+    let mut threads = Vec::new();
+    for (id, worker) in workers.into_iter().enumerate() {
+        let thread = thread::Builder::new().name(format!("weir-worker-{id}")).spawn(move || {
+            let _guard = AbortOnPanic;
+            worker.run();
+        });
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                shared.tell_all(|| crate::shared::ShellMail::Stop);
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(threads)
+}
+
+fn raise_file_limit(config: &Config) {
+    let (limit, hard) = match process::raise_file_limit() {
+        Ok(limits) => limits,
+        Err(error) => return warning!("cannot tell the file descriptor limit: {error}"),
+    };
+    let clients = config.global.max_client_conn;
+    let databases = config.databases.values().chain(&config.fallback);
+    let servers: u64 = databases
+        .map(|database| u64::from(database.pool_size.unwrap_or(config.global.default_pool_size)))
+        .sum();
+    // Listeners, epolls, eventfds and what the libraries hold open.
+    let own = 16 + 2 * u64::from(worker_count(config));
+    let expected = u64::from(clients) + servers + own;
+    log!(
+        "kernel file descriptor limit: {limit} (hard: {hard}); max_client_conn: {clients}, max \
+         expected fd use: {expected}"
+    );
+    if limit < expected {
+        warning!("the file descriptor limit is too low for max_client_conn and the pool sizes");
+    }
+}

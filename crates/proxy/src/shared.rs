@@ -1,0 +1,173 @@
+//! What all threads of the pooler hold together besides the pools: the way into each worker, the
+//! listeners, the clock, and where the servers' sockets are connected to.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    os::fd::RawFd,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Instant,
+};
+
+use config::Config;
+use engine::{
+    Drain,
+    ids::{Micros, ServerId, WorkerId},
+    shell::Mail,
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    controller::WorkerReport,
+    exchange::{self, Hub, WorkerExchange},
+    listener::Listener,
+    mailbox::Wake,
+    peer::Peer,
+    pooler::ConsoleConnection,
+    resolve::Question,
+    sys::{Address, Epoll, EventFd},
+};
+
+impl Wake for EventFd {
+    fn wake(&self) {
+        self.notify();
+    }
+}
+
+pub(crate) type ShellHub = Hub<ShellMail, EventFd>;
+pub(crate) type ShellExchange = WorkerExchange<ShellMail, EventFd>;
+
+/// What a worker is told.
+#[derive(Debug)]
+pub(crate) enum ShellMail {
+    /// By another worker's engine.
+    Engine(Mail),
+    /// A client that another worker accepted.
+    Client {
+        fd: RawFd,
+        peer: Peer,
+    },
+    /// The addresses of a name that `server` is to connect to; none if it has none. The ticket is
+    /// that of the question.
+    Resolved {
+        server: ServerId,
+        ticket: u64,
+        addresses: Vec<SocketAddr>,
+    },
+    /// Tell about yourself.
+    Report(mpsc::UnboundedSender<WorkerReport>),
+    /// The configuration was replaced; the pools have its settings already.
+    Config(Arc<Config>),
+    Drain(Drain),
+    /// Close everything and end.
+    Stop,
+}
+
+impl From<Mail> for ShellMail {
+    fn from(mail: Mail) -> Self {
+        Self::Engine(mail)
+    }
+}
+
+/// What a worker asks of the cold thread.
+#[derive(Debug)]
+pub(crate) enum ColdRequest {
+    Resolve(Question),
+    Console(ConsoleConnection),
+}
+
+/// Time since a moment before the pooler started; the same for all threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Never 0, which the engine takes for "not yet".
+    #[inline]
+    pub(crate) fn now(self) -> Micros {
+        self.0.elapsed().as_micros() as Micros + 1_000_000
+    }
+}
+
+/// What others may know of a worker without asking it.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    /// Connections of clients it has or is about to get.
+    pub(crate) clients: AtomicU32,
+    /// While the pooler drains: has it nothing to wait for any more?
+    pub(crate) drained: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) hub: Arc<ShellHub>,
+    pub(crate) epolls: Vec<Epoll>,
+    pub(crate) gauges: Vec<Gauge>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) clock: Clock,
+    pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
+    /// Where the servers' sockets are connected to, by descriptor.
+    server_addresses: Mutex<HashMap<RawFd, Address>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        workers: u16,
+        listeners: Vec<Listener>,
+        cold: mpsc::UnboundedSender<ColdRequest>,
+    ) -> io::Result<Self> {
+        let wakers = (0..workers).map(|_| EventFd::new()).collect::<io::Result<Vec<_>>>()?;
+        Ok(Self {
+            hub: Arc::new(Hub::new(wakers)),
+            epolls: (0..workers).map(|_| Epoll::new()).collect::<io::Result<_>>()?,
+            gauges: (0..workers).map(|_| Gauge::default()).collect(),
+            listeners,
+            clock: Clock::start(),
+            cold,
+            server_addresses: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn tell_all(&self, mail: impl Fn() -> ShellMail) {
+        self.hub.mailboxes().iter().for_each(|mailbox| mailbox.post(mail()));
+    }
+
+    pub(crate) fn epoll(&self, worker: WorkerId) -> &Epoll {
+        &self.epolls[usize::from(worker.0)]
+    }
+
+    pub(crate) fn gauge(&self, worker: WorkerId) -> &Gauge {
+        &self.gauges[usize::from(worker.0)]
+    }
+
+    /// Which worker is to have a client that `own` accepted: `own`, unless it clearly has more
+    /// clients than the least loaded one. Moving every client would cost a wake each.
+    pub(crate) fn worker_for_client(&self, own: WorkerId) -> WorkerId {
+        let load = |gauge: &Gauge| gauge.clients.load(Ordering::Relaxed);
+        let mine = load(self.gauge(own));
+        let least = self.gauges.iter().enumerate().min_by_key(|(_, gauge)| load(gauge));
+        match least {
+            Some((at, gauge)) if mine > load(gauge) + 8 + load(gauge) / 8 => WorkerId(at as u16),
+            _ => own,
+        }
+    }
+
+    pub(crate) fn set_server_address(&self, fd: RawFd, address: Address) {
+        exchange::lock(&self.server_addresses).insert(fd, address);
+    }
+
+    pub(crate) fn server_address(&self, fd: RawFd) -> Option<Address> {
+        exchange::lock(&self.server_addresses).get(&fd).cloned()
+    }
+
+    pub(crate) fn forget_server_address(&self, fd: RawFd) {
+        exchange::lock(&self.server_addresses).remove(&fd);
+    }
+}

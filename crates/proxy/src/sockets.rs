@@ -1,0 +1,244 @@
+//! All sockets of one worker, and what the engine may do with them.
+//!
+//! The engine names connections by slot; the kernel names them by descriptor. The state of a
+//! socket is indexed by slot, the table turns descriptors back into slots. Nothing here calls the
+//! engine: what it has to be told is put among the outcomes and told by the worker.
+//!
+//! * `io.rs`: what the engine asks for ([`engine::shell::Io`])
+//! * `connect.rs`: opening servers, delivering cancel requests
+//! * `flow.rs`: output kept back, reading held back, the last words to a client that has left
+//! * `events.rs`: what goes to the log
+
+mod connect;
+mod events;
+mod flow;
+mod io;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::RawFd,
+    sync::{Arc, atomic::Ordering},
+};
+
+use config::Config;
+use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
+
+use self::{
+    connect::{Cancel, Connecting},
+    flow::Lingering,
+};
+use crate::{
+    conn::{Conn, QUEUED, READABLE},
+    peer::Peer,
+    shared::Shared,
+    sys::{Address, Epoll, epoll, process, socket},
+    table::{Kind, Table, Token},
+};
+
+/// What the engine is to be told as soon as it has returned.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    ClientLost(Token),
+    ServerLost(Token),
+    ServerConnected { server: ServerId, ticket: u64 },
+    ConnectFailed { server: ServerId, ticket: u64 },
+    CancelDone(u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    worker: WorkerId,
+    shared: Arc<Shared>,
+    config: Arc<Config>,
+    pub(crate) now: Micros,
+    pub(crate) table: Table,
+    clients: Vec<Conn>,
+    /// Who the clients are, by slot.
+    peers: Vec<Peer>,
+    servers: Vec<Conn>,
+    /// Servers that are not connected yet, by slot.
+    connecting: HashMap<u32, Connecting>,
+    next_ticket: u64,
+    cancels: HashMap<RawFd, Cancel>,
+    lingering: HashMap<RawFd, Lingering>,
+    /// To be read without waiting for an event.
+    pub(crate) ready: VecDeque<Token>,
+    pub(crate) outcomes: VecDeque<Outcome>,
+    /// To be closed when all events of this batch were dealt with, lest a new connection gets a
+    /// descriptor for which an old event is still to come.
+    closing: Vec<RawFd>,
+}
+
+impl Sockets {
+    pub(crate) fn new(worker: WorkerId, shared: Arc<Shared>, config: Arc<Config>) -> Self {
+        Self {
+            worker,
+            shared,
+            config,
+            now: 0,
+            table: Table::default(),
+            clients: Vec::new(),
+            peers: Vec::new(),
+            servers: Vec::new(),
+            connecting: HashMap::new(),
+            next_ticket: 1,
+            cancels: HashMap::new(),
+            lingering: HashMap::new(),
+            ready: VecDeque::new(),
+            outcomes: VecDeque::new(),
+            closing: Vec::new(),
+        }
+    }
+
+    pub(crate) fn epoll(&self) -> &Epoll {
+        self.shared.epoll(self.worker)
+    }
+
+    pub(crate) fn set_config(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    /// A client that was accepted gets the slot the engine chose. False if it cannot be watched.
+    pub(crate) fn add_client(&mut self, client: ClientId, fd: RawFd, peer: Peer) -> bool {
+        let at = client.0 as usize;
+        let token = self.table.register(fd, Kind::Client(client.0));
+        *slot(&mut self.clients, at) = Conn::new(fd, 0);
+        *slot(&mut self.peers, at) = peer;
+        self.epoll().add(fd, epoll::READ, token.to_u64()).is_ok()
+    }
+
+    #[inline]
+    pub(crate) fn client(&mut self, client: ClientId) -> &mut Conn {
+        &mut self.clients[client.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn server(&mut self, server: ServerId) -> &mut Conn {
+        &mut self.servers[server.0 as usize]
+    }
+
+    pub(crate) fn peer(&self, client: ClientId) -> &Peer {
+        &self.peers[client.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn is_client(&self, token: Token, client: ClientId) -> bool {
+        self.table.kind(token) == Kind::Client(client.0)
+    }
+
+    #[inline]
+    pub(crate) fn is_server(&self, token: Token, server: ServerId) -> bool {
+        self.table.kind(token) == Kind::Server(server.0)
+    }
+
+    fn client_token(&self, client: ClientId) -> Option<Token> {
+        let fd = self.clients.get(client.0 as usize)?.fd;
+        (fd >= 0).then(|| self.table.token(fd))
+    }
+
+    fn server_token(&self, server: ServerId) -> Option<Token> {
+        let fd = self.servers.get(server.0 as usize)?.fd;
+        (fd >= 0).then(|| self.table.token(fd))
+    }
+
+    /// The socket of a client or a server.
+    fn conn(&mut self, kind: Kind) -> Option<&mut Conn> {
+        match kind {
+            Kind::Client(at) => self.clients.get_mut(at as usize),
+            Kind::Server(at) => self.servers.get_mut(at as usize),
+            _ => None,
+        }
+    }
+
+    /// Has this socket read soon, if it may have something to read.
+    pub(crate) fn queue(&mut self, token: Token) {
+        let kind = self.table.kind(token);
+        if let Some(conn) = self.conn(kind)
+            && conn.has(READABLE)
+            && !conn.has(QUEUED)
+        {
+            conn.flags |= QUEUED;
+            self.ready.push_back(token);
+        }
+    }
+
+    /// The next socket to be read without an event.
+    pub(crate) fn next_ready(&mut self) -> Option<(Token, Kind)> {
+        loop {
+            let token = self.ready.pop_front()?;
+            let kind = self.table.kind(token);
+            if let Some(conn) = self.conn(kind) {
+                conn.flags &= !QUEUED;
+                if conn.has(READABLE) {
+                    return Some((token, kind));
+                }
+            }
+        }
+    }
+
+    /// A parked server is nobody's any more, as far as this worker knows.
+    pub(crate) fn forget_parked(&mut self, token: Token, pool: PoolId) {
+        if self.table.kind(token) == Kind::Parked(pool) {
+            self.table.clear(token.fd());
+        }
+    }
+
+    /// Ends the use of a descriptor; it is closed when the batch is over.
+    fn discard(&mut self, fd: RawFd) {
+        self.table.clear(fd);
+        self.closing.push(fd);
+    }
+
+    /// Closes what was ended in this batch.
+    pub(crate) fn close_discarded(&mut self) {
+        for fd in self.closing.drain(..) {
+            process::close(fd);
+        }
+    }
+
+    /// Closes everything; for the end of the worker. Parked servers are the pools'.
+    pub(crate) fn close_all(&mut self) {
+        self.close_discarded();
+        for fd in self.table.connections() {
+            process::close(fd);
+        }
+        self.table = Table::default();
+    }
+
+    /// What stands for a connection in the log and on the console.
+    pub(crate) fn client_pointer(&self, client: ClientId) -> u64 {
+        pointer(self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd))
+    }
+
+    pub(crate) fn server_pointer(&self, server: ServerId) -> u64 {
+        pointer(self.server_fd(server))
+    }
+
+    /// -1 if it has none yet.
+    pub(crate) fn server_fd(&self, server: ServerId) -> RawFd {
+        self.servers.get(server.0 as usize).map_or(-1, |conn| conn.fd)
+    }
+
+    pub(crate) fn client_local_address(&self, client: ClientId) -> Address {
+        let fd = self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd);
+        socket::local_address(fd).unwrap_or_default()
+    }
+
+    /// One client less, as far as the balance between workers is concerned.
+    fn count_out(&self) {
+        self.shared.gauge(self.worker).clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection's descriptor stands for it as long as it lasts, whichever worker has it.
+pub(crate) fn pointer(fd: RawFd) -> u64 {
+    u64::from(fd.max(0).cast_unsigned())
+}
+
+/// The entry at `at`, which is made if need be.
+fn slot<T: Default>(all: &mut Vec<T>, at: usize) -> &mut T {
+    if at >= all.len() {
+        all.resize_with(at + 1, T::default);
+    }
+    &mut all[at]
+}

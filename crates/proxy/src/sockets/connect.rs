@@ -1,0 +1,250 @@
+//! Connections that we open: servers, and cancel requests to where a server is connected to.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
+};
+
+use engine::{
+    ids::{Micros, ServerId},
+    settings::Target,
+};
+
+use super::{Outcome, Sockets};
+use crate::{
+    conn::{CONNECTING, Conn},
+    resolve::Question,
+    shared::ColdRequest,
+    sys::{Address, epoll, socket},
+    table::{Kind, Token},
+};
+
+/// A server on its way to being connected.
+#[derive(Debug)]
+pub(super) struct Connecting {
+    /// Tells this attempt from another one in the same slot.
+    pub(super) ticket: u64,
+    /// Still to be tried, after the present one.
+    addresses: VecDeque<Address>,
+    /// The listener's queue was full: the kernel cannot wait for it, so we try again.
+    retry: bool,
+    /// Database and user, for the log.
+    pub(super) name: Option<(String, String)>,
+}
+
+/// A cancel request on its way.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    id: u64,
+    packet: Vec<u8>,
+    sent: bool,
+    /// When it is given up; `None` = never.
+    until: Option<Micros>,
+}
+
+impl Sockets {
+    pub(super) fn begin_connecting(&mut self, server: ServerId, target: &Target) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let name = self.connecting.remove(&server.0).and_then(|known| known.name);
+        let mut addresses = VecDeque::new();
+        match target {
+            Target::Unix(path) => addresses.push_back(Address::Unix(path.clone())),
+            Target::Abstract(name) => addresses.push_back(Address::Abstract(name.clone().into())),
+            Target::Tcp(host, port) => match host.parse::<std::net::IpAddr>() {
+                Ok(ip) => addresses.push_back(Address::Inet((ip, *port).into())),
+                Err(_) => {
+                    let (host, port, worker) = (host.clone(), *port, self.worker);
+                    let question = Question { host, port, worker, server, ticket };
+                    if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
+                        let waits = Connecting { ticket, addresses, retry: false, name };
+                        self.connecting.insert(server.0, waits);
+                        return;
+                    }
+                }
+            },
+        }
+        self.connecting.insert(server.0, Connecting { ticket, addresses, retry: false, name });
+        self.try_next_address(server);
+    }
+
+    /// Keeps a server's name for the moment it is connected.
+    pub(super) fn name_server(&mut self, server: ServerId, name: (&str, &str)) {
+        let name = Some((name.0.to_owned(), name.1.to_owned()));
+        let addresses = VecDeque::new();
+        self.connecting.insert(server.0, Connecting { ticket: 0, addresses, retry: false, name });
+    }
+
+    /// The answer to a question for a name's addresses.
+    pub(crate) fn resolved(
+        &mut self,
+        server: ServerId,
+        ticket: u64,
+        addresses: Vec<std::net::SocketAddr>,
+    ) {
+        if let Some(connecting) = self.connecting.get_mut(&server.0)
+            && connecting.ticket == ticket
+        {
+            connecting.addresses = addresses.into_iter().map(Address::Inet).collect();
+            self.try_next_address(server);
+        }
+    }
+
+    fn try_next_address(&mut self, server: ServerId) {
+        loop {
+            let Some(connecting) = self.connecting.get_mut(&server.0) else { return };
+            let ticket = connecting.ticket;
+            let Some(address) = connecting.addresses.pop_front() else {
+                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+                return;
+            };
+            match self.open_towards(&address) {
+                Ok((fd, done)) => return self.watch_server(server, ticket, fd, address, done),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connecting_of(self, server, |connecting| {
+                        connecting.addresses.push_front(address);
+                        connecting.retry = true;
+                    });
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A socket that connects, and whether it has done so already.
+    fn open_towards(&self, address: &Address) -> io::Result<(OwnedFd, bool)> {
+        let fd = socket::open(address)?;
+        if matches!(address, Address::Inet(_)) {
+            self.set_tcp_options(fd.as_raw_fd())?;
+        }
+        let done = socket::connect(fd.as_raw_fd(), address)?;
+        Ok((fd, done))
+    }
+
+    pub(crate) fn set_tcp_options(&self, fd: RawFd) -> io::Result<()> {
+        let global = &self.config.global;
+        socket::set_nodelay(fd)?;
+        if global.tcp_keepalive {
+            let (idle, interval) = (global.tcp_keepidle, global.tcp_keepintvl);
+            socket::set_keepalive(fd, idle, interval, global.tcp_keepcnt)?;
+        }
+        Ok(())
+    }
+
+    fn watch_server(
+        &mut self,
+        server: ServerId,
+        ticket: u64,
+        fd: OwnedFd,
+        address: Address,
+        done: bool,
+    ) {
+        let fd = fd.into_raw_fd();
+        let token = self.table.register(fd, Kind::Server(server.0));
+        let (flags, interest) =
+            if done { (0, epoll::READ) } else { (CONNECTING, epoll::READ_WRITE) };
+        self.servers[server.0 as usize] = Conn::new(fd, flags);
+        self.shared.set_server_address(fd, address);
+        if self.epoll().add(fd, interest, token.to_u64()).is_err() {
+            self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+        } else if done {
+            self.outcomes.push_back(Outcome::ServerConnected { server, ticket });
+        }
+    }
+
+    /// Something happened on a socket that was not connected yet. Its first bytes are reported
+    /// again when it is watched for reading only.
+    pub(crate) fn connect_event(&mut self, server: ServerId, token: Token) {
+        let Some(ticket) = self.connecting.get(&server.0).map(|waits| waits.ticket) else {
+            return;
+        };
+        let fd = token.fd();
+        let connected = socket::take_error(fd)
+            .and_then(|()| self.epoll().modify(fd, epoll::READ, token.to_u64()));
+        if connected.is_ok() {
+            self.server(server).flags &= !CONNECTING;
+            self.outcomes.push_back(Outcome::ServerConnected { server, ticket });
+            return;
+        }
+        self.servers[server.0 as usize] = Conn::default();
+        self.shared.forget_server_address(fd);
+        self.discard(fd);
+        self.try_next_address(server);
+    }
+
+    /// Is this the outcome of the attempt that is under way? It is over then.
+    pub(crate) fn end_connecting(&mut self, server: ServerId, ticket: u64) -> bool {
+        let is_present = self.connecting.get(&server.0).is_some_and(|waits| waits.ticket == ticket);
+        if is_present && let Some(waits) = self.connecting.remove(&server.0) {
+            self.log_connected(server, waits.name.as_ref());
+        }
+        is_present
+    }
+
+    /// Where `server` is connected to, a second connection delivers `packet`.
+    pub(super) fn begin_cancel(&mut self, id: u64, server: ServerId, packet: &[u8]) -> bool {
+        let target = self.servers[server.0 as usize].fd;
+        let Some(address) = self.shared.server_address(target) else { return false };
+        let Ok((fd, _)) = self.open_towards(&address) else { return false };
+        let fd = fd.into_raw_fd();
+        let token = self.table.register(fd, Kind::Cancel);
+        let limit = self.config.global.cancel_wait_timeout.as_micros() as Micros;
+        let until = (limit > 0).then_some(self.now + limit);
+        self.cancels.insert(fd, Cancel { id, packet: packet.to_vec(), sent: false, until });
+        // Being writable is reported for a socket that is connected already, too.
+        let watched = self.epoll().add(fd, epoll::READ_WRITE, token.to_u64()).is_ok();
+        if !watched {
+            self.cancels.remove(&fd);
+            self.discard(fd);
+        }
+        watched
+    }
+
+    /// The request is sent as soon as that is possible; then the end is waited for, which
+    /// PostgreSQL brings about when it has acted.
+    pub(crate) fn cancel_event(&mut self, fd: RawFd, events: u32) {
+        let Some(cancel) = self.cancels.get_mut(&fd) else { return };
+        if events & epoll::WRITABLE != 0 && !cancel.sent {
+            cancel.sent = true;
+            // Sixteen bytes into an empty socket buffer go whole or not at all.
+            let _ = socket::send(fd, &cancel.packet);
+        }
+        let over = events & (epoll::BROKEN | epoll::PEER_DONE) != 0;
+        if over {
+            self.end_cancel(fd);
+        }
+    }
+
+    fn end_cancel(&mut self, fd: RawFd) {
+        if let Some(cancel) = self.cancels.remove(&fd) {
+            self.discard(fd);
+            self.outcomes.push_back(Outcome::CancelDone(cancel.id));
+        }
+    }
+
+    /// What is due by the clock: connections to try again, requests and last words to give up.
+    pub(crate) fn tick(&mut self) {
+        self.end_lingering();
+        let now = self.now;
+        let late = self.cancels.iter().filter(|(_, cancel)| cancel.until.is_some_and(|t| t <= now));
+        let late: Vec<_> = late.map(|(fd, _)| *fd).collect();
+        late.into_iter().for_each(|fd| self.end_cancel(fd));
+
+        let again = self.connecting.iter_mut().filter(|(_, waits)| waits.retry);
+        let again: Vec<_> = again
+            .map(|(at, waits)| {
+                waits.retry = false;
+                ServerId(*at)
+            })
+            .collect();
+        again.into_iter().for_each(|server| self.try_next_address(server));
+    }
+}
+
+fn connecting_of(sockets: &mut Sockets, server: ServerId, f: impl FnOnce(&mut Connecting)) {
+    if let Some(connecting) = sockets.connecting.get_mut(&server.0) {
+        f(connecting);
+    }
+}

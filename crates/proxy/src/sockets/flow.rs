@@ -1,0 +1,167 @@
+//! The flow of bytes where it is not smooth: output that is kept back, reading that is held back
+//! because of it, and the last words to a client that has left.
+
+use std::os::fd::RawFd;
+
+use engine::ids::{ClientId, Micros, ServerId, WorkerId};
+
+use super::{Outcome, Sockets};
+use crate::{
+    conn::{BROKEN, DONE, Pending, READABLE},
+    sys::{epoll, socket},
+    table::{Kind, Token},
+};
+
+/// Output a client may have kept back and still be read: it sends faster than it reads.
+const CLIENT_PENDING_MAX: usize = 64 * 1024;
+
+/// How long the last words to a client are kept.
+const LINGER: Micros = 5_000_000;
+
+/// A client that has left, and what it has not read yet.
+#[derive(Debug)]
+pub(super) struct Lingering {
+    pending: Box<Pending>,
+    until: Micros,
+}
+
+impl Sockets {
+    /// May this client be read, as far as output kept back is concerned? If not, it is queued
+    /// when that is gone.
+    #[inline]
+    pub(crate) fn client_may_be_read(&mut self, client: ClientId, on: Option<ServerId>) -> bool {
+        if let Some(on) = on
+            && self.servers[on.0 as usize].pending.is_some()
+        {
+            let token = self.client_token(client).unwrap_or_default();
+            self.server(on).stalls = token;
+            return false;
+        }
+        self.clients[client.0 as usize].pending_len() <= CLIENT_PENDING_MAX
+    }
+
+    /// May this server be read? Not while its client has output kept back.
+    #[inline]
+    pub(crate) fn server_may_be_read(&mut self, server: ServerId, by: Option<ClientId>) -> bool {
+        if let Some(by) = by
+            && self.clients[by.0 as usize].pending.is_some()
+        {
+            let token = self.server_token(server).unwrap_or_default();
+            self.client(by).stalls = token;
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn watch_writable(&mut self, kind: Kind) {
+        self.watch(kind, epoll::READ_WRITE);
+    }
+
+    fn watch(&mut self, kind: Kind, interest: u32) {
+        let Some(fd) = self.conn(kind).map(|conn| conn.fd) else { return };
+        let token = self.table.token(fd);
+        if self.epoll().modify(fd, interest, token.to_u64()).is_err() {
+            self.report_lost(token, kind);
+        }
+    }
+
+    fn report_lost(&mut self, token: Token, kind: Kind) {
+        match kind {
+            Kind::Client(_) => self.outcomes.push_back(Outcome::ClientLost(token)),
+            Kind::Server(_) => self.outcomes.push_back(Outcome::ServerLost(token)),
+            _ => {}
+        }
+    }
+
+    /// A client's or server's socket takes bytes again.
+    pub(crate) fn flush(&mut self, token: Token, kind: Kind) {
+        let Some(conn) = self.conn(kind) else { return };
+        if conn.pending.is_none() {
+            return;
+        }
+        match conn.flush() {
+            Ok(false) => {}
+            Ok(true) => {
+                let stalled = std::mem::take(&mut conn.stalls);
+                self.watch(kind, epoll::READ);
+                self.queue(stalled);
+                self.queue(token);
+            }
+            Err(_) => match kind {
+                Kind::Server(at) => self.read_last_words(ServerId(at)),
+                _ => self.report_lost(token, kind),
+            },
+        }
+    }
+
+    /// A server does not take bytes any more. It may have said why, so it is read to its end, and
+    /// that end is reported.
+    pub(super) fn read_last_words(&mut self, server: ServerId) {
+        let Some(token) = self.server_token(server) else { return };
+        let conn = self.server(server);
+        conn.flags |= READABLE | DONE | BROKEN;
+        let stalled = std::mem::take(&mut conn.stalls);
+        self.queue(stalled);
+        self.queue(token);
+    }
+
+    /// Another worker's server comes here. Whatever there is to read is reported anew.
+    pub(super) fn fetch_server(&mut self, server: ServerId, fd: RawFd, home: WorkerId) {
+        let _ = self.shared.epoll(home).delete(fd);
+        let token = self.table.register(fd, Kind::Server(server.0));
+        if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
+            self.outcomes.push_back(Outcome::ServerLost(token));
+        }
+    }
+
+    /// The client has left, but not everything it was told has gone out.
+    pub(super) fn linger(&mut self, fd: RawFd, pending: Box<Pending>) {
+        let token = self.table.token(fd);
+        self.table.change(token, Kind::Lingering);
+        self.lingering.insert(fd, Lingering { pending, until: self.now + LINGER });
+    }
+
+    pub(crate) fn linger_event(&mut self, fd: RawFd, events: u32) {
+        let Some(lingering) = self.lingering.get_mut(&fd) else { return };
+        let is_broken = events & epoll::BROKEN != 0;
+        if is_broken || lingering.pending.send(fd).unwrap_or(true) {
+            self.lingering.remove(&fd);
+            self.say_goodbye(fd, true);
+        }
+    }
+
+    /// Gives up what was kept too long.
+    pub(super) fn end_lingering(&mut self) {
+        let now = self.now;
+        let late = self.lingering.extract_if(|_, lingering| lingering.until <= now);
+        let late: Vec<_> = late.map(|(fd, _)| fd).collect();
+        late.into_iter().for_each(|fd| self.discard(fd));
+    }
+
+    /// Closes a client's socket. Bytes it sent that nobody read would turn the close into a
+    /// reset, which can overtake the error message that explains it; so they are read away.
+    pub(super) fn say_goodbye(&mut self, fd: RawFd, unread: bool) {
+        if unread {
+            socket::shutdown(fd, true);
+            let mut waste = [0; 4096];
+            for _ in 0..16 {
+                if !matches!(socket::recv(fd, &mut waste), Ok(1..)) {
+                    break;
+                }
+            }
+        }
+        self.discard(fd);
+    }
+
+    /// Has this idle client nothing more to say but goodbye? Only asked once its peer has closed
+    /// its side: then no server need be waited for to learn that.
+    pub(crate) fn client_says_goodbye(&mut self, client: ClientId) -> bool {
+        const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
+        let mut next = [0; TERMINATE.len()];
+        match socket::peek(self.client(client).fd, &mut next) {
+            Ok(0) => true,
+            Ok(count) => next[..count] == TERMINATE,
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+}

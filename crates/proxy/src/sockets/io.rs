@@ -1,0 +1,138 @@
+//! What the engine asks for. Nothing here fails or blocks as the engine sees it.
+
+use std::mem;
+
+use engine::{
+    ids::{ClientId, Handle, PoolId, ServerId},
+    settings::Target,
+    shell::{ConsoleLogin, Event, Io},
+};
+
+use super::{Outcome, Sockets, slot};
+use crate::{
+    conn::{Conn, FAILED, READABLE, Sent},
+    pooler::ConsoleConnection,
+    shared::ColdRequest,
+    sys::{epoll, process},
+    table::{Kind, Token},
+};
+
+impl Io for Sockets {
+    #[inline]
+    fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
+        match self.client(client).send(bytes) {
+            Sent::Accepted => {}
+            Sent::KeptBack => self.watch_writable(Kind::Client(client.0)),
+            Sent::Failed => {
+                let lost = self.client_token(client).map(Outcome::ClientLost);
+                self.outcomes.extend(lost);
+            }
+        }
+    }
+
+    #[inline]
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+        match self.server(server).send(bytes) {
+            Sent::Accepted => {}
+            Sent::KeptBack => self.watch_writable(Kind::Server(server.0)),
+            Sent::Failed => self.read_last_words(server),
+        }
+    }
+
+    fn server_flushed(&self, server: ServerId) -> bool {
+        self.servers[server.0 as usize].pending.is_none()
+    }
+
+    fn close_client(&mut self, client: ClientId) {
+        let mut conn = mem::take(self.client(client));
+        self.peers[client.0 as usize] = crate::peer::Peer::Unknown;
+        self.count_out();
+        self.queue(mem::take(&mut conn.stalls));
+        match conn.pending.take() {
+            Some(pending) if !conn.has(FAILED) => self.linger(conn.fd, pending),
+            _ => self.say_goodbye(conn.fd, conn.has(READABLE)),
+        }
+    }
+
+    fn close_server(&mut self, server: ServerId) {
+        self.connecting.remove(&server.0);
+        // A server may be given up before it has a socket.
+        let conn = mem::take(slot(&mut self.servers, server.0 as usize));
+        self.queue(conn.stalls);
+        if conn.fd >= 0 {
+            self.shared.forget_server_address(conn.fd);
+            self.discard(conn.fd);
+        }
+    }
+
+    fn connect(&mut self, server: ServerId, target: &Target) {
+        *slot(&mut self.servers, server.0 as usize) = Conn::default();
+        self.begin_connecting(server, target);
+    }
+
+    fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]) {
+        if !self.begin_cancel(cancel, server, packet) {
+            self.outcomes.push_back(Outcome::CancelDone(cancel));
+        }
+    }
+
+    #[inline]
+    fn resume_client(&mut self, client: ClientId) {
+        if let Some(token) = self.client_token(client) {
+            self.queue(token);
+        }
+    }
+
+    #[inline]
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
+        let conn = mem::take(self.server(server));
+        debug_assert!(conn.pending.is_none(), "a server was released with output kept back");
+        let token = self.table.token(conn.fd);
+        self.table.change(token, Kind::Parked(pool));
+        if conn.stalls != Token::default() {
+            self.queue(conn.stalls);
+        }
+        if conn.has(READABLE) {
+            // What it has to say must not be forgotten with the latch: have it told again.
+            let _ = self.epoll().modify(conn.fd, epoll::READ, token.to_u64());
+        }
+        token.to_handle(self.worker)
+    }
+
+    #[inline]
+    fn attach_server(&mut self, server: ServerId, handle: Handle) {
+        let (token, home) = Token::from_handle(handle);
+        let fd = token.fd();
+        *slot(&mut self.servers, server.0 as usize) = Conn::new(fd, 0);
+        if home != self.worker {
+            self.fetch_server(server, fd, home);
+        } else if matches!(self.table.kind(token), Kind::Parked(_)) {
+            self.table.change(token, Kind::Server(server.0));
+        } else {
+            // It was on its way to another worker when an event came for it, which was put down
+            // to that worker. It came back, so have it told again.
+            self.table.change(token, Kind::Server(server.0));
+            let _ = self.epoll().modify(fd, epoll::READ, token.to_u64());
+        }
+    }
+
+    fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin) {
+        let conn = mem::take(self.client(client));
+        let peer = mem::take(&mut self.peers[client.0 as usize]);
+        self.count_out();
+        let _ = self.epoll().delete(conn.fd);
+        self.table.clear(conn.fd);
+        let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());
+        let console = ConsoleConnection { fd: process::own(conn.fd), peer, login, unsent };
+        // Without a cold thread the pooler is ending: the connection is closed with the message.
+        let _ = self.shared.cold.send(ColdRequest::Console(console));
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        crate::random::fill(bytes);
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        self.log_event(&event);
+    }
+}

@@ -1,0 +1,69 @@
+//! What belongs to the process as a whole: limits, users, descriptors.
+
+#![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
+
+use std::{
+    ffi::CString,
+    io,
+    os::fd::{FromRawFd as _, OwnedFd, RawFd},
+    ptr,
+};
+
+use super::checked;
+
+/// Room for the strings of one entry of the group database, in bytes.
+const ENTRY_BYTES: usize = 16 * 1024;
+
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Closes a connection's descriptor, which the caller has just taken out of its table.
+pub(crate) fn close(fd: RawFd) {
+    drop(own(fd));
+}
+
+/// The descriptor as an object, its table entry being gone.
+pub(crate) fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: descriptors of connections have one owner, the table entry they are in, and the
+    // caller gave that up.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Raises the number of open files to what is allowed, and tells it and the hard limit.
+pub(crate) fn raise_file_limit() -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live value of the right type is written to.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: a live value of the right type is read.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
+        limit = raised;
+    }
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// The number of a group given by name; `None` when there is none of that name.
+pub(crate) fn group_by_name(name: &str) -> io::Result<Option<u32>> {
+    let c_name = CString::new(name)?;
+    // SAFETY: all fields of `group` are integers or pointers, for which zero is valid.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut strings = vec![0; ENTRY_BYTES];
+    let mut found = ptr::null_mut();
+    // SAFETY: every pointer is to a live value, and the length is that of the buffer.
+    let code = unsafe {
+        libc::getgrnam_r(
+            c_name.as_ptr(),
+            &raw mut entry,
+            strings.as_mut_ptr(),
+            strings.len(),
+            &raw mut found,
+        )
+    };
+    match code {
+        _ if !found.is_null() => Ok(Some(entry.gr_gid)),
+        0 | libc::ENOENT | libc::ESRCH => Ok(None),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}

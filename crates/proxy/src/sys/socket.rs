@@ -1,0 +1,176 @@
+//! Sockets: opening, reading, writing, and their options. All of them are non-blocking.
+
+#![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
+
+use std::{
+    io, mem,
+    os::fd::{FromRawFd as _, OwnedFd, RawFd},
+};
+
+use super::{
+    address::{Address, Raw},
+    checked, checked_len,
+};
+
+/// Reads what is there. 0 is the end; `WouldBlock` is nothing yet.
+#[inline]
+pub(crate) fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: at most as many bytes are written as the buffer is long.
+    checked_len(unsafe {
+        libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+    })
+}
+
+/// The same, but the bytes stay where they are.
+pub(crate) fn peek(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: at most as many bytes are written as the buffer is long.
+    checked_len(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) })
+}
+
+/// Writes as much as the kernel takes. A peer that is gone is an error, not a signal.
+#[inline]
+pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the bytes are alive and only read.
+    checked_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+/// A new stream socket for addresses of that kind.
+pub(crate) fn open(address: &Address) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers.
+    let fd = checked(unsafe { libc::socket(address.family(), kind, 0) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Starts to connect. True if that is done already, false if the end is still to come.
+pub(crate) fn connect(fd: RawFd, address: &Address) -> io::Result<bool> {
+    let raw = Raw::new(address)?;
+    // SAFETY: the address is alive and `len` bytes long.
+    match checked(unsafe { libc::connect(fd, raw.as_ptr(), raw.len) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn bind(fd: RawFd, address: &Address) -> io::Result<()> {
+    let raw = Raw::new(address)?;
+    // SAFETY: the address is alive and `len` bytes long.
+    checked(unsafe { libc::bind(fd, raw.as_ptr(), raw.len) }).map(drop)
+}
+
+pub(crate) fn listen(fd: RawFd, backlog: u32) -> io::Result<()> {
+    let backlog = libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX);
+    // SAFETY: takes no pointers.
+    checked(unsafe { libc::listen(fd, backlog) }).map(drop)
+}
+
+/// The next connection and where it comes from; `WouldBlock` if there is none.
+pub(crate) fn accept(fd: RawFd) -> io::Result<(OwnedFd, Address)> {
+    let mut raw = Raw::empty();
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: `len` says how much room the address has, and is set to what was used.
+    let accepted =
+        checked(unsafe { libc::accept4(fd, raw.as_mut_ptr(), &raw mut raw.len, flags) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok((unsafe { OwnedFd::from_raw_fd(accepted) }, raw.to_address()))
+}
+
+/// The address of our own end.
+pub(crate) fn local_address(fd: RawFd) -> io::Result<Address> {
+    let mut raw = Raw::empty();
+    // SAFETY: as for `accept`.
+    checked(unsafe { libc::getsockname(fd, raw.as_mut_ptr(), &raw mut raw.len) })?;
+    Ok(raw.to_address())
+}
+
+/// Takes the error that waits at the socket, such as the outcome of connecting.
+pub(crate) fn take_error(fd: RawFd) -> io::Result<()> {
+    match option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR)? {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// Process and user at the other end of a unix socket.
+pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<(u32, u32)> {
+    let credentials = option::<libc::ucred>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
+    Ok((credentials.pid.cast_unsigned(), credentials.uid))
+}
+
+/// Says that we send nothing more (`write`), or lets go of the connection altogether.
+pub(crate) fn shutdown(fd: RawFd, write_only: bool) {
+    let how = if write_only { libc::SHUT_WR } else { libc::SHUT_RDWR };
+    // SAFETY: takes no pointers. If the peer is gone already, so much the better.
+    unsafe { libc::shutdown(fd, how) };
+}
+
+/// Sends small messages at once.
+pub(crate) fn set_nodelay(fd: RawFd) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
+}
+
+pub(crate) fn set_reuse_address(fd: RawFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
+}
+
+pub(crate) fn set_reuse_port(fd: RawFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
+}
+
+/// Keeps an IPv6 socket from taking the IPv4 port as well.
+pub(crate) fn set_v6_only(fd: RawFd) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
+}
+
+/// Probes of a silent peer: after `idle` seconds, every `interval` seconds, `count` times. Zero
+/// leaves the system's default.
+pub(crate) fn set_keepalive(fd: RawFd, idle: u32, interval: u32, count: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    let times =
+        [(libc::TCP_KEEPIDLE, idle), (libc::TCP_KEEPINTVL, interval), (libc::TCP_KEEPCNT, count)];
+    for (name, value) in times {
+        if value > 0 {
+            let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
+            set_option(fd, libc::IPPROTO_TCP, name, value)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) fn set_send_buffer(fd: RawFd, bytes: i32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
+}
+
+fn set_option(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let size = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the value is alive, `size` bytes long and only read.
+    checked(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) }).map(drop)
+}
+
+fn option<T: Copy>(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    // SAFETY: used with types made of integers only, for which zero is valid.
+    let mut value: T = unsafe { mem::zeroed() };
+    let mut size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes to the value, which is as long.
+    checked(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut size) })?;
+    Ok(value)
+}
+
+/// A connected pair, for tests.
+#[cfg(test)]
+pub(crate) fn pair() -> (OwnedFd, OwnedFd) {
+    let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+    a.set_nonblocking(true).unwrap();
+    b.set_nonblocking(true).unwrap();
+    (a.into(), b.into())
+}

@@ -1,0 +1,177 @@
+//! Whose is which descriptor: a worker's table, indexed by descriptor, and the two numbers made
+//! of a table entry, the token that goes through epoll and the handle that goes through a pool.
+//!
+//! A descriptor number is used again and again. Each use has a generation of its own, so that an
+//! event or a handle of an earlier use is recognised.
+
+use std::os::fd::RawFd;
+
+use engine::ids::{Handle, PoolId, WorkerId};
+
+const GENERATION_BITS: u32 = 30;
+const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
+const FD_BITS: u32 = 24;
+const WORKER_BITS: u32 = 10;
+/// Workers there can be: their number must fit into a handle.
+pub(crate) const WORKERS_MAX: u32 = 1 << WORKER_BITS;
+
+/// What a descriptor is at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Not ours, or not any more.
+    #[default]
+    Free,
+    /// A client, by its slot.
+    Client(u32),
+    /// A server, by its slot.
+    Server(u32),
+    /// An idle server of that pool; or it was, and has gone to another worker.
+    Parked(PoolId),
+    /// A cancel request on its way to PostgreSQL.
+    Cancel,
+    /// A client that has left, with output still to be taken by its socket.
+    Lingering,
+    /// A listener, by its number.
+    Listener(u32),
+    /// The mailbox's eventfd.
+    Wake,
+}
+
+/// A descriptor in one of its uses. The default is none, since generations begin with 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Token(u64);
+
+impl Token {
+    fn new(fd: RawFd, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(fd.cast_unsigned()))
+    }
+
+    pub(crate) fn from_u64(token: u64) -> Self {
+        Self(token)
+    }
+
+    pub(crate) fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn fd(self) -> RawFd {
+        (self.0 as u32).cast_signed()
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The token as seen from everywhere.
+    pub(crate) fn to_handle(self, home: WorkerId) -> Handle {
+        debug_assert!(self.fd() < 1 << FD_BITS, "more than sixteen million descriptors");
+        let generation = u64::from(self.generation()) << (FD_BITS + WORKER_BITS);
+        Handle(generation | u64::from(home.0) << FD_BITS | self.0 & ((1 << FD_BITS) - 1))
+    }
+
+    /// The token in a handle, and the worker in whose table it means something.
+    pub(crate) fn from_handle(handle: Handle) -> (Self, WorkerId) {
+        let fd = handle.0 & ((1 << FD_BITS) - 1);
+        let home = handle.0 >> FD_BITS & u64::from(WORKERS_MAX - 1);
+        let generation = handle.0 >> (FD_BITS + WORKER_BITS);
+        (Self(generation << 32 | fd), WorkerId(home as u16))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    generation: u32,
+    kind: Kind,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Table(Vec<Entry>);
+
+impl Table {
+    /// Begins a new use of `fd`.
+    pub(crate) fn register(&mut self, fd: RawFd, kind: Kind) -> Token {
+        let at = fd as usize;
+        if at >= self.0.len() {
+            self.0.resize_with((at + 1).next_power_of_two(), Entry::default);
+        }
+        let entry = &mut self.0[at];
+        *entry = Entry { generation: (entry.generation + 1) & GENERATION_MASK, kind };
+        Token::new(fd, entry.generation)
+    }
+
+    /// What the descriptor is, if it still is in that use.
+    #[inline]
+    pub(crate) fn kind(&self, token: Token) -> Kind {
+        match self.0.get(token.fd() as usize) {
+            Some(entry) if entry.generation == token.generation() => entry.kind,
+            _ => Kind::Free,
+        }
+    }
+
+    /// The descriptor becomes something else within the same use.
+    #[inline]
+    pub(crate) fn change(&mut self, token: Token, kind: Kind) {
+        let entry = &mut self.0[token.fd() as usize];
+        debug_assert_eq!(entry.generation, token.generation(), "a descriptor of another use");
+        entry.kind = kind;
+    }
+
+    /// The present use of `fd`, which must be registered.
+    #[inline]
+    pub(crate) fn token(&self, fd: RawFd) -> Token {
+        Token::new(fd, self.0[fd as usize].generation)
+    }
+
+    /// Ends the present use of `fd`.
+    pub(crate) fn clear(&mut self, fd: RawFd) {
+        self.0[fd as usize].kind = Kind::Free;
+    }
+
+    /// Descriptors that are connections in this worker's hands, for the end of the worker.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = RawFd> {
+        let is_own = |kind| {
+            matches!(kind, Kind::Client(_) | Kind::Server(_) | Kind::Cancel | Kind::Lingering)
+        };
+        let numbered = self.0.iter().enumerate();
+        numbered.filter(move |(_, entry)| is_own(entry.kind)).map(|(at, _)| at as RawFd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_of_an_earlier_use_is_recognised() {
+        let mut table = Table::default();
+        let first = table.register(7, Kind::Client(1));
+        assert_eq!(table.kind(first), Kind::Client(1));
+        table.clear(7);
+        assert_eq!(table.kind(first), Kind::Free);
+        let second = table.register(7, Kind::Server(2));
+        assert_eq!((table.kind(first), table.kind(second)), (Kind::Free, Kind::Server(2)));
+        assert_eq!(table.token(7), second);
+    }
+
+    #[test]
+    fn a_change_within_one_use_keeps_its_token() {
+        let mut table = Table::default();
+        let token = table.register(300, Kind::Server(2));
+        table.change(token, Kind::Parked(PoolId(9)));
+        assert_eq!(table.kind(token), Kind::Parked(PoolId(9)));
+    }
+
+    #[test]
+    fn a_handle_holds_descriptor_worker_and_generation() {
+        let mut table = Table::default();
+        let mut last = table.register(12345, Kind::Wake);
+        for home in [0, 1, 1023] {
+            last = table.register(12345, Kind::Wake);
+            let handle = last.to_handle(WorkerId(home));
+            assert_eq!(Token::from_handle(handle), (last, WorkerId(home)));
+        }
+        let oldest = Token::new(12345, GENERATION_MASK).to_handle(WorkerId(5));
+        assert_eq!(Token::from_handle(oldest), (Token::new(12345, GENERATION_MASK), WorkerId(5)));
+        assert_eq!(last.fd(), 12345);
+    }
+}

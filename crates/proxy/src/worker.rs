@@ -1,0 +1,218 @@
+//! The loop of a data-plane thread: what epoll reports goes to the engine, and what follows from
+//! it is done within the same batch.
+//!
+//! An ordinary transaction makes four socket calls here and its share of one `epoll_wait` and one
+//! look at the clock: no allocation, no `epoll_ctl`, no message to another thread.
+//!
+//! * `read.rs`: reading clients and servers, the outcomes of what the engine asked for
+//! * `accept.rs`: new clients
+//! * `mail.rs`: what other threads want
+
+mod accept;
+mod mail;
+mod read;
+
+use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering};
+
+use config::Config;
+use engine::{
+    Drain, Engine,
+    ids::{ClientId, Micros, ServerId, WorkerId},
+};
+
+use crate::{
+    conn::{CONNECTING, READABLE},
+    error,
+    shared::{Shared, ShellExchange, ShellMail},
+    sockets::Sockets,
+    sys::{Events, epoll},
+    table::{Kind, Token},
+};
+
+/// How often timeouts are looked at.
+const TICK: Micros = 200_000;
+/// Events taken at a time: a batch is also how long a closed descriptor stays unused.
+const EVENTS_MAX: usize = 256;
+/// The receive buffer, all of it used only for those who fill the small part.
+const BUFFER_LEN: usize = 64 * 1024;
+/// The part of it for ordinary reads, which stays in the processor's cache.
+const SMALL_READ: usize = 16 * 1024;
+/// Reads from one connection before others get their turn.
+const READS_MAX: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Worker {
+    id: WorkerId,
+    shared: Arc<Shared>,
+    engine: Engine<ShellExchange>,
+    sockets: Sockets,
+    buffer: Box<[u8]>,
+    events: Events,
+    /// Taken out of the mailbox; kept for its room.
+    mail: VecDeque<ShellMail>,
+    has_mail: bool,
+    next_tick: Micros,
+    /// Accepting stopped for want of descriptors, until the next tick.
+    accepting_paused: bool,
+    next_complaint: Micros,
+    drain: Option<Drain>,
+    stopped: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(id: WorkerId, shared: Arc<Shared>, config: Arc<Config>) -> Self {
+        let mut seed = [0; 32];
+        crate::random::fill(&mut seed);
+        let exchange = ShellExchange::new(Arc::clone(&shared.hub));
+        let mut worker = Self {
+            id,
+            engine: Engine::new(id, Arc::clone(&config), exchange, seed),
+            sockets: Sockets::new(id, Arc::clone(&shared), config),
+            buffer: vec![0; BUFFER_LEN].into(),
+            events: Events::with_room(EVENTS_MAX),
+            mail: VecDeque::new(),
+            has_mail: true,
+            next_tick: 0,
+            accepting_paused: false,
+            next_complaint: 0,
+            drain: None,
+            stopped: false,
+            shared,
+        };
+        worker.sockets.now = worker.shared.clock.now();
+        worker
+    }
+
+    /// Watches the mailbox and the listeners.
+    ///
+    /// # Errors
+    /// When the kernel has no room for that.
+    pub(crate) fn watch(&mut self) -> std::io::Result<()> {
+        let wake = self.shared.hub.mailbox(self.id).waker().fd();
+        let token = self.sockets.table.register(wake, Kind::Wake);
+        let interest = epoll::READABLE | epoll::EDGE;
+        self.shared.epoll(self.id).add(wake, interest, token.to_u64())?;
+        self.watch_listeners()
+    }
+
+    /// Works until it is told to stop.
+    pub(crate) fn run(mut self) {
+        while !self.stopped {
+            let timeout = self.timeout_ms();
+            if let Err(reason) = self.shared.epoll(self.id).wait(&mut self.events, timeout) {
+                error!("worker {} cannot wait for events: {reason}", self.id.0);
+                break;
+            }
+            self.sockets.now = self.shared.clock.now();
+            self.handle_batch();
+        }
+        self.sockets.close_all();
+    }
+
+    fn timeout_ms(&self) -> i32 {
+        if !self.sockets.ready.is_empty() || self.has_mail {
+            return 0;
+        }
+        let micros = self.next_tick.saturating_sub(self.sockets.now).min(TICK);
+        micros.div_ceil(1000) as i32
+    }
+
+    fn handle_batch(&mut self) {
+        for at in 0..self.events.len() {
+            let (token, events) = self.events.at(at);
+            self.handle_event(Token::from_u64(token), events);
+        }
+        // Those who are queued meanwhile have their turn in the next batch.
+        for _ in 0..self.sockets.ready.len() {
+            match self.sockets.next_ready() {
+                Some((token, Kind::Client(at))) => self.read_client(ClientId(at), token),
+                Some((token, Kind::Server(at))) => self.read_server(ServerId(at), token),
+                _ => break,
+            }
+        }
+        if mem::take(&mut self.has_mail) {
+            self.read_mail();
+        }
+        if self.sockets.now >= self.next_tick {
+            self.tick();
+        }
+        self.sockets.close_discarded();
+        if let Some(how) = self.drain {
+            self.publish_drained(how);
+        }
+    }
+
+    fn handle_event(&mut self, token: Token, events: u32) {
+        match self.sockets.table.kind(token) {
+            Kind::Free => {}
+            Kind::Client(at) => self.client_event(ClientId(at), token, events),
+            Kind::Server(at) => self.server_event(ServerId(at), token, events),
+            Kind::Parked(pool) => {
+                let handle = token.to_handle(self.id);
+                match self.engine.parked_readable(pool, handle, &mut self.sockets) {
+                    Some(server) => self.server_event(server, token, events),
+                    None => self.sockets.forget_parked(token, pool),
+                }
+            }
+            Kind::Cancel => self.sockets.cancel_event(token.fd(), events),
+            Kind::Lingering => self.sockets.linger_event(token.fd(), events),
+            Kind::Listener(at) => self.accept(at as usize),
+            Kind::Wake => self.has_mail = true,
+        }
+        self.settle();
+    }
+
+    fn client_event(&mut self, client: ClientId, token: Token, events: u32) {
+        if events & epoll::WRITABLE != 0 {
+            self.sockets.flush(token, Kind::Client(client.0));
+        }
+        let conn = self.sockets.client(client);
+        conn.note_events(events);
+        if conn.has(READABLE) {
+            self.read_client(client, token);
+        }
+    }
+
+    fn server_event(&mut self, server: ServerId, token: Token, events: u32) {
+        let conn = self.sockets.server(server);
+        if conn.has(CONNECTING) {
+            if events & (epoll::WRITABLE | epoll::BROKEN) != 0 {
+                self.sockets.connect_event(server, token);
+            }
+            return;
+        }
+        if events & epoll::WRITABLE != 0 {
+            self.sockets.flush(token, Kind::Server(server.0));
+        }
+        let conn = self.sockets.server(server);
+        conn.note_events(events);
+        if conn.has(READABLE) {
+            self.read_server(server, token);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.sockets.now;
+        self.next_tick = now + TICK;
+        self.sockets.tick();
+        self.settle();
+        self.engine.tick(now, &mut self.sockets);
+        self.settle();
+        if mem::take(&mut self.accepting_paused) && self.watch_listeners().is_err() {
+            self.accepting_paused = true;
+        }
+        if cfg!(debug_assertions) {
+            self.engine.check_invariants();
+        }
+    }
+
+    /// While the pooler drains: does this worker still have something to wait for?
+    fn publish_drained(&self, how: Drain) {
+        let gauge = self.shared.gauge(self.id);
+        let drained = match how {
+            Drain::WaitForServers => self.engine.busy_servers() == 0,
+            Drain::WaitForClients => gauge.clients.load(Ordering::Relaxed) == 0,
+        };
+        gauge.drained.store(drained, Ordering::Release);
+    }
+}

@@ -1,0 +1,103 @@
+//! New clients. Every worker watches every listener, and of those that sleep one is waked; who
+//! accepts a client keeps it unless it clearly has more of them than another worker.
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
+    sync::atomic::Ordering,
+};
+
+use engine::ids::Micros;
+
+use super::Worker;
+use crate::{
+    error,
+    peer::Peer,
+    shared::ShellMail,
+    sys::{epoll, process, socket},
+    table::Kind,
+};
+
+/// Clients accepted before others get their turn.
+const ACCEPT_MAX: usize = 16;
+const COMPLAINT_PAUSE: Micros = 1_000_000;
+
+impl Worker {
+    pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
+        for (at, listener) in self.shared.listeners.iter().enumerate() {
+            if listener.is_open() {
+                let token = self.sockets.table.register(listener.fd(), Kind::Listener(at as u32));
+                let interest = epoll::READABLE | epoll::EXCLUSIVE;
+                self.shared.epoll(self.id).add(listener.fd(), interest, token.to_u64())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unwatch_listener(&mut self, fd: RawFd) {
+        let _ = self.shared.epoll(self.id).delete(fd);
+        self.sockets.table.clear(fd);
+    }
+
+    pub(super) fn accept(&mut self, at: usize) {
+        let listener = self.shared.listeners[at].fd();
+        for _ in 0..ACCEPT_MAX {
+            let failure = match socket::accept(listener) {
+                Ok((fd, address)) => {
+                    let peer = Peer::new(fd.as_raw_fd(), &address);
+                    self.place_client(fd, peer);
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            match failure.raw_os_error() {
+                Some(libc::EAGAIN) => return,
+                // The client has left before its turn came, or the like.
+                Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO | libc::EPERM) => {}
+                // The listener was shut down.
+                Some(libc::EINVAL) => return self.unwatch_listener(listener),
+                _ => return self.pause_accepting(&failure),
+            }
+        }
+    }
+
+    /// No descriptors are left, as a rule. The listener would report itself again and again.
+    fn pause_accepting(&mut self, failure: &io::Error) {
+        if self.sockets.now >= self.next_complaint {
+            self.next_complaint = self.sockets.now + COMPLAINT_PAUSE;
+            error!("accept() failed: {failure}");
+        }
+        for at in 0..self.shared.listeners.len() {
+            let fd = self.shared.listeners[at].fd();
+            self.unwatch_listener(fd);
+        }
+        self.accepting_paused = true;
+    }
+
+    fn place_client(&mut self, fd: OwnedFd, peer: Peer) {
+        if !peer.is_unix() {
+            // A client that is gone already is noticed when it is read.
+            let _ = self.sockets.set_tcp_options(fd.as_raw_fd());
+        }
+        let worker = self.shared.worker_for_client(self.id);
+        self.shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
+        let fd = fd.into_raw_fd();
+        if worker == self.id {
+            self.adopt_client(fd, peer);
+        } else {
+            self.shared.hub.mailbox(worker).post(ShellMail::Client { fd, peer });
+        }
+    }
+
+    /// A client of this worker, counted already.
+    pub(super) fn adopt_client(&mut self, fd: RawFd, peer: Peer) {
+        let now = self.sockets.now;
+        let Some(client) = self.engine.accept(peer.to_auth(), now, &mut self.sockets) else {
+            self.shared.gauge(self.id).clients.fetch_sub(1, Ordering::Relaxed);
+            return process::close(fd);
+        };
+        if !self.sockets.add_client(client, fd, peer) {
+            self.lose_client(client);
+        }
+    }
+}

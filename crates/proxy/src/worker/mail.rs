@@ -1,0 +1,79 @@
+//! What other threads want of a worker.
+
+use std::{mem, sync::atomic::Ordering};
+
+use engine::{
+    ids::{ClientId, ServerId},
+    report::ServerPlace,
+};
+
+use super::Worker;
+use crate::{
+    controller::{ClientInfo, ServerInfo, WorkerReport},
+    shared::ShellMail,
+};
+
+impl Worker {
+    pub(super) fn read_mail(&mut self) {
+        let mut mail = mem::take(&mut self.mail);
+        self.shared.hub.mailbox(self.id).take(&mut mail);
+        for letter in mail.drain(..) {
+            self.read_letter(letter);
+            self.settle();
+        }
+        self.mail = mail;
+    }
+
+    fn read_letter(&mut self, letter: ShellMail) {
+        let now = self.sockets.now;
+        match letter {
+            ShellMail::Engine(mail) => self.engine.handle_mail(mail, now, &mut self.sockets),
+            ShellMail::Client { fd, peer } => self.adopt_client(fd, peer),
+            ShellMail::Resolved { server, ticket, addresses } => {
+                self.sockets.resolved(server, ticket, addresses);
+            }
+            // Who asked may have given up waiting.
+            ShellMail::Report(reply) => drop(reply.send(self.report())),
+            ShellMail::Config(config) => {
+                self.sockets.set_config(config.clone());
+                self.engine.set_config(config);
+            }
+            ShellMail::Drain(how) => {
+                self.drain = Some(how);
+                self.shared.gauge(self.id).drained.store(false, Ordering::Release);
+                self.engine.begin_drain(how, now, &mut self.sockets);
+            }
+            ShellMail::Stop => self.stopped = true,
+        }
+    }
+
+    fn report(&mut self) -> WorkerReport {
+        let report = self.engine.report(self.sockets.now);
+        let clients = report.clients.into_iter().map(|row| {
+            let server = self.engine.server_of(row.id);
+            ClientInfo {
+                worker: self.id,
+                pointer: self.sockets.client_pointer(row.id),
+                link: server.map_or(0, |server: ServerId| self.sockets.server_pointer(server)),
+                peer: self.sockets.peer(row.id).clone(),
+                local: self.sockets.client_local_address(row.id),
+                row,
+            }
+        });
+        let clients = clients.collect();
+        let servers = report.servers.into_iter().map(|row| {
+            let fd = match row.place {
+                ServerPlace::Table(server) => self.sockets.server_fd(server),
+                ServerPlace::Parked(handle) => crate::table::Token::from_handle(handle).0.fd(),
+            };
+            let client = match row.place {
+                ServerPlace::Table(server) => self.engine.client_of(server),
+                ServerPlace::Parked(_) => None,
+            };
+            let link = client.map_or(0, |client: ClientId| self.sockets.client_pointer(client));
+            ServerInfo::new(&self.shared, self.id, fd, link, row)
+        });
+        let servers = servers.collect();
+        WorkerReport { worker: self.id, now: report.now, clients, servers, stats: report.stats }
+    }
+}

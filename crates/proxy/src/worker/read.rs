@@ -1,0 +1,157 @@
+//! Reading clients and servers. One `recv` an event, as a rule: a read that did not fill the
+//! buffer was the last one before the next event, unless the peer has closed its side.
+
+use std::io;
+
+use engine::ids::{ClientId, ServerId};
+
+use super::{BUFFER_LEN, READS_MAX, SMALL_READ, Worker};
+use crate::{
+    conn::{BROKEN, BULK, Conn, DONE, FAILED, READABLE},
+    sockets::Outcome,
+    sys::socket,
+    table::{Kind, Token},
+};
+
+/// What a server's clients and the log are told when it goes without a word.
+const SERVER_LOST: &str = "server conn crashed?";
+const CONNECT_FAILED: &str = "connect failed";
+
+/// What one `recv` brought.
+enum Read {
+    Bytes { count: usize, drained: bool },
+    Nothing,
+    End,
+}
+
+#[inline]
+fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
+    let room = if conn.has(BULK) { BUFFER_LEN } else { SMALL_READ };
+    loop {
+        match socket::recv(conn.fd, &mut buffer[..room]) {
+            Ok(0) => return Read::End,
+            Ok(count) => return Read::Bytes { count, drained: conn.note_read(count, room) },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                conn.flags &= !READABLE;
+                // Sending failed, so nothing will ever come of it.
+                return if conn.has(FAILED) { Read::End } else { Read::Nothing };
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Read::End,
+        }
+    }
+}
+
+impl Worker {
+    /// Reads a client, as far as it may be read now.
+    pub(super) fn read_client(&mut self, client: ClientId, token: Token) {
+        let now = self.sockets.now;
+        for _ in 0..READS_MAX {
+            let on = self.engine.server_of(client);
+            if !self.sockets.client_may_be_read(client, on) {
+                return;
+            }
+            let is_done = self.sockets.client(client).has(DONE);
+            if is_done && on.is_none() && self.sockets.client_says_goodbye(client) {
+                return self.lose_client(client);
+            }
+            if !self.engine.client_readable(client, now, &mut self.sockets) {
+                self.settle();
+                // It waits for a server. Its bytes can wait in the kernel, but its death is news.
+                let is_there = self.sockets.is_client(token, client);
+                if is_there && self.sockets.client(client).has(BROKEN) {
+                    self.lose_client(client);
+                }
+                return;
+            }
+            if !self.sockets.is_client(token, client) {
+                return self.settle();
+            }
+            match read(self.sockets.client(client), &mut self.buffer) {
+                Read::Bytes { count, drained } => {
+                    let bytes = &self.buffer[..count];
+                    self.engine.client_bytes(client, bytes, now, &mut self.sockets);
+                    self.settle();
+                    if drained || !self.sockets.is_client(token, client) {
+                        return;
+                    }
+                }
+                Read::Nothing => return self.settle(),
+                Read::End => return self.lose_client(client),
+            }
+        }
+        self.sockets.queue(token);
+    }
+
+    /// Reads a server, as far as its client takes what it says.
+    pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
+        let now = self.sockets.now;
+        for _ in 0..READS_MAX {
+            let by = self.engine.client_of(server);
+            if !self.sockets.server_may_be_read(server, by) {
+                return;
+            }
+            match read(self.sockets.server(server), &mut self.buffer) {
+                Read::Bytes { count, drained } => {
+                    let bytes = &self.buffer[..count];
+                    self.engine.server_bytes(server, bytes, now, &mut self.sockets);
+                    self.settle();
+                    if drained || !self.sockets.is_server(token, server) {
+                        return;
+                    }
+                }
+                Read::Nothing => {
+                    self.engine.server_quiet(server, now, &mut self.sockets);
+                    return self.settle();
+                }
+                Read::End => {
+                    self.engine.server_closed(server, SERVER_LOST, now, &mut self.sockets);
+                    return self.settle();
+                }
+            }
+        }
+        self.sockets.queue(token);
+    }
+
+    pub(super) fn lose_client(&mut self, client: ClientId) {
+        let now = self.sockets.now;
+        self.engine.client_closed(client, now, &mut self.sockets);
+        self.settle();
+    }
+
+    /// Tells the engine what came of what it asked for, until there is nothing more to tell.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        while let Some(outcome) = self.sockets.outcomes.pop_front() {
+            self.tell(&outcome);
+        }
+    }
+
+    fn tell(&mut self, outcome: &Outcome) {
+        let now = self.sockets.now;
+        let (engine, sockets) = (&mut self.engine, &mut self.sockets);
+        match *outcome {
+            Outcome::ClientLost(token) => {
+                if let Kind::Client(at) = sockets.table.kind(token) {
+                    engine.client_closed(ClientId(at), now, sockets);
+                }
+            }
+            Outcome::ServerLost(token) => {
+                if let Kind::Server(at) = sockets.table.kind(token) {
+                    engine.server_closed(ServerId(at), SERVER_LOST, now, sockets);
+                }
+            }
+            Outcome::ServerConnected { server, ticket } => {
+                if sockets.end_connecting(server, ticket) {
+                    engine.server_connected(server, now, sockets);
+                }
+            }
+            Outcome::ConnectFailed { server, ticket } => {
+                if sockets.end_connecting(server, ticket) {
+                    engine.server_closed(server, CONNECT_FAILED, now, sockets);
+                }
+            }
+            Outcome::CancelDone(cancel) => engine.cancel_finished(cancel, now, sockets),
+        }
+    }
+}
