@@ -7,7 +7,7 @@
 mod copy;
 
 use crate::support;
-use testkit::{Message, Pooler, Postgres, RawClient, frontend};
+use testkit::{Flavour, Message, Pooler, Postgres, RawClient, flavour, frontend};
 
 /// Part of a script.
 enum Step {
@@ -63,6 +63,10 @@ fn assert_same_in(modes: &[&str], script: &[Step]) {
     };
     let expected = play_afresh(&mut support::direct(&database));
     for mode in modes {
+        // Before 1.21 PgBouncer did not count what it owed, and let go of servers too early.
+        if flavour() == Flavour::PgBouncer && *mode != "session" {
+            continue;
+        }
         // In session mode each of the three clients keeps its server.
         let servers = if *mode == "session" { 3 } else { 1 };
         let pooler = Pooler::before(postgres)
