@@ -1,1 +1,40 @@
-fn main() {}
+//! The `weir` binary: what was typed is carried out here, by the libraries. No pooling in it.
+
+mod args;
+mod boot;
+mod daemon;
+mod demo;
+mod explain;
+mod pidfile;
+mod privileges;
+mod sys;
+
+use std::{
+    env,
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use crate::args::Invocation;
+
+fn main() -> ExitCode {
+    let invocation = match args::parse(env::args_os()) {
+        Ok(invocation) => invocation,
+        Err(complaint) => {
+            let _ = io::stderr().write_all(complaint.as_bytes());
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = match invocation {
+        Invocation::Print(text) => explain::print(&text),
+        Invocation::Run { options, config } => return boot::run(&options, &config),
+        Invocation::Serve { options, url } => return boot::serve(&options, &url),
+        Invocation::Demo { bench_seconds } => demo::run(bench_seconds),
+        Invocation::CheckConfig { file } => explain::check_config(&file),
+        Invocation::Help { key } => explain::key(&key),
+    };
+    done.unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "weir: {error:#}");
+        ExitCode::FAILURE
+    })
+}

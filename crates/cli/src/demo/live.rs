@@ -93,7 +93,7 @@ mod tests {
             waiting: 17,
             xacts: 1500,
             wait_us: 6_000_000,
-            ..before.clone()
+            ..before
         };
         assert_eq!(
             line(&before, &now, Duration::from_millis(500)),

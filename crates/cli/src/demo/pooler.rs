@@ -13,7 +13,8 @@ const PORT: u16 = 6432;
 /// How many ports after the usual one are tried when it is taken.
 const PORTS_TRIED: u16 = 100;
 
-/// A running pooler; stopped when dropped.
+/// A running pooler; it ends when dropped.
+#[derive(Debug)]
 pub(super) struct Running {
     pub(super) pooler: Pooler,
     pub(super) port: u16,
@@ -66,16 +67,11 @@ pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running>
     // A log on the terminal would tear the live line.
     log::init(false, 0);
     boot::open_log(&config)?;
-    let options = StartOptions { config_path: Some(path), ..StartOptions::default() };
+    // Ctrl-C is ours to obey: there is more to end than the pooler.
+    let options =
+        StartOptions { config_path: Some(path), signals: false, ..StartOptions::default() };
     let pooler = Pooler::start(config, options).context("Weir did not start")?;
     Ok(Running { pooler, port })
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.pooler.shutdown();
-        self.pooler.wait();
-    }
 }
 
 fn free_port() -> anyhow::Result<u16> {
