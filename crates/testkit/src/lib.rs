@@ -20,5 +20,5 @@ pub use binaries::{Flavour, flavour, pooler_binary, postgres_program};
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Postgres, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};
-pub use scratch::free_port;
+pub use scratch::{free_port, open_folder};
 pub use wait::{eventually, poll_until};

@@ -29,6 +29,8 @@ pub struct Setup {
     ini: Ini,
     server_port: u16,
     arguments: Vec<String>,
+    /// With it, no file is read: `serve URL`.
+    url: Option<String>,
 }
 
 impl Setup {
@@ -129,7 +131,13 @@ impl Pooler {
         ini.secret(Role::APP, Role::APP_PASSWORD);
         ini.secret("admin", "admin-secret");
         ini.secret("stats", "stats-secret");
-        Setup { ini, server_port: postgres.port(), arguments: Vec::new() }
+        Setup { ini, server_port: postgres.port(), arguments: Vec::new(), url: None }
+    }
+
+    /// Starts it by `serve URL`, with no configuration file; the port is added to the URL.
+    #[track_caller]
+    pub fn serve(postgres: &Postgres, url: &str) -> Self {
+        Setup { url: Some(url.to_owned()), ..Self::before(postgres) }.start()
     }
 
     /// Its TCP port on 127.0.0.1.
@@ -331,9 +339,13 @@ impl Pooler {
             .append(true)
             .open(self.log_path())
             .expect("cannot open the log");
-        let child = guest::mortal_command(pooler_binary())
-            .args(&self.setup.arguments)
-            .arg(self.configuration())
+        let mut command = guest::mortal_command(pooler_binary());
+        command.args(&self.setup.arguments);
+        match &self.setup.url {
+            Some(url) => command.args(["serve", &format!("{url}?listen_port={}", self.port)]),
+            None => command.arg(self.configuration()),
+        };
+        let child = command
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))

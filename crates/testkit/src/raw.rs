@@ -197,14 +197,17 @@ impl RawClient {
             self.start = 0;
         }
         let mut chunk = [0; 16384];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => Ok(false),
-            Ok(length) => {
-                self.buffer.extend_from_slice(&chunk[..length]);
-                Ok(true)
-            }
-            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Ok(false),
-            Err(e) => Err(e),
+        loop {
+            return match self.stream.read(&mut chunk) {
+                Ok(0) => Ok(false),
+                Ok(length) => {
+                    self.buffer.extend_from_slice(&chunk[..length]);
+                    Ok(true)
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Ok(false),
+                Err(e) => Err(e),
+            };
         }
     }
 

@@ -43,6 +43,13 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     path
 }
 
+/// A new folder that any user may write to, as `/tmp` is; removed at the end of the process.
+pub fn open_folder(name: &str) -> PathBuf {
+    let path = folder(name);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).expect("our own folder");
+    path
+}
+
 /// A TCP port on 127.0.0.1 that the system says is free and that was not handed out before.
 pub fn free_port() -> u16 {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);

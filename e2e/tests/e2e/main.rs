@@ -6,6 +6,7 @@
 mod auth;
 mod backpressure;
 mod cancel;
+mod commands;
 mod console;
 mod crosstalk;
 mod drivers;

@@ -148,17 +148,6 @@ fn a_query_may_come_in_the_same_write_as_the_startup_packet() {
 }
 
 #[test]
-fn the_application_name_may_bear_the_clients_address() {
-    let (setup, database) = support::setup("transaction");
-    let pooler = setup.set("application_name_add_host", 1).start();
-    let mut client = RawClient::connect(pooler.port());
-    let startup = [("user", Role::APP), ("database", &*database), ("application_name", "app")];
-    client.authenticate(&startup, "").expect("a login");
-    let name = client.value("SHOW application_name");
-    assert!(name.starts_with("app - 127.0.0.1:"), "{name}");
-}
-
-#[test]
 fn bytes_sent_behind_an_ssl_request_are_not_taken_for_the_login() {
     let (pooler, database) = support::pooler("transaction");
     let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);

@@ -1,0 +1,178 @@
+//! Weir's own commands: `serve URL`, `check-config`, `help`, `demo`, and PgBouncer's flags.
+
+mod demo;
+
+use std::process::{Command, Output};
+
+use crate::support::{self, only_weir, run_any};
+use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, frontend, pooler_binary};
+
+fn weir(arguments: &[&str]) -> Output {
+    run_any(Command::new(pooler_binary()).args(arguments))
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_version_is_told_in_pgbouncers_way() {
+    for flag in ["-V", "--version"] {
+        let output = weir(&[flag]);
+        assert!(output.status.success());
+        assert!(stdout(&output).starts_with("PgBouncer 1."), "{output:?}");
+    }
+}
+
+#[test]
+fn help_is_no_mistake() {
+    for flag in ["-h", "--help"] {
+        let output = weir(&[flag]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(stdout(&output).contains("CONFIG"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_missing_argument_is_a_mistake_with_a_hint() {
+    if !only_weir() {
+        return;
+    }
+    let output = weir(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no configuration file specified"), "{output:?}");
+    assert!(stderr(&output).contains("--help\" for more information."), "{output:?}");
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_a_clear_error() {
+    if !only_weir() {
+        return;
+    }
+    let output = weir(&["check-config", "/no/such/file.ini"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("/no/such/file.ini"), "{output:?}");
+}
+
+#[test]
+fn check_config_prints_what_it_understood() {
+    if !only_weir() {
+        return;
+    }
+    let (pooler, database) = support::pooler("transaction");
+    let output = weir(&["check-config", &pooler.configuration().to_string_lossy()]);
+    assert!(output.status.success(), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.contains("Pool mode") && text.contains("transaction"), "{text}");
+    assert!(text.contains(&database), "{text}");
+    assert!(!text.contains(Role::APP_PASSWORD), "a password is printed: {text}");
+}
+
+#[test]
+fn check_config_names_place_and_nearest_key_of_a_mistake() {
+    if !only_weir() {
+        return;
+    }
+    let (mut pooler, _) = support::pooler("transaction");
+    pooler.reconfigure(|ini| ini.set("pool_mod", "session"));
+    let file = pooler.configuration();
+    let text = std::fs::read_to_string(&file).expect("the configuration");
+    let line = 1 + text.lines().position(|line| line.starts_with("pool_mod ")).expect("the key");
+    let output = weir(&["check-config", &file.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(1));
+    let place = format!("{}:{line}: pool_mod", file.display());
+    assert!(stderr(&output).contains(&place), "{output:?}");
+    assert!(stderr(&output).contains("pool_mode"), "{output:?}");
+}
+
+#[test]
+fn help_explains_a_key() {
+    if !only_weir() {
+        return;
+    }
+    let output = weir(&["help", "pool_mode"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("transaction"), "{output:?}");
+    assert_eq!(weir(&["help", "no_such_key"]).status.code(), Some(1));
+}
+
+#[test]
+fn serve_with_a_user_lets_only_that_user_in() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let pooler = Pooler::serve(postgres, &postgres.url(&database));
+    let mut client =
+        pooler.login(Role::APP, &database, Role::APP_PASSWORD).expect("the URL's own user");
+    assert_eq!(client.value("SELECT current_user"), Role::APP);
+    assert!(pooler.login(Role::APP, &database, "wrong").is_err());
+    assert!(pooler.login(Role::APP, &database, "").is_err());
+    let other = postgres.role(ServerAuth::Trust);
+    assert!(pooler.login(&other.name, &database, &other.password).is_err());
+    assert!(pooler.login("postgres", &database, "").is_err());
+}
+
+#[test]
+fn serve_without_a_user_lets_the_server_judge_the_password() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let url = format!("postgresql://127.0.0.1:{}/{database}", postgres.port());
+    let pooler = Pooler::serve(postgres, &url);
+    for role in [ServerAuth::Scram, ServerAuth::Md5].map(|method| postgres.role(method)) {
+        // The second time, the salted verifier that was kept proves it.
+        for _ in 0..2 {
+            let mut client = pooler
+                .login(&role.name, &database, &role.password)
+                .unwrap_or_else(|e| panic!("{} is refused: {e:?}\n{}", role.name, pooler.log()));
+            assert_eq!(client.value("SELECT current_user"), role.name);
+            for wrong in ["wrong", ""] {
+                assert!(pooler.login(&role.name, &database, wrong).is_err());
+            }
+        }
+    }
+    assert!(pooler.login("nobody", &database, "wrong").is_err());
+}
+
+#[test]
+fn serve_lets_nobody_in_whom_the_server_has_not_made_prove_himself() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let url = format!("postgresql://127.0.0.1:{}/{database}", postgres.port());
+    let pooler = Pooler::serve(postgres, &url);
+    // One server asks for nothing, the other for the password itself, of which only a salted
+    // verifier is kept.
+    for role in [ServerAuth::Trust, ServerAuth::Password].map(|method| postgres.role(method)) {
+        for password in [role.password.as_str(), "wrong", ""] {
+            let error = pooler.login(&role.name, &database, password).expect_err("a refusal");
+            assert_eq!(error.severity(), "FATAL");
+        }
+    }
+}
+
+#[test]
+fn serve_pools_transactions() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let pooler = Pooler::serve(postgres, &postgres.url(&database));
+    let mut clients: Vec<RawClient> = (0..10).map(|_| pooler.client(&database)).collect();
+    for client in &mut clients {
+        client.send(frontend::query("SELECT 1"));
+        client.read_to_ready();
+    }
+    assert_eq!(postgres.backends(&database).len(), 1);
+}

@@ -1,0 +1,60 @@
+//! `weir demo`: a working PostgreSQL with a pooler before it, out of nothing, and nothing after.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{only_weir, run};
+use testkit::{poll_until, pooler_binary, postgres_program};
+
+#[test]
+fn the_demo_shows_a_way_in_and_leaves_nothing() {
+    if !only_weir() {
+        return;
+    }
+    // Told to use a folder of the test's own, what is left behind can be seen.
+    let folder = testkit::open_folder("demo");
+    let mut demo = Command::new(pooler_binary())
+        .arg("demo")
+        .env("TMPDIR", &folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the demo starts");
+    let output = BufReader::new(demo.stdout.take().expect("a pipe was asked for"));
+    let mut lines = output.lines().map_while(Result::ok);
+    let url = lines
+        .find_map(|line| {
+            line.split('"').find(|word| word.starts_with("postgresql://")).map(str::to_owned)
+        })
+        .expect("a connection string");
+    let mut psql = Command::new(postgres_program("psql"));
+    let answer = run(psql.args(["-X", "-A", "-t", "-c", "SELECT 'it works'", &url]));
+    assert_eq!(answer, "it works\n");
+
+    run(Command::new("sh").args(["-c", "kill -INT \"$1\"", "kill", &demo.id().to_string()]));
+    let reader = std::thread::spawn(move || lines.count());
+    let status = poll_until(Duration::from_secs(20), || demo.try_wait().expect("our own child"));
+    if status.is_none() {
+        let _ = demo.kill();
+        let _ = demo.wait();
+    }
+    assert_eq!(status.expect("it ends at SIGINT").code(), Some(0));
+    reader.join().expect("no panic");
+    let left: Vec<_> = std::fs::read_dir(&folder).expect("the folder").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_lab_is_done_with_no_failure_in_any_mode() {
+    if !only_weir() {
+        return;
+    }
+    let folder = testkit::open_folder("lab");
+    let mut lab = Command::new(pooler_binary());
+    // It ends with another status if a transaction failed or a mode did not pool.
+    let table = run(lab.args(["demo", "--bench", "1"]).env("TMPDIR", &folder));
+    for word in ["direct", "session", "transaction", "statement", "tps"] {
+        assert!(table.contains(word), "no {word} in\n{table}");
+    }
+}
