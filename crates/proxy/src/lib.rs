@@ -12,6 +12,8 @@ mod exchange;
 mod listener;
 pub mod log;
 mod mailbox;
+#[cfg(test)]
+mod model;
 mod peer;
 mod pooler;
 mod random;

@@ -129,6 +129,12 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     });
 }
 
+/// A moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
+#[must_use]
+pub fn local_time(second: i64) -> String {
+    line::Stamp::new(second).to_string()
+}
+
 /// Writes a line of the given [`Level`], formatting it only when that level is on.
 #[macro_export]
 macro_rules! log_at {

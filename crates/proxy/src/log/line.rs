@@ -14,22 +14,27 @@ use super::Level;
 /// endless error text cannot fill the disk by one line.
 const LINE_BYTES_MAX: usize = 8192;
 
-/// A thread's line under construction, kept so that a line allocates nothing, and the stamp of
-/// the second it last wrote in, since the local time is dear to compute.
+/// A second in local time, in words.
+pub(super) struct Stamp {
+    second: i64,
+    /// `YYYY-MM-DD HH:MM:SS`
+    date: String,
+    /// The short name of the time zone, such as `CEST`.
+    zone: String,
+}
+
+/// A thread's line under construction, kept so that a line seldom allocates, and the second it
+/// last wrote in, since the local time is dear to compute.
 struct Scratch {
     text: String,
-    second: i64,
-    date: String,
-    zone: String,
+    stamp: Stamp,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = const {
         RefCell::new(Scratch {
             text: String::new(),
-            second: i64::MIN,
-            date: String::new(),
-            zone: String::new(),
+            stamp: Stamp { second: i64::MIN, date: String::new(), zone: String::new() },
         })
     };
 }
@@ -50,25 +55,23 @@ pub(super) fn with(level: Level, message: fmt::Arguments<'_>, write: impl FnOnce
 
 impl Scratch {
     fn build(&mut self, second: i64, millis: u32, level: Level, message: fmt::Arguments<'_>) {
-        if self.second != second {
-            self.stamp(second);
+        if self.stamp.second != second {
+            self.stamp = Stamp::new(second);
         }
         self.text.clear();
         let mut line = Bounded(&mut self.text);
         // A `Display` that fails cuts its own line short; the rest of the log goes on.
-        let _ = write!(line, "{}.{millis:03} {} ", self.date, self.zone);
+        let _ = write!(line, "{}.{millis:03} {} ", self.stamp.date, self.stamp.zone);
         let _ = write!(line, "[{}] {} ", process::id(), level.name());
         let _ = line.write_fmt(message);
         self.text.push('\n');
     }
+}
 
-    fn stamp(&mut self, second: i64) {
-        self.second = second;
-        self.date.clear();
-        self.zone.clear();
+impl Stamp {
+    pub(super) fn new(second: i64) -> Self {
         let (tm, zone) = local_time(second);
-        let _ = write!(
-            self.date,
+        let date = format!(
             "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
             tm.tm_year + 1900,
             tm.tm_mon + 1,
@@ -77,7 +80,13 @@ impl Scratch {
             tm.tm_min,
             tm.tm_sec
         );
-        self.zone.push_str(&zone);
+        Self { second, date, zone }
+    }
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.date, self.zone)
     }
 }
 
