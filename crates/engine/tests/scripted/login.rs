@@ -1,0 +1,316 @@
+//! A client up to its welcome: the questions it is asked, and how it is turned away.
+
+use config::AuthType;
+use engine::auth::Peer;
+use wire::md5;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, app};
+
+fn asking(method: AuthType) -> Rig {
+    Rig::new(|config| config.global.auth_type = method)
+}
+
+fn hello(rig: &Rig, user: &str, database: &str) -> Client {
+    let client = rig.connect();
+    client.send([startup(&[("user", user), ("database", database)])]);
+    client
+}
+
+/// The MD5 challenge's salt.
+fn salt(client: &Client) -> [u8; 4] {
+    let got = client.take();
+    assert_eq!(got[..9], *b"R\0\0\0\x0c\0\0\0\x05", "{}", got.escape_ascii());
+    got[9..].try_into().unwrap()
+}
+
+fn md5_answer(user: &str, secret: &str, salt: [u8; 4]) -> Message {
+    password(&md5::response(&md5::hash(user.as_bytes(), secret.as_bytes()), salt))
+}
+
+const CLEARTEXT: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+
+#[test]
+fn trust_lets_in_who_is_known() {
+    let rig = asking(AuthType::Trust);
+    rig.client();
+    hello(&rig, "bob", "app").expect_fatal("\"trust\" authentication failed");
+}
+
+#[test]
+fn any_lets_in_anybody() {
+    let rig = asking(AuthType::Any);
+    hello(&rig, "bob", "app").expect_welcome(&[]);
+}
+
+#[test]
+fn plain() {
+    let rig = asking(AuthType::Plain);
+    for (user, secret, welcome) in
+        [("alice", "secret", true), ("alice", "wrong", false), ("bob", "secret", false)]
+    {
+        let client = hello(&rig, user, "app");
+        client.expect([CLEARTEXT.to_vec()]);
+        client.send([password(secret)]);
+        match welcome {
+            true => drop(client.expect_welcome(&[])),
+            false => client.expect_fatal("password authentication failed"),
+        }
+    }
+    let client = hello(&rig, "alice", "app");
+    client.send([password("")]);
+    client.expect([CLEARTEXT.to_vec(), fatal("08P01", "empty password returned by client")]);
+}
+
+#[test]
+fn md5_from_a_plain_password_or_its_hash() {
+    for stored in ["secret".to_owned(), md5::hash(b"alice", b"secret")] {
+        let rig = Rig::new(|config| {
+            config.global.auth_type = AuthType::Md5;
+            config.auth_file.users.insert("alice".into(), stored);
+        });
+        for (user, secret, welcome) in
+            [("alice", "secret", true), ("alice", "wrong", false), ("bob", "secret", false)]
+        {
+            let client = hello(&rig, user, "app");
+            client.send([md5_answer(user, secret, salt(&client))]);
+            match welcome {
+                true => drop(client.expect_welcome(&[])),
+                false => client.expect_fatal("password authentication failed"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unknown_database_is_told_only_to_those_who_are_known() {
+    let rig = asking(AuthType::Plain);
+    let client = hello(&rig, "alice", "nowhere");
+    client.expect([CLEARTEXT.to_vec()]);
+    client.send([password("secret")]);
+    client.expect_fatal("no such database: nowhere");
+    let client = hello(&rig, "alice", "nowhere");
+    client.expect([CLEARTEXT.to_vec()]);
+    client.send([password("wrong")]);
+    client.expect_fatal("password authentication failed");
+    assert_eq!((rig.clients_in_tables(), rig.clients_counted()), (0, 0));
+}
+
+#[test]
+fn encryption_is_declined_as_often_as_it_is_asked_for() {
+    let rig = Rig::transaction();
+    let client = rig.connect();
+    for request in [wire::frontend::ssl_request, wire::frontend::gssenc_request] {
+        let mut packet = Vec::new();
+        request(&mut packet);
+        client.send([packet]);
+        client.expect([b"N".to_vec()]);
+    }
+    client.say_hello(&[]);
+    client.expect_welcome(&[]);
+}
+
+#[test]
+fn bytes_behind_a_request_for_encryption_are_an_attack() {
+    let rig = Rig::transaction();
+    for (request, text) in [
+        (
+            wire::frontend::ssl_request as fn(&mut Vec<u8>),
+            "received unencrypted data after SSL request",
+        ),
+        (
+            wire::frontend::gssenc_request,
+            "received unencrypted data after GSSAPI encryption request",
+        ),
+    ] {
+        let client = rig.connect();
+        let mut packet = Vec::new();
+        request(&mut packet);
+        client.send([packet, startup(&[("user", "alice")])]);
+        client.expect_fatal(text);
+    }
+}
+
+#[test]
+fn garbage_is_refused() {
+    let version = |code: u32| [&[0, 0, 0, 9][..], &code.to_be_bytes(), b"\0"].concat();
+    let table: [(&[u8], &str); 8] = [
+        (b"GET / HTTP/1.1\r\n", "received an HTTP request instead of a startup packet"),
+        (b"\x16\x03\x01\x02\x00\x01", "received a TLS handshake instead of a startup packet"),
+        (b"\x7f\xff\xff\xff\0\x03\0\0", "invalid length of startup packet: 2147483647"),
+        (b"\xff\xff\xff\xff", "invalid length of startup packet: 4294967295"),
+        (b"\0\0\0\x07\0\x03\0", "invalid length of startup packet: 7"),
+        (
+            b"\0\0\0\x09\0\x03\0\0u",
+            "invalid startup packet layout: expected terminator as last byte",
+        ),
+        (&version(2 << 16), "old V2 protocol not supported"),
+        (&version(4 << 16), "unsupported protocol version 4.0"),
+    ];
+    let rig = Rig::transaction();
+    for (bytes, text) in table {
+        let client = rig.connect();
+        client.send([bytes.to_vec()]);
+        client.expect_fatal(text);
+    }
+    assert_eq!(rig.clients_in_tables(), 0);
+}
+
+#[test]
+fn names_that_cannot_be() {
+    let rig = Rig::transaction();
+    hello(&rig, "", "app").expect_fatal("no username supplied");
+    hello(&rig, &"x".repeat(128), "app").expect_fatal("username too long");
+}
+
+#[test]
+fn the_database_is_the_users_name_unless_given() {
+    let rig = Rig::new(|config| {
+        let entry = config.databases["app"].clone();
+        config.databases.insert("alice".into(), entry);
+    });
+    let client = rig.connect();
+    client.send([startup(&[("user", "alice")])]);
+    client.expect_welcome(&[]);
+}
+
+#[test]
+fn a_login_byte_by_byte() {
+    let rig = asking(AuthType::Md5);
+    rig.set_chunk(1);
+    let client = hello(&rig, "alice", "app");
+    client.send([md5_answer("alice", "secret", salt(&client))]);
+    client.expect_welcome(&[]);
+}
+
+#[test]
+fn another_message_in_place_of_the_password() {
+    let rig = asking(AuthType::Md5);
+    let client = hello(&rig, "alice", "app");
+    salt(&client);
+    client.send([query("select 1")]);
+    client.expect_fatal("bad packet header: '510000000d'");
+    let client = hello(&rig, "alice", "app");
+    salt(&client);
+    client.send([b"p\x7f\xff\xff\xff".to_vec()]);
+    client.expect_fatal("password too long");
+    let client = hello(&rig, "alice", "app");
+    salt(&client);
+    client.send([b"p\0\0\0\0".to_vec()]);
+    client.expect_fatal("bad packet header");
+}
+
+#[test]
+fn no_more_clients_than_allowed() {
+    let rig = Rig::new(|config| config.global.max_client_conn = 2);
+    let (first, _second) = (rig.client(), rig.client());
+    let third = hello(&rig, "alice", "app");
+    third.expect_fatal("no more connections allowed (max_client_conn)");
+    first.leave();
+    rig.client();
+    assert_eq!(rig.clients_counted(), 2);
+}
+
+#[test]
+fn parameters_that_cannot_be_kept_are_refused_unless_ignored() {
+    let rig = Rig::new(|config| {
+        config.global.ignore_startup_parameters = vec!["extra_float_digits".into()];
+    });
+    let table = [
+        (("geqo", "off"), Some("unsupported startup parameter: geqo")),
+        (("extra_float_digits", "3"), None),
+        (("options", "-c geqo=off"), Some("unsupported startup parameter in options: geqo")),
+        (("options", "-c extra_float_digits=3"), None),
+        (
+            ("options", "-x"),
+            Some(
+                "unsupported options startup parameter: only '-c config=val' and '--config=val' \
+                 are allowed",
+            ),
+        ),
+    ];
+    for (parameter, refusal) in table {
+        let client = rig.connect();
+        client.say_hello(&[parameter]);
+        match refusal {
+            Some(text) => client.expect_fatal(text),
+            None => drop(client.expect_welcome(&[])),
+        }
+    }
+}
+
+#[test]
+fn settings_in_options_are_the_clients_own_values() {
+    let rig = Rig::transaction();
+    let client = rig.connect();
+    client.say_hello(&[("options", "-c DateStyle=German --timezone=Europe/Rome")]);
+    client.expect_welcome(&[("DateStyle", "German"), ("TimeZone", "Europe/Rome")]);
+}
+
+#[test]
+fn options_may_be_ignored_as_a_whole() {
+    let rig = Rig::new(|config| config.global.ignore_startup_parameters = vec!["options".into()]);
+    let client = rig.connect();
+    client.say_hello(&[("options", "-c geqo=off -c DateStyle=German")]);
+    client.expect_welcome(&[("DateStyle", "German")]);
+    let client = rig.connect();
+    client.say_hello(&[("options", "-x")]);
+    client.expect_welcome(&[]);
+}
+
+#[test]
+fn newer_protocols_and_extensions_are_talked_down() {
+    let rig = Rig::transaction();
+    rig.client();
+    let client = rig.connect();
+    let mut packet = startup(&[("user", "alice"), ("database", "app"), ("_pq_.compression", "on")]);
+    packet[7] = 2;
+    client.send([packet]);
+    let mut declined = Vec::new();
+    wire::backend::negotiate_protocol_version(&mut declined, 0, &[b"_pq_.compression"]);
+    let got = client.take();
+    assert_eq!(show(&got[..declined.len()]), show(&declined));
+    assert!(client.is_open() && got.ends_with(&ready('I')));
+}
+
+#[test]
+fn the_console_is_for_those_listed() {
+    let rig = Rig::new(|config| {
+        config.global.admin_users = vec!["alice".into()];
+        config.global.stats_users = vec!["bob".into()];
+        for user in ["bob", "carol"] {
+            config.auth_file.users.insert(user.into(), "secret".into());
+        }
+    });
+    let client = rig.connect();
+    client.send([startup(&[("user", "alice"), ("database", "pgbouncer")]), query("SHOW POOLS")]);
+    hello(&rig, "bob", "weir");
+    let logins = rig.consoles();
+    assert_eq!(logins.len(), 2);
+    assert!(logins[0].admin && !logins[1].admin);
+    assert_eq!(logins[0].unread, query("SHOW POOLS"));
+    hello(&rig, "carol", "pgbouncer").expect_fatal("not allowed");
+    assert_eq!((rig.clients_in_tables(), rig.clients_counted()), (0, 0));
+}
+
+#[test]
+fn one_who_leaves_during_login_leaves_nothing_behind() {
+    let rig = asking(AuthType::Md5);
+    let silent = rig.connect_from(0, Peer::default());
+    silent.leave();
+    let asked = hello(&rig, "alice", "app");
+    asked.leave();
+    assert_eq!((rig.clients_in_tables(), rig.clients_counted(), rig.servers()), (0, 0, 0));
+}
+
+#[test]
+fn a_forced_user_gives_all_clients_one_pool() {
+    let rig = Rig::new(|config| {
+        app(config).user = Some("owner".into());
+        config.auth_file.users.insert("bob".into(), "x".into());
+    });
+    rig.client();
+    hello(&rig, "bob", "app").expect_welcome(&[]);
+    assert_eq!(rig.servers(), 1);
+    assert_eq!(rig.server(0).startup(), startup(&[("user", "owner"), ("database", "app")]));
+}

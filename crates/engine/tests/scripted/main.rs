@@ -1,0 +1,12 @@
+//! The engine against scripted peers: clients and servers say what they are told to say, and every
+//! byte that comes back is compared. No socket, no clock, no thread.
+
+extern crate weir_engine as engine;
+
+mod dying;
+mod login;
+mod messages;
+mod pooling;
+mod rig;
+mod scram;
+mod welcome;

@@ -1,0 +1,348 @@
+//! When a server is linked, kept and released, by pool mode.
+
+use config::PoolMode;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server, app};
+
+fn pair(rig: &Rig) -> (Client, Server) {
+    (rig.client(), rig.server(0))
+}
+
+#[test]
+fn a_query_and_its_answer() {
+    let rig = Rig::transaction();
+    let (client, server) = pair(&rig);
+    client.send([query("select 1")]);
+    server.expect([query("select 1")]);
+    let answer = [columns("?column?"), row("1"), complete("SELECT 1"), ready('I')];
+    server.send(answer.clone());
+    client.expect(answer);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_transaction_keeps_its_server_to_its_end() {
+    let rig = Rig::of_size(1);
+    let (first, server) = pair(&rig);
+    let second = rig.client();
+    first.send([query("begin")]);
+    server.expect([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    second.send([query("other")]);
+    assert_eq!(second.unread(), query("other").len(), "it waits, unread");
+    first.send([query("fails")]);
+    server.expect([query("fails")]);
+    server.send([error("42601", "no"), ready('E')]);
+    server.expect([]);
+    first.send([query("rollback")]);
+    server.expect([query("rollback")]);
+    server.send([done("ROLLBACK")]);
+    server.answers("other");
+    first.expect([
+        complete("BEGIN"),
+        ready('T'),
+        error("42601", "no"),
+        ready('E'),
+        done("ROLLBACK"),
+    ]);
+    second.expect([done("OK")]);
+}
+
+#[test]
+fn what_keeps_a_server_in_transaction_mode() {
+    // (what the client sends, what the server has answered so far, is the server free?)
+    let table: [(&str, Vec<Message>, Vec<Message>, bool); 9] = [
+        ("a query", vec![query("q")], vec![complete("OK")], false),
+        ("two queries", vec![query("q"), query("q")], vec![done("OK")], false),
+        ("two answers", vec![query("q"), query("q")], vec![done("OK"), done("OK")], true),
+        ("a transaction", vec![query("q")], vec![complete("BEGIN"), ready('T')], false),
+        ("a failed one", vec![query("q")], vec![error("1", "no"), ready('E')], false),
+        ("a batch without sync", vec![parse("", "q"), flush()], vec![parsed()], false),
+        ("a batch", vec![bind(""), sync()], vec![closed(), bound(), ready('I')], true),
+        (
+            "a function call",
+            vec![function_call()],
+            vec![b"V\0\0\0\x08\xff\xff\xff\xff".to_vec()],
+            false,
+        ),
+        ("two syncs", vec![sync(), sync()], vec![ready('I')], false),
+    ];
+    for (name, asked, answered, free) in table {
+        let rig = Rig::transaction();
+        let (client, server) = pair(&rig);
+        client.send(asked);
+        server.send(answered);
+        assert_eq!(server.is_parked(), free, "{name}");
+    }
+}
+
+#[test]
+fn a_client_in_the_middle_of_a_message_keeps_its_server() {
+    let rig = Rig::of_size(1);
+    let (client, server) = pair(&rig);
+    let long = query(&"x".repeat(100));
+    client.send([query("first"), long[..50].to_vec()]);
+    server.send([done("OK")]);
+    client.expect([done("OK")]);
+    assert!(!server.is_parked());
+    let other = rig.client();
+    other.send([query("other")]);
+    client.send([long[50..].to_vec()]);
+    server.expect([query("first"), long]);
+    server.send([done("OK")]);
+    server.answers("other");
+}
+
+#[test]
+fn a_header_cut_in_two_keeps_nothing() {
+    let rig = Rig::of_size(1);
+    let (client, server) = pair(&rig);
+    client.send([query("one"), b"Q\0\0".to_vec()]);
+    server.answers("one");
+    assert!(server.is_parked());
+    client.send([query("two")[3..].to_vec()]);
+    server.answers("two");
+}
+
+#[test]
+fn a_client_with_half_a_header_gets_its_turn_in_a_busy_pool() {
+    let rig = Rig::of_size(1);
+    let (first, server) = pair(&rig);
+    let second = rig.client();
+    second.send([query("second")[..3].to_vec()]);
+    first.send([query("first")]);
+    second.send([query("second")[3..].to_vec()]);
+    server.expect([query("first")]);
+    let third = rig.client();
+    third.send([query("third")]);
+    server.send([done("OK")]);
+    server.expect([query("second")]);
+    server.send([done("OK")]);
+    server.answers("third");
+}
+
+#[test]
+fn session_mode_is_one_pair_for_good() {
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Session;
+        config.global.default_pool_size = 1;
+    });
+    let (first, server) = pair(&rig);
+    first.send([query("one")]);
+    server.answers("one");
+    let second = rig.connect();
+    second.say_hello(&[]);
+    first.send([query("two")]);
+    server.answers("two");
+    second.expect([]);
+    first.leave();
+    server.answers("DISCARD ALL");
+    assert_eq!(second.expect_welcome(&[]).0, server.pid());
+    second.send([query("three")]);
+    server.answers("three");
+}
+
+#[test]
+fn a_reset_that_fails_ends_the_server() {
+    let rig = Rig::session();
+    let (client, server) = pair(&rig);
+    client.send([terminate()]);
+    server.expect([query("DISCARD ALL")]);
+    server.send([error("25001", "no"), ready('I')]);
+    assert!(!server.is_open());
+    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+}
+
+#[test]
+fn a_reset_may_be_wanted_in_every_mode() {
+    let rig = Rig::new(|config| config.global.server_reset_query_always = true);
+    let (client, server) = pair(&rig);
+    server.answers("DISCARD ALL");
+    client.send([query("one")]);
+    server.answers("one");
+    client.expect([done("OK")]);
+    server.answers("DISCARD ALL");
+    assert!(server.is_parked());
+}
+
+#[test]
+fn statement_mode_refuses_transactions() {
+    let rig = Rig::new(|config| app(config).pool_mode = Some(PoolMode::Statement));
+    let (client, server) = pair(&rig);
+    client.send([query("select 1")]);
+    server.answers("select 1");
+    client.expect([done("OK")]);
+    client.send([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    let text = "transaction blocks not allowed in statement pooling mode";
+    client.expect([complete("BEGIN"), fatal("08P01", text)]);
+    assert!(!client.is_open() && !server.is_open());
+}
+
+#[test]
+fn statement_mode_refuses_a_whole_transaction_in_one_write() {
+    let rig = Rig::new(|config| app(config).pool_mode = Some(PoolMode::Statement));
+    let (client, server) = pair(&rig);
+    client.send([query("begin"), query("commit")]);
+    server.send([complete("BEGIN"), ready('T'), done("COMMIT")]);
+    assert!(!client.is_open() && !server.is_open());
+}
+
+#[test]
+fn the_users_mode_beats_the_databases() {
+    let rig = Rig::new(|config| {
+        app(config).pool_mode = Some(PoolMode::Session);
+        let user = config.users.entry("alice".into()).or_default();
+        user.pool_mode = Some(PoolMode::Transaction);
+    });
+    rig.client();
+    assert!(rig.server(0).is_parked());
+}
+
+/// A client leaves; is its server kept?
+fn leaves(prepare: impl FnOnce(&Client, &Server), kept: bool, name: &str) {
+    let rig = Rig::transaction();
+    let (client, server) = pair(&rig);
+    prepare(&client, &server);
+    client.leave();
+    assert_eq!(server.is_open(), kept, "{name}");
+    assert_eq!(rig.pool(|pool| pool.counts()), (u32::from(kept), 0), "{name}");
+    assert_eq!((rig.clients_in_tables(), rig.clients_counted()), (0, 0), "{name}");
+}
+
+#[test]
+fn a_client_that_leaves_never_hands_its_server_on_dirty() {
+    leaves(|_, _| {}, true, "idle");
+    leaves(|client, _| client.send([terminate()]), true, "politely");
+    leaves(|client, _| client.send([query("q")[..3].to_vec()]), true, "in a header");
+    leaves(|client, _| client.send([query("q")]), false, "in a query");
+    leaves(|client, _| client.send([query("q"), terminate()]), false, "politely in a query");
+    leaves(
+        |client, server| {
+            client.send([query("begin")]);
+            server.send([complete("BEGIN"), ready('T')]);
+        },
+        false,
+        "in a transaction",
+    );
+    leaves(
+        |client, server| {
+            client.send([query("q")]);
+            server.send([row("x")[..9].to_vec()]);
+        },
+        false,
+        "in the middle of an answer",
+    );
+    leaves(
+        |client, server| {
+            client.send([query("q"), query("r")[..6].to_vec()]);
+            server.send([done("OK")]);
+        },
+        false,
+        "in the middle of a message",
+    );
+    leaves(
+        |client, server| {
+            client.send([bind(""), flush()]);
+            server.send([closed(), bound()]);
+        },
+        false,
+        "without a sync",
+    );
+    leaves(
+        |client, server| {
+            client.send([query("copy")]);
+            server.send([copy_in()]);
+        },
+        false,
+        "in a copy",
+    );
+}
+
+#[test]
+fn a_server_that_has_not_got_everything_is_closed() {
+    let rig = Rig::session();
+    let (client, server) = pair(&rig);
+    server.get_stuck();
+    client.leave();
+    assert!(!server.is_open());
+    server.expect([]);
+}
+
+#[test]
+fn one_who_leaves_the_queue_is_skipped() {
+    let rig = Rig::of_size(1);
+    let (first, server) = pair(&rig);
+    let (second, third) = (rig.client(), rig.client());
+    first.send([query("one")]);
+    second.send([query("two")]);
+    third.send([query("three")]);
+    second.leave();
+    server.answers("one");
+    server.answers("three");
+    third.expect([done("OK")]);
+}
+
+#[test]
+fn one_who_leaves_while_its_values_are_set_leaves_a_good_server() {
+    let rig = Rig::of_size(1);
+    let (first, server) = pair(&rig);
+    let second = rig.client_with(0, &[("TimeZone", "Asia/Tokyo")]);
+    second.send([query("two")]);
+    server.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
+    second.leave();
+    first.send([query("one")]);
+    server.send([status("TimeZone", "Asia/Tokyo"), done("SET")]);
+    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.send([status("TimeZone", "UTC"), done("SET")]);
+    server.answers("one");
+    first.expect([done("OK")]);
+}
+
+#[test]
+fn notifications_and_notices_reach_the_linked_client_only() {
+    let rig = Rig::transaction();
+    let (client, server) = pair(&rig);
+    server.send([notification("early")]);
+    client.expect([]);
+    assert!(server.is_parked());
+    client.send([query("one")]);
+    server.send([notification("now"), notice("hear"), done("OK")]);
+    client.expect([notification("now"), notice("hear"), done("OK")]);
+}
+
+#[test]
+fn an_unknown_message_ends_the_client() {
+    let rig = Rig::transaction();
+    let (client, server) = pair(&rig);
+    client.send([b"!\0\0\0\x04".to_vec()]);
+    client.expect_fatal("unknown pkt: '!'");
+    assert!(server.is_open(), "the server never saw it");
+}
+
+#[test]
+fn an_impossible_length_ends_the_client() {
+    let rig = Rig::new(|config| config.global.max_packet_size = 1_000_000);
+    let (client, _) = pair(&rig);
+    client.send([b"Q\xff\xff\xff\xff".to_vec()]);
+    client.expect_fatal("message type 0x51 declares an impossible length of -1");
+    let client = rig.client();
+    client.send([b"Q\0\x10\0\0select".to_vec()]);
+    client.expect_fatal("bad packet: longer than max_packet_size");
+}
+
+#[test]
+fn a_server_used_once_if_its_lifetime_is_nothing() {
+    let rig = Rig::new(|config| config.global.server_lifetime = std::time::Duration::ZERO).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    rig.later(1_000);
+    server.connect();
+    rig.later(1_000);
+    server.send([crate::rig::server_welcome(0)]);
+    client.expect_welcome(&[]);
+    assert_eq!(rig.servers(), 1);
+    assert!(!server.is_open());
+}

@@ -1,0 +1,179 @@
+//! The sockets of all workers, played by queues: what the peers have sent and nobody has read yet,
+//! and what they were sent.
+
+use std::collections::VecDeque;
+
+use engine::ids::{ClientId, Handle, PoolId, ServerId};
+use engine::settings::Target;
+use engine::shell::{ConsoleLogin, Event, Io};
+
+/// An application's end of its connection.
+#[derive(Debug, Default)]
+pub(crate) struct ClientEnd {
+    pub(crate) worker: usize,
+    /// Its slot; none when the engine has closed it.
+    pub(crate) id: Option<ClientId>,
+    /// Sent by the client, still in the kernel.
+    pub(crate) unread: VecDeque<u8>,
+    pub(crate) left: bool,
+    /// The engine did not want its bytes, and has not asked for them since.
+    pub(crate) blocked: bool,
+    /// Sent to the client.
+    pub(crate) got: Vec<u8>,
+}
+
+/// PostgreSQL's end of a connection.
+#[derive(Debug)]
+pub(crate) struct ServerEnd {
+    /// Where its socket is watched.
+    pub(crate) worker: usize,
+    pub(crate) place: Place,
+    pub(crate) connected: bool,
+    pub(crate) unread: VecDeque<u8>,
+    pub(crate) left: bool,
+    /// An event without anything to read.
+    pub(crate) poked: bool,
+    /// What it was sent is stuck half-way.
+    pub(crate) stuck: bool,
+    pub(crate) got: Vec<u8>,
+    pub(crate) target: String,
+    /// The startup packet, if the rig has logged it in by itself.
+    pub(crate) startup: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Table(ServerId),
+    Detached(PoolId, Handle),
+    Closed,
+}
+
+/// A cancel request on its way to PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CancelCall {
+    pub(crate) worker: usize,
+    pub(crate) cancel: u64,
+    /// Number of the server it is for.
+    pub(crate) server: usize,
+    pub(crate) packet: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Net {
+    pub(crate) clients: Vec<ClientEnd>,
+    pub(crate) servers: Vec<ServerEnd>,
+    pub(crate) cancels: Vec<CancelCall>,
+    pub(crate) consoles: Vec<ConsoleLogin>,
+    pub(crate) log: Vec<String>,
+    random: u64,
+    handles: u64,
+}
+
+impl Net {
+    pub(crate) fn io(&mut self, worker: usize) -> FakeIo<'_> {
+        FakeIo { net: self, worker }
+    }
+}
+
+/// One worker's view of the net.
+pub(crate) struct FakeIo<'a> {
+    net: &'a mut Net,
+    worker: usize,
+}
+
+impl FakeIo<'_> {
+    fn client(&mut self, id: ClientId) -> &mut ClientEnd {
+        let worker = self.worker;
+        let mut ends = self.net.clients.iter_mut();
+        ends.find(|end| end.worker == worker && end.id == Some(id)).expect("the client is open")
+    }
+
+    fn server_at(&self, id: ServerId) -> usize {
+        let mut ends = self.net.servers.iter();
+        ends.position(|end| end.worker == self.worker && end.place == Place::Table(id))
+            .expect("the server is open")
+    }
+
+    fn server(&mut self, id: ServerId) -> &mut ServerEnd {
+        let at = self.server_at(id);
+        &mut self.net.servers[at]
+    }
+}
+
+impl Io for FakeIo<'_> {
+    fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
+        self.client(client).got.extend_from_slice(bytes);
+    }
+
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+        self.server(server).got.extend_from_slice(bytes);
+    }
+
+    fn server_flushed(&self, server: ServerId) -> bool {
+        !self.net.servers[self.server_at(server)].stuck
+    }
+
+    fn close_client(&mut self, client: ClientId) {
+        self.client(client).id = None;
+    }
+
+    fn close_server(&mut self, server: ServerId) {
+        self.server(server).place = Place::Closed;
+    }
+
+    fn connect(&mut self, server: ServerId, target: &Target) {
+        self.net.servers.push(ServerEnd {
+            worker: self.worker,
+            place: Place::Table(server),
+            connected: false,
+            unread: VecDeque::new(),
+            left: false,
+            poked: false,
+            stuck: false,
+            got: Vec::new(),
+            target: format!("{target:?}"),
+            startup: Vec::new(),
+        });
+    }
+
+    fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]) {
+        let (worker, server) = (self.worker, self.server_at(server));
+        self.net.cancels.push(CancelCall { worker, cancel, server, packet: packet.to_vec() });
+    }
+
+    fn resume_client(&mut self, client: ClientId) {
+        self.client(client).blocked = false;
+    }
+
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
+        self.net.handles += 1;
+        let handle = Handle(self.net.handles);
+        self.server(server).place = Place::Detached(pool, handle);
+        handle
+    }
+
+    fn attach_server(&mut self, server: ServerId, handle: Handle) {
+        let worker = self.worker;
+        let mut ends = self.net.servers.iter_mut();
+        let end = ends.find(|end| matches!(end.place, Place::Detached(_, own) if own == handle));
+        let end = end.expect("the server is detached");
+        end.place = Place::Table(server);
+        end.worker = worker;
+    }
+
+    fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin) {
+        self.client(client).id = None;
+        self.net.consoles.push(login);
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.net.random = self.net.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            *byte = (self.net.random >> 56) as u8;
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        self.net.log.push(format!("{event:?}"));
+    }
+}

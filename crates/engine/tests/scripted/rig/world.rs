@@ -1,0 +1,201 @@
+//! Engines, net and clock together: moves bytes and mail until nothing moves any more.
+
+use std::sync::Arc;
+
+use config::Config;
+use engine::Engine;
+use engine::auth::Peer;
+use engine::ids::{Micros, WorkerId};
+
+use super::net::{ClientEnd, Net, Place};
+use super::shared::Shared;
+use crate::messages::{authentication_ok, key_data, ready, status};
+
+/// More rounds than this without coming to rest is a livelock.
+const ROUNDS_MAX: usize = 20_000;
+
+/// What a server reports at login.
+pub(crate) const PARAMETERS: [(&str, &str); 7] = [
+    ("server_version", "15.0"),
+    ("client_encoding", "UTF8"),
+    ("DateStyle", "ISO, MDY"),
+    ("TimeZone", "UTC"),
+    ("standard_conforming_strings", "on"),
+    ("application_name", ""),
+    ("IntervalStyle", "postgres"),
+];
+
+pub(crate) struct World {
+    pub(crate) engines: Vec<Engine<Shared>>,
+    pub(crate) shared: Shared,
+    pub(crate) net: Net,
+    pub(crate) now: Micros,
+    /// Are new servers connected and logged in without a script?
+    pub(crate) automatic: bool,
+    /// Bytes that one read brings.
+    pub(crate) chunk: usize,
+    pub(crate) mail_is_held: bool,
+}
+
+impl World {
+    pub(crate) fn new(workers: usize, config: Config) -> Self {
+        let shared = Shared::new(workers);
+        let config = Arc::new(config);
+        let engine =
+            |worker| Engine::new(WorkerId(worker as u16), config.clone(), shared.clone(), [7; 32]);
+        Self {
+            engines: (0..workers).map(engine).collect(),
+            shared: shared.clone(),
+            net: Net::default(),
+            now: 1_000_000,
+            automatic: true,
+            chunk: usize::MAX,
+            mail_is_held: false,
+        }
+    }
+
+    /// A new connection; its number.
+    pub(crate) fn connect(&mut self, worker: usize, peer: Peer) -> usize {
+        let id = self.engines[worker].accept(peer, self.now, &mut self.net.io(worker));
+        self.net.clients.push(ClientEnd { worker, id, ..ClientEnd::default() });
+        self.net.clients.len() - 1
+    }
+
+    pub(crate) fn tick(&mut self) {
+        for worker in 0..self.engines.len() {
+            self.engines[worker].tick(self.now, &mut self.net.io(worker));
+        }
+        self.pump();
+    }
+
+    pub(crate) fn pump(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let mut moved = self.deliver_mail();
+            for at in 0..self.net.clients.len() {
+                moved |= self.read_client(at);
+            }
+            for at in 0..self.net.servers.len() {
+                moved |= self.log_in_server(at) || self.read_server(at);
+            }
+            self.check_invariants();
+            if !moved {
+                return;
+            }
+        }
+        panic!("the engines do not come to rest");
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        self.engines.iter().for_each(Engine::check_invariants);
+        self.shared.state(|state| {
+            for pool in &state.pools {
+                pool.check_invariants();
+            }
+        });
+    }
+
+    fn deliver_mail(&mut self) -> bool {
+        let mut moved = false;
+        for worker in 0..self.engines.len() {
+            while let Some(mail) = self.next_mail(worker) {
+                self.engines[worker].handle_mail(mail, self.now, &mut self.net.io(worker));
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn next_mail(&mut self, worker: usize) -> Option<engine::shell::Mail> {
+        if self.mail_is_held {
+            return None;
+        }
+        self.shared.state(|state| state.mail[worker].pop_front())
+    }
+
+    fn read_client(&mut self, at: usize) -> bool {
+        let now = self.now;
+        let end = &mut self.net.clients[at];
+        let worker = end.worker;
+        let Some(id) = end.id else { return false };
+        if end.left && (end.blocked || end.unread.is_empty()) {
+            self.engines[worker].client_closed(id, now, &mut self.net.io(worker));
+            assert_eq!(self.net.clients[at].id, None, "who has left is closed");
+            return true;
+        }
+        if end.unread.is_empty() || end.blocked {
+            return false;
+        }
+        end.blocked = true;
+        if !self.engines[worker].client_readable(id, now, &mut self.net.io(worker)) {
+            return true;
+        }
+        let end = &mut self.net.clients[at];
+        end.blocked = false;
+        let len = end.unread.len().min(self.chunk);
+        let bytes: Vec<u8> = end.unread.drain(..len).collect();
+        self.engines[worker].client_bytes(id, &bytes, now, &mut self.net.io(worker));
+        true
+    }
+
+    fn read_server(&mut self, at: usize) -> bool {
+        let now = self.now;
+        let end = &self.net.servers[at];
+        if !end.connected || (end.unread.is_empty() && !end.left && !end.poked) {
+            return false;
+        }
+        let worker = end.worker;
+        let id = match end.place {
+            Place::Closed => return false,
+            Place::Table(id) => id,
+            Place::Detached(pool, handle) => {
+                let io = &mut self.net.io(worker);
+                match self.engines[worker].parked_readable(pool, handle, io) {
+                    Some(id) => id,
+                    None => return false,
+                }
+            }
+        };
+        let end = &mut self.net.servers[at];
+        if !end.unread.is_empty() {
+            let len = end.unread.len().min(self.chunk);
+            let bytes: Vec<u8> = end.unread.drain(..len).collect();
+            self.engines[worker].server_bytes(id, &bytes, now, &mut self.net.io(worker));
+        } else if end.left {
+            let io = &mut self.net.io(worker);
+            self.engines[worker].server_closed(id, "server conn crashed?", now, io);
+        } else {
+            end.poked = false;
+            self.engines[worker].server_quiet(id, now, &mut self.net.io(worker));
+        }
+        true
+    }
+
+    /// Connect a server and let everybody in.
+    fn log_in_server(&mut self, at: usize) -> bool {
+        let end = &mut self.net.servers[at];
+        let Place::Table(id) = end.place else { return false };
+        if end.connected || !self.automatic {
+            return false;
+        }
+        end.connected = true;
+        let worker = end.worker;
+        self.engines[worker].server_connected(id, self.now, &mut self.net.io(worker));
+        let end = &mut self.net.servers[at];
+        end.startup = std::mem::take(&mut end.got);
+        end.unread.extend(server_welcome(at));
+        true
+    }
+}
+
+/// Number of a server's process; its secret is that number, too.
+pub(crate) fn pid_of(server: usize) -> u32 {
+    1_000 + server as u32
+}
+
+/// What PostgreSQL says to one who is in.
+pub(crate) fn server_welcome(server: usize) -> Vec<u8> {
+    let pid = pid_of(server);
+    let parameters = PARAMETERS.map(|(name, value)| status(name, value)).concat();
+    let key = key_data(pid, &pid.to_be_bytes());
+    [authentication_ok(), parameters, key, ready('I')].concat()
+}

@@ -1,0 +1,296 @@
+//! SCRAM on both sides, keys learnt on the way through, and logins proven by the server alone.
+
+use config::{AccessPolicy, AuthType};
+use engine::auth::Peer;
+use wire::backend;
+use wire::md5;
+use wire::messages::{AuthenticationRequest, SaslInitialResponse};
+use wire::scram::{MECHANISM, ScramClient, ScramSecret, ScramServer, ScramVerifier};
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server, server_welcome};
+
+fn verifier(secret: &str) -> ScramVerifier {
+    ScramVerifier::from_password(secret.as_bytes(), b"salt salt salt!!", 4096)
+}
+
+fn stored_as(stored: String) -> Rig {
+    Rig::new(|config| {
+        config.global.auth_type = AuthType::ScramSha256;
+        config.auth_file.users.insert("alice".into(), stored);
+    })
+}
+
+/// One authentication request, and the kind of what came.
+fn request(client: &Client) -> Vec<u8> {
+    let got = client.take();
+    assert_eq!((got[0], got[4] as usize + 1), (b'R', got.len()), "{}", got.escape_ascii());
+    got[5..].to_vec()
+}
+
+/// The client's side of the exchange up to its proof. What was seen: the salt's length and the
+/// iterations.
+fn prove(client: &Client, secret: &str) -> (usize, u32) {
+    let mechanisms = request(client);
+    assert_eq!(mechanisms, b"\0\0\0\x0aSCRAM-SHA-256\0\0");
+    let mut scram = ScramClient::new(ScramSecret::Password(secret.into()), [5; 18]);
+    let mut first = Vec::new();
+    wire::frontend::sasl_initial(&mut first, MECHANISM, &scram.first());
+    client.send([first]);
+    let body = request(client);
+    let Ok(AuthenticationRequest::SaslContinue(data)) = AuthenticationRequest::decode(&body) else {
+        panic!("{}", body.escape_ascii());
+    };
+    let mut answer = Vec::new();
+    wire::frontend::sasl_response(&mut answer, &scram.server_first(data).unwrap());
+    client.send([answer]);
+    let (salt, iterations, _) = scram.derived().unwrap();
+    (salt.len(), iterations)
+}
+
+/// Drop the server's part of the exchange from the front of the welcome.
+fn take_final(client: &Client) {
+    let got = client.take();
+    assert_eq!(got[..9], *b"R\0\0\0\x36\0\0\0\x0c", "{}", show(&got).join("; "));
+    assert!(got.ends_with(&ready('I')), "{}", show(&got).join("; "));
+}
+
+#[test]
+fn a_right_and_a_wrong_password() {
+    for stored in ["secret".to_owned(), verifier("secret").to_string()] {
+        let rig = stored_as(stored).manual();
+        let client = rig.connect();
+        client.say_hello(&[]);
+        prove(&client, "wrong");
+        client.expect_fatal("SASL authentication failed");
+        let client = rig.connect();
+        client.say_hello(&[]);
+        prove(&client, "secret");
+        assert!(client.is_open() && client.take().starts_with(b"R\0\0\0\x36\0\0\0\x0c"));
+    }
+}
+
+#[test]
+fn an_unknown_user_takes_the_course_of_a_wrong_password() {
+    let rig = stored_as(verifier("secret").to_string());
+    let mut courses = Vec::new();
+    for user in ["alice", "bob", "bob"] {
+        let client = rig.connect();
+        client.send([startup(&[("user", user), ("database", "app")])]);
+        courses.push(prove(&client, "wrong"));
+        client.expect_fatal("SASL authentication failed");
+    }
+    assert_eq!(courses, [(16, 4096); 3]);
+}
+
+#[test]
+fn md5_gives_way_to_scram_where_a_verifier_is_stored() {
+    let rig = Rig::new(|config| {
+        config.global.auth_type = AuthType::Md5;
+        config.auth_file.users.insert("alice".into(), verifier("secret").to_string());
+    });
+    let client = rig.connect();
+    client.say_hello(&[]);
+    prove(&client, "wrong");
+    client.expect_fatal("SASL authentication failed");
+}
+
+#[test]
+fn an_unknown_mechanism_is_refused() {
+    let rig = stored_as("secret".into());
+    let client = rig.connect();
+    client.say_hello(&[]);
+    client.take();
+    let mut initial = Vec::new();
+    wire::frontend::sasl_initial(&mut initial, "SCRAM-SHA-256-PLUS", b"n,,n=,r=x");
+    client.send([initial]);
+    client.expect_fatal("client selected an invalid SASL authentication mechanism");
+}
+
+/// PostgreSQL's side of a SCRAM login.
+fn challenge(server: &Server, verifier: ScramVerifier) -> Result<(), wire::scram::ScramError> {
+    server.take();
+    let mut out = Vec::new();
+    backend::authentication_sasl(&mut out, &[MECHANISM]);
+    server.send([out]);
+    let mut scram = ScramServer::new(verifier, [9; 18]);
+    let initial = server.take();
+    let initial = SaslInitialResponse::decode(&initial[5..]).unwrap();
+    let mut out = Vec::new();
+    backend::authentication_sasl_continue(&mut out, &scram.client_first(initial.data)?);
+    server.send([out]);
+    let finished = scram.client_final(&server.take()[5..])?;
+    let mut out = Vec::new();
+    backend::authentication_sasl_final(&mut out, &finished.reply);
+    server.send([out, server_welcome(0)]);
+    Ok(())
+}
+
+#[test]
+fn a_verifier_and_a_clients_proof_open_the_server() {
+    let rig = stored_as(verifier("secret").to_string()).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    prove(&client, "secret");
+    let server = rig.server(0);
+    server.connect();
+    assert_eq!(challenge(&server, verifier("secret")), Ok(()));
+    take_final(&client);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_plain_password_opens_the_server_by_any_method() {
+    let rig = Rig::transaction().manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    server.expect([startup(&[("user", "alice"), ("database", "app")])]);
+    server.send([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
+    server.expect([password("secret")]);
+    server.send([b"R\0\0\0\x0c\0\0\0\x05salt".to_vec()]);
+    let response = md5::response(&md5::hash(b"alice", b"secret"), *b"salt");
+    server.expect([password(&response)]);
+    assert_eq!(challenge(&server, verifier("secret")), Ok(()));
+    client.expect_welcome(&[]);
+}
+
+#[test]
+fn a_verifier_without_a_proof_opens_nothing() {
+    let rig = Rig::new(|config| {
+        config.auth_file.users.insert("alice".into(), verifier("secret").to_string());
+    })
+    .manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    let mut out = Vec::new();
+    backend::authentication_sasl(&mut out, &[MECHANISM]);
+    server.send([out]);
+    assert!(!server.is_open());
+    assert!(rig.logged("password is SCRAM secret but client authentication did not provide"));
+}
+
+#[test]
+fn a_server_that_does_not_know_the_password_either_is_not_trusted() {
+    let rig = stored_as("secret".into()).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    prove(&client, "secret");
+    let server = rig.server(0);
+    server.connect();
+    let mut forged = verifier("secret");
+    forged.server_key = [0; 32];
+    assert_eq!(challenge(&server, forged), Ok(()), "it took our proof");
+    assert!(!server.is_open() && rig.logged("incorrect SCRAM server signature"));
+}
+
+fn proving() -> Rig {
+    Rig::new(|config| {
+        config.access = AccessPolicy::ProvenByServer;
+        config.auth_file.users.clear();
+    })
+    .manual()
+}
+
+fn local() -> Peer {
+    Peer { loopback: true, ..Peer::default() }
+}
+
+fn asked(rig: &Rig, secret: &str) -> Client {
+    let client = rig.connect_from(0, local());
+    client.say_hello(&[]);
+    client.expect([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
+    client.send([password(secret)]);
+    client
+}
+
+/// The server that was opened last asks for SCRAM and knows "secret".
+fn judge(rig: &Rig) -> Server {
+    let server = rig.server(rig.servers() - 1);
+    server.connect();
+    if challenge(&server, verifier("secret")).is_err() {
+        server.send([fatal("28P01", "password authentication failed for user \"alice\"")]);
+        server.die();
+    }
+    server
+}
+
+#[test]
+fn the_server_itself_decides_who_comes_in() {
+    let rig = proving();
+    let client = asked(&rig, "secret");
+    client.expect([]);
+    let first = judge(&rig);
+    client.expect_welcome(&[]);
+    assert!(first.is_parked());
+
+    let wrong = asked(&rig, "wrong");
+    judge(&rig);
+    wrong.expect([fatal("28P01", "password authentication failed for user \"alice\"")]);
+    assert!(!wrong.is_open());
+    assert_eq!(rig.pool(|pool| pool.counts()), (1, 0), "nothing is left of the attempt");
+    assert!(rig.pool(|pool| pool.failure.is_none()));
+
+    let again = asked(&rig, "secret");
+    again.expect_welcome(&[]);
+    assert_eq!(rig.servers(), 2, "what is proven is proven");
+}
+
+#[test]
+fn further_servers_open_with_the_keys_of_the_proof() {
+    let rig = proving();
+    let client = asked(&rig, "secret");
+    judge(&rig);
+    client.expect_welcome(&[]);
+    let other = asked(&rig, "secret");
+    other.expect_welcome(&[]);
+    client.send([query("begin")]);
+    rig.server(0).send([complete("BEGIN"), ready('T')]);
+    other.send([query("select 1")]);
+    let second = judge(&rig);
+    second.expect([query("select 1")]);
+}
+
+#[test]
+fn a_server_that_trusts_everybody_proves_nothing() {
+    let rig = proving();
+    let client = asked(&rig, "anything");
+    let server = rig.server(0);
+    server.connect();
+    server.send([server_welcome(0)]);
+    let told = String::from_utf8_lossy(&client.take()).into_owned();
+    assert!(told.contains("the server did not ask for a password"), "{told}");
+    assert!(!client.is_open() && !server.is_open());
+    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+}
+
+#[test]
+fn a_password_is_asked_for_on_loopback_only() {
+    let rig = proving();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    client.expect_fatal("login rejected");
+}
+
+#[test]
+fn one_who_leaves_while_being_proven_takes_the_attempt_along() {
+    let rig = proving();
+    let client = asked(&rig, "secret");
+    client.leave();
+    assert!(!rig.server(0).is_open());
+    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+}
+
+#[test]
+fn nothing_is_read_while_the_proof_is_out() {
+    let rig = proving();
+    let client = asked(&rig, "secret");
+    client.send([query("select 1")]);
+    assert_eq!(client.unread(), query("select 1").len());
+    let server = judge(&rig);
+    client.expect_welcome(&[]);
+    server.expect([query("select 1")]);
+}

@@ -1,0 +1,289 @@
+//! The first words to a client, and the settings it carries from server to server.
+
+use std::time::Duration;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server, app};
+
+/// A client of a new pool with one server, both at rest.
+fn pair(rig: &Rig) -> (Client, Server) {
+    (rig.client(), rig.server(0))
+}
+
+#[test]
+fn the_first_client_waits_for_a_server_and_later_ones_need_none() {
+    let rig = Rig::of_size(1).manual();
+    let first = rig.connect();
+    first.say_hello(&[]);
+    first.expect([]);
+    let server = rig.server(0);
+    server.connect();
+    server.send([crate::rig::server_welcome(0)]);
+    first.expect_welcome(&[]);
+    first.send([query("begin")]);
+    server.expect([startup(&[("user", "alice"), ("database", "app")]), query("begin")]);
+    rig.client();
+    assert_eq!(rig.servers(), 1);
+}
+
+#[test]
+fn every_client_has_a_cancel_key_of_its_own() {
+    let rig = Rig::transaction();
+    let mut keys: Vec<_> = (0..20)
+        .map(|_| {
+            let client = rig.connect();
+            client.say_hello(&[]);
+            client.expect_welcome(&[])
+        })
+        .collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 20);
+}
+
+#[test]
+fn queries_sent_ahead_of_the_welcome_are_answered() {
+    for cold in [true, false] {
+        let rig = Rig::transaction();
+        if !cold {
+            rig.client();
+        }
+        let client = rig.connect();
+        client.send([startup(&[("user", "alice"), ("database", "app")]), query("select 1")]);
+        client.expect_welcome(&[]);
+        let server = rig.server(0);
+        server.answers("select 1");
+        client.expect([done("OK")]);
+        assert!(server.is_parked(), "cold: {cold}");
+    }
+}
+
+#[test]
+fn half_a_query_sent_ahead_waits_without_a_server() {
+    for cold in [true, false] {
+        let rig = Rig::transaction();
+        if !cold {
+            rig.client();
+        }
+        let client = rig.connect();
+        let whole = query("select 1");
+        client.send([startup(&[("user", "alice"), ("database", "app")]), whole[..3].to_vec()]);
+        client.expect_welcome(&[]);
+        let server = rig.server(0);
+        assert!(server.is_parked(), "cold: {cold}");
+        client.send([whole[3..].to_vec()]);
+        server.answers("select 1");
+        client.expect([done("OK")]);
+    }
+}
+
+#[test]
+fn a_clients_values_are_set_before_its_query() {
+    let rig = Rig::of_size(1);
+    let (_, server) = pair(&rig);
+    let client = rig.client_with(0, &[("application_name", "it's"), ("DateStyle", "German")]);
+    client.send([query("select 1")]);
+    server.expect([query("SET DateStyle = 'German';SET application_name = 'it''s';")]);
+    assert_eq!(client.unread(), query("select 1").len(), "its bytes stay in the kernel");
+    server.send([
+        complete("SET"),
+        status("DateStyle", "German, DMY"),
+        complete("SET"),
+        status("application_name", "it's"),
+        ready('I'),
+    ]);
+    client.expect([]);
+    server.answers("select 1");
+    client.expect([done("OK")]);
+    // The server's own spelling is the client's now: nothing to do the second time.
+    client.send([query("select 2")]);
+    server.answers("select 2");
+}
+
+#[test]
+fn the_next_client_gets_its_own_values_back() {
+    let rig = Rig::of_size(1);
+    let (first, server) = pair(&rig);
+    let second = rig.client();
+    first.send([query("set timezone = 'Asia/Tokyo'")]);
+    server.take();
+    let answer = [status("TimeZone", "Asia/Tokyo"), complete("SET"), ready('I')];
+    server.send(answer.clone());
+    first.expect(answer);
+    second.send([query("select 1")]);
+    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.send([status("TimeZone", "UTC"), done("SET")]);
+    server.answers("select 1");
+    second.expect([done("OK")]);
+    first.send([query("select 2")]);
+    server.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
+}
+
+#[test]
+fn spelling_alone_is_no_difference() {
+    let rig = Rig::of_size(1);
+    let (_, server) = pair(&rig);
+    let client = rig.client_with(0, &[("client_encoding", "utf8"), ("datestyle", "iso, mdy")]);
+    client.send([query("select 1")]);
+    server.answers("select 1");
+}
+
+#[test]
+fn a_value_the_server_refuses_ends_both() {
+    let rig = Rig::of_size(1);
+    let (_, server) = pair(&rig);
+    let client = rig.client_with(0, &[("TimeZone", "Nowhere")]);
+    client.send([query("select 1")]);
+    server.take();
+    server.send([error("22023", "invalid value for parameter"), ready('I')]);
+    client.expect_fatal("invalid server parameter");
+    assert!(!server.is_open());
+    rig.client().send([query("select 1")]);
+    rig.server(1).answers("select 1");
+}
+
+#[test]
+fn extra_parameters_are_carried_too() {
+    let rig = Rig::new(|config| {
+        config.global.track_extra_parameters = vec!["search_path".into(), "IntervalStyle".into()];
+    });
+    let (_, server) = pair(&rig);
+    let client = rig.client_with(0, &[("IntervalStyle", "iso_8601")]);
+    client.send([query("select 1")]);
+    server.expect([query("SET IntervalStyle = 'iso_8601';")]);
+}
+
+#[test]
+fn a_session_client_is_told_its_servers_process_id() {
+    let rig = Rig::session();
+    for at in 0..2 {
+        let client = rig.connect();
+        client.say_hello(&[]);
+        let (pid, _) = client.expect_welcome(&[]);
+        assert_eq!(pid, rig.server(at).pid());
+    }
+}
+
+#[test]
+fn a_session_client_finds_the_values_it_was_told() {
+    // Without a reset query the server keeps what the first client has set.
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = config::PoolMode::Session;
+        config.global.server_reset_query.clear();
+        config.global.default_pool_size = 1;
+    });
+    let (first, server) = pair(&rig);
+    first.send([query("set timezone = 'Asia/Tokyo'")]);
+    server.take();
+    server.send([status("TimeZone", "Asia/Tokyo"), done("SET")]);
+    first.leave();
+    assert!(server.is_parked());
+    let second = rig.connect();
+    second.say_hello(&[]);
+    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.send([status("TimeZone", "UTC"), done("SET")]);
+    second.expect_welcome(&[]);
+}
+
+#[test]
+fn settings_of_the_database_go_into_the_servers_startup_packet() {
+    let rig = Rig::new(|config| {
+        let app = app(config);
+        app.dbname = Some("real".into());
+        app.timezone = Some("Asia/Tokyo".into());
+        app.application_name = Some("pooled".into());
+    });
+    rig.client();
+    let server = rig.server(0);
+    assert_eq!(
+        server.startup(),
+        startup(&[
+            ("user", "alice"),
+            ("database", "real"),
+            ("timezone", "Asia/Tokyo"),
+            ("application_name", "pooled"),
+        ])
+    );
+    assert_eq!(server.target(), "Tcp(\"10.0.0.1\", 5432)");
+}
+
+fn checking() -> Rig {
+    Rig::new(|config| {
+        config.global.default_pool_size = 1;
+        config.global.server_check_query = "select 1".into();
+        config.global.server_check_delay = Duration::from_secs(30);
+    })
+}
+
+#[test]
+fn a_server_that_was_idle_for_long_is_checked_first() {
+    let rig = checking();
+    let (client, server) = pair(&rig);
+    rig.wait(30);
+    client.send([query("mine")]);
+    server.expect([query("select 1")]);
+    server.send([columns("x"), row("1"), done("SELECT 1")]);
+    client.expect([]);
+    server.answers("mine");
+    client.expect([done("OK")]);
+    rig.wait(29);
+    client.send([query("mine")]);
+    server.answers("mine");
+}
+
+#[test]
+fn an_empty_check_query_is_a_query_too() {
+    let rig = Rig::transaction();
+    let (client, server) = pair(&rig);
+    rig.wait(31);
+    client.send([query("mine")]);
+    server.expect([query("")]);
+    server.send([b"I\0\0\0\x04".to_vec(), ready('I')]);
+    server.answers("mine");
+}
+
+#[test]
+fn a_server_that_fails_its_check_is_replaced_unnoticed() {
+    for dies in [true, false] {
+        let rig = checking();
+        let (client, server) = pair(&rig);
+        rig.wait(31);
+        client.send([query("mine")]);
+        server.take();
+        match dies {
+            true => server.die(),
+            false => server.send([error("XX000", "no"), ready('I')]),
+        }
+        assert!(!server.is_open());
+        rig.server(1).answers("mine");
+        client.expect([done("OK")]);
+    }
+}
+
+#[test]
+fn a_check_is_given_time() {
+    let rig = checking();
+    let (client, server) = pair(&rig);
+    rig.wait(100);
+    client.send([query("mine")]);
+    server.take();
+    rig.wait(1);
+    assert!(server.is_open(), "the answer may be under way");
+    rig.wait(15);
+    assert!(!server.is_open(), "server_connect_timeout is long enough");
+    rig.server(1).answers("mine");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn a_check_comes_before_the_clients_values() {
+    let rig = checking();
+    let (_, server) = pair(&rig);
+    rig.wait(31);
+    let client = rig.client_with(0, &[("TimeZone", "Asia/Tokyo")]);
+    client.send([query("mine")]);
+    server.answers("select 1");
+    server.answers("SET TimeZone = 'Asia/Tokyo';");
+    server.answers("mine");
+    client.expect([done("OK")]);
+}
