@@ -16,7 +16,7 @@ use config::Config;
 use foldhash::fast::RandomState;
 use slab::Slab;
 
-use crate::auth::{Credentials, Login, Peer};
+use crate::auth::{Credentials, Login, LoginStep, Peer};
 use crate::client::{Client, ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 use crate::pool::Next;
@@ -113,7 +113,9 @@ impl<X: Exchange> Engine<X> {
     pub fn client_readable(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
         match client.phase {
-            ClientPhase::Login(_) | ClientPhase::Linked | ClientPhase::Canceling { .. } => true,
+            // While PostgreSQL is asked about it nothing can be done with what it says.
+            ClientPhase::Login(ref login) => !matches!(login.step, LoginStep::Proving),
+            ClientPhase::Linked | ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
                 client.request_at = now;
