@@ -19,7 +19,8 @@ pub(super) struct Scram {
 impl Scram {
     pub(super) fn new(password: &str) -> Self {
         static EXCHANGES: AtomicU32 = AtomicU32::new(0);
-        let nonce = format!("testkit{}x", EXCHANGES.fetch_add(1, Ordering::Relaxed));
+        // Always as long, so that the lengths of two exchanges can be compared.
+        let nonce = format!("testkit{:08}", EXCHANGES.fetch_add(1, Ordering::Relaxed));
         Self { password: password.to_owned(), nonce, server_signature: Vec::new() }
     }
 
