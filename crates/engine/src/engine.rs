@@ -212,10 +212,11 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The client has a server and may be read. Bytes that came ahead of its turn come first.
+    /// The client has a server and may be read. Messages that came ahead of its turn come first;
+    /// half a message has to wait for the rest, which is in the kernel.
     fn go_on(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         io.resume_client(id);
-        if !self.client(id).stream.held.is_empty() {
+        if self.client(id).stream.holds_message() {
             self.request_bytes(id, &[], now, io);
         }
     }

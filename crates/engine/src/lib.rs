@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod averages;
 pub mod client;
 mod engine;
 pub mod ids;

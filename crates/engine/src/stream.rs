@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use wire::Header;
+
 /// Where a byte stream stands between two reads.
 #[derive(Debug, Default)]
 pub struct Stream {
@@ -23,6 +25,15 @@ impl Stream {
     /// Does the rest of a message that was begun on the other side still have to follow?
     pub fn is_mid_message(&self) -> bool {
         self.remaining > 0 && !self.dropping
+    }
+
+    /// Is what is held enough to go on with: a whole message, or nothing that may become one?
+    pub fn holds_message(&self) -> bool {
+        match Header::parse(&self.held) {
+            Ok(Some(header)) => header.total <= self.held.len(),
+            Ok(None) => false,
+            Err(_) => true,
+        }
     }
 
     /// Take the bytes of the message in progress from the front of `input`.

@@ -141,15 +141,19 @@ impl<X: Exchange> Engine<X> {
 
     /// Nothing is in the way any more. True if the client keeps the server and may be read.
     fn ready(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
-        self.server_mut(on).phase = ServerPhase::Linked;
-        self.client_mut(id).phase = ClientPhase::Linked;
         if !self.client(id).welcomed {
             self.welcome(id, Some(on), io);
             if !self.settings(self.server(on).pool).is_session() {
+                if self.client(id).stream.holds_message() {
+                    // It has a use for the server already.
+                    return self.prepare(id, on, now, io);
+                }
                 self.unlink(id, on, now, io);
                 return false;
             }
         }
+        self.server_mut(on).phase = ServerPhase::Linked;
+        self.client_mut(id).phase = ClientPhase::Linked;
         true
     }
 

@@ -444,9 +444,9 @@ impl<X: Exchange> Engine<X> {
         let warm = self.exchange.pool(pool, |pool| pool.welcome.is_some());
         if warm && !self.settings(pool).is_session() {
             self.welcome(id, None, io);
-            if self.client(id).stream.held.is_empty() {
+            if !self.client(id).stream.holds_message() {
                 io.resume_client(id);
-            } else if self.client_readable(id, now, io) {
+            } else if self.link(id, now, io) {
                 self.go_on(id, now, io);
             }
         } else if self.link(id, now, io) {
