@@ -101,7 +101,10 @@ mod tests {
     #[test]
     fn pools_are_averaged_together_and_those_of_several_workers_summed() {
         let mut averages = Averages::new(0);
-        averages.record(SECOND, [(PoolId(1), stats(4, 40)), (PoolId(1), stats(6, 60)), (PoolId(2), stats(10, 300))]);
+        averages.record(
+            SECOND,
+            [(PoolId(1), stats(4, 40)), (PoolId(1), stats(6, 60)), (PoolId(2), stats(10, 300))],
+        );
         assert_eq!(averages.of([PoolId(1)]).queries, 10);
         let both = averages.of([PoolId(1), PoolId(2)]);
         assert_eq!((both.queries, both.query_time), (20, 20));

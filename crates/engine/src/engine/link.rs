@@ -14,7 +14,7 @@ use wire::{backend, frontend};
 
 use super::Engine;
 use crate::client::ClientPhase;
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
@@ -70,6 +70,9 @@ impl<X: Exchange> Engine<X> {
         debug_assert!(half.is_clean(), "a dirty server was given to a client");
         half.client = Some(id);
         let pool = half.pool;
+        if !self.client(id).welcomed {
+            self.complete_vars(id, pool);
+        }
         let stats = self.stats(pool);
         stats.assignments += 1;
         stats.wait_time += now.saturating_sub(waiter.since);
@@ -157,6 +160,18 @@ impl<X: Exchange> Engine<X> {
         true
     }
 
+    /// Values that the client did not give are those of the pool: it will be told so, and they are
+    /// what it must find on every server.
+    pub(super) fn complete_vars(&mut self, id: ClientId, pool: PoolId) {
+        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
+        let Some(welcome) = welcome else { return };
+        let client = self.client_mut(id);
+        client.vars = match client.vars.is_empty() {
+            true => welcome.vars.clone(),
+            false => Arc::new(client.vars.or(&welcome.vars)),
+        };
+    }
+
     /// The client is told that it is logged in. In session mode it is shown its server's process
     /// id, which programs compare with pg_backend_pid(); the secret always is ours.
     pub(super) fn welcome(&mut self, id: ClientId, on: Option<ServerId>, io: &mut impl Io) {
@@ -179,11 +194,6 @@ impl<X: Exchange> Engine<X> {
         let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
         let client = &mut self.clients[id.0 as usize];
         if let Some(welcome) = welcome {
-            if client.vars.is_empty() {
-                client.vars = welcome.vars.clone();
-            } else if on.is_none() || !Arc::ptr_eq(&client.vars, &welcome.vars) {
-                client.vars = Arc::new(client.vars.or(&welcome.vars));
-            }
             welcome.write(&client.vars, &self.names, &mut out);
         }
         client.key = key;

@@ -443,6 +443,7 @@ impl<X: Exchange> Engine<X> {
         }
         let warm = self.exchange.pool(pool, |pool| pool.welcome.is_some());
         if warm && !self.settings(pool).is_session() {
+            self.complete_vars(id, pool);
             self.welcome(id, None, io);
             if !self.client(id).stream.holds_message() {
                 io.resume_client(id);
