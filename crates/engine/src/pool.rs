@@ -132,12 +132,21 @@ impl Pool {
         Grant::Queued { ticket, open }
     }
 
-    /// A client whose server died before anything was sent to it takes its old place again.
-    pub fn requeue(&mut self, worker: WorkerId, waiter: Waiter, now: Micros) -> bool {
+    /// A client whose server died before anything was sent to it takes its old place again, or a
+    /// server that has been parked meanwhile.
+    pub fn requeue(&mut self, worker: WorkerId, waiter: Waiter, now: Micros) -> Grant {
+        if self.closed {
+            return Grant::Closed;
+        }
+        if let Some(server) = self.take_idle(worker) {
+            return Grant::Server(server);
+        }
         let queue = self.queue(worker);
         let at = queue.partition_point(|other| other.ticket < waiter.ticket);
         queue.insert(at, waiter);
-        self.reserve_opening(now)
+        let open = self.reserve_opening(now);
+        self.check_invariants();
+        Grant::Queued { ticket: waiter.ticket, open }
     }
 
     /// The client left the queue by itself.

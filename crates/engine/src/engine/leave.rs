@@ -145,23 +145,21 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// A client that has lost its server before anything of its own was sent asks again.
     fn requeue(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
         let client = self.client_mut(id);
-        let ClientPhase::Preparing(mut waiter) = client.phase else { return };
+        let ClientPhase::Preparing(waiter) = client.phase else { return };
         client.server = None;
-        if waiter.ticket == 0 {
-            // It had not waited: it asks like a newcomer.
-            client.phase = ClientPhase::Idle;
-            if self.link(id, now, io) {
-                self.go_on(id, now, io);
-            }
-            return;
-        }
-        waiter.client = id;
-        client.phase = ClientPhase::Waiting(waiter);
-        if self.exchange.pool(pool, |pool| pool.requeue(worker, waiter, now)) {
-            self.open_server(pool, None, now, io);
+        // Who had not waited asks like a newcomer.
+        let has_waited = waiter.ticket != 0;
+        client.phase = if has_waited { ClientPhase::Waiting(waiter) } else { ClientPhase::Idle };
+        let grant = self.exchange.pool(pool, |pool| match has_waited {
+            true => pool.requeue(worker, waiter, now),
+            false => pool.request(worker, id, now),
+        });
+        if self.take_grant(id, grant, waiter.since, now, io) {
+            self.go_on(id, now, io);
         }
     }
 

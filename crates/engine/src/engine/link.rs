@@ -25,15 +25,29 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn link(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
         let Some(pool) = self.client(id).pool else { return false };
         let worker = self.worker;
-        match self.exchange.pool(pool, |pool| pool.request(worker, id, now)) {
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, now));
+        self.take_grant(id, grant, now, now, io)
+    }
+
+    /// What the pool says to a client without a server, which has waited since `since`. True if
+    /// it has a server now and may be read.
+    pub(super) fn take_grant(
+        &mut self,
+        id: ClientId,
+        grant: Grant,
+        since: Micros,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        match grant {
             Grant::Server(server) => {
                 let server = self.attach(server, io);
                 self.join(id, server, now, io)
             }
             Grant::Queued { ticket, open } => {
-                let waiter = Waiter { client: id, ticket, since: now };
-                self.client_mut(id).phase = ClientPhase::Waiting(waiter);
-                if open {
+                let client = self.client_mut(id);
+                client.phase = ClientPhase::Waiting(Waiter { client: id, ticket, since });
+                if let (true, Some(pool)) = (open, client.pool) {
                     self.open_server(pool, None, now, io);
                 }
                 false

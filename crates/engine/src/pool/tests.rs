@@ -288,3 +288,21 @@ fn expired_servers_are_taken_out_of_their_home() {
     assert_eq!(taken.iter().map(|server| server.serial).collect::<Vec<_>>(), [1]);
     assert_eq!(pool.parked().count(), 2);
 }
+
+#[test]
+fn one_whose_server_died_takes_its_old_place_or_what_is_idle() {
+    let mut pool = pool_with_busy("pool_size=2", 2);
+    for n in 0..3 {
+        pool.request(A, client(n), 0);
+    }
+    let Next::Local(first) = pool.release(A, 0) else { panic!("nobody is served") };
+    pool.server_gone(0);
+    let again = pool.requeue(A, first, 5);
+    assert!(matches!(again, Grant::Queued { ticket, .. } if ticket == first.ticket), "{again:?}");
+    assert_eq!(pool.oldest_waiter(A), Some(first));
+    pool.take_waiters();
+    pool.park(A, server(7));
+    assert_eq!(granted(pool.requeue(A, first, 5)), 7);
+    pool.closed = true;
+    assert!(matches!(pool.requeue(A, first, 5), Grant::Closed));
+}
