@@ -10,7 +10,6 @@
 
 #![forbid(unsafe_code)]
 
-mod averages;
 mod command;
 mod console;
 mod control;
@@ -19,16 +18,13 @@ mod message;
 mod reply;
 mod show;
 mod snapshot;
-mod stats;
 
-pub use crate::averages::Averages;
 pub use crate::console::{Console, Login};
 pub use crate::control::{Boxed, Control, Shutdown};
 pub use crate::docs::markdown;
 pub use crate::snapshot::{
     Address, ClientRow, ClientState, Connection, PoolRow, ServerRow, ServerState, Snapshot,
 };
-pub use crate::stats::Stats;
 
 /// Names of the virtual database of the console.
 pub const DATABASES: [&str; 2] = [NAME, "weir"];

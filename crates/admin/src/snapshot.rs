@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use config::{Config, PoolMode};
 
-use crate::averages::Averages;
-use crate::stats::Stats;
+use engine::averages::Averages;
+use engine::ids::PoolId;
+use engine::stats::Stats;
 
 /// Everything a SHOW may print. Clients of the console itself are not in it.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 pub struct PoolRow {
     /// Its number in [`Connection::pool`] and [`Averages::record`].
-    pub id: u32,
+    pub id: PoolId,
     /// The database as clients call it.
     pub database: String,
     /// The user its servers are logged in as.
@@ -52,7 +53,7 @@ pub struct Connection {
     /// Unique in the process. The console prints the lower 31 bits, all that its column holds.
     pub id: u64,
     /// `None` while it is not known, during a client's login.
-    pub pool: Option<u32>,
+    pub pool: Option<PoolId>,
     /// As the client asked for it, not as the server calls it.
     pub database: String,
     /// The client's own name, or the user the server is logged in as.

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use config::Config;
 use proxy::{Pooler, StartOptions, error, fatal, log, warning};
 
-use crate::{args::RunOptions, daemon, pidfile, pidfile::Pidfile, privileges};
+use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privileges};
 
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
 pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
@@ -75,7 +75,9 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     let _pidfile = pidfile.as_deref().map(Pidfile::create).transpose()?;
 
     let config_path = config.path.clone();
-    let pooler = Pooler::start(config, StartOptions { config_path, ..StartOptions::default() })?;
+    let console = Some(console::handler());
+    let options = StartOptions { config_path, console, ..StartOptions::default() };
+    let pooler = Pooler::start(config, options)?;
     pooler.wait();
     Ok(())
 }

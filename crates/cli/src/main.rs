@@ -2,6 +2,7 @@
 
 mod args;
 mod boot;
+mod console;
 mod daemon;
 mod demo;
 mod explain;

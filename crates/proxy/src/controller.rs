@@ -11,6 +11,7 @@ use std::{
 
 use config::Config;
 use engine::{
+    averages::Averages,
     ids::{Micros, PoolId, WorkerId},
     report::{ClientRow, ClientState, ServerPlace, ServerRow},
     server_row,
@@ -134,21 +135,13 @@ pub struct Totals {
     pub sent: u64,
 }
 
-/// What happened in the last complete `stats_period`.
-#[derive(Clone, Debug, Default)]
-pub struct Period {
-    /// How long it was; 0 before the first one is over.
-    pub micros: Micros,
-    pub pools: HashMap<PoolId, Stats>,
-}
-
 /// The parts a [`Controller`] shares with the thread that carries out its orders.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     pub(crate) config: RwLock<Arc<Config>>,
     pub(crate) config_path: Option<PathBuf>,
-    pub(crate) period: RwLock<Arc<Period>>,
+    pub(crate) averages: RwLock<Arc<Averages>>,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }
@@ -164,10 +157,10 @@ impl Controller {
         self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counters of the last complete `stats_period`, for averages.
+    /// Averages over the last complete `stats_period`.
     #[must_use]
-    pub fn period(&self) -> Arc<Period> {
-        self.0.period.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn averages(&self) -> Arc<Averages> {
+        self.0.averages.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The pooler's monotonic clock, in whose terms all moments of a [`Snapshot`] are given.

@@ -129,7 +129,8 @@ fn lines(view: View) -> Vec<PoolLine> {
             ..PoolLine::default()
         });
     }
-    let number = |pool: Option<u32>| pool.and_then(|pool| numbers.get(&pool).copied());
+    let number =
+        |pool: Option<engine::ids::PoolId>| pool.and_then(|pool| numbers.get(&pool).copied());
     for client in &view.snapshot.clients {
         if let Some(number) = number(client.connection.pool) {
             lines[number].client_states.push(client.state);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Column, Table, View, numeric, text};
 use crate::NAME;
-use crate::stats::Stats;
+use engine::ids::PoolId;
+use engine::stats::Stats;
 
 pub(super) static STATS: Table<StatsLine> = Table {
     name: "STATS",
@@ -192,7 +193,7 @@ fn lines(view: View) -> Vec<StatsLine> {
         *total += pool.stats;
         pools.push(pool.id);
     }
-    let line = |(database, (total, pools)): (&str, (Stats, Vec<u32>))| StatsLine {
+    let line = |(database, (total, pools)): (&str, (Stats, Vec<PoolId>))| StatsLine {
         database: database.to_owned(),
         total,
         average: view.snapshot.averages.of(pools),

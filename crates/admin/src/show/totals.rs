@@ -1,7 +1,7 @@
 //! SHOW TOTALS.
 
 use super::{Table, View, numeric, text};
-use crate::stats::Stats;
+use engine::stats::Stats;
 
 pub(super) static TOTALS: Table<(String, u64)> = Table {
     name: "TOTALS",

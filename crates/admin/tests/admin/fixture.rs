@@ -5,10 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Averages, Boxed, ClientRow, ClientState, Connection, Control, PoolRow, ServerRow,
-    ServerState, Shutdown, Snapshot, Stats,
+    Address, Boxed, ClientRow, ClientState, Connection, Control, PoolRow, ServerRow, ServerState,
+    Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
+use engine::averages::Averages;
+use engine::ids::PoolId;
+use engine::stats::Stats;
 
 const INI: &str = "
 [databases]
@@ -52,24 +55,25 @@ pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
 
 fn clients() -> Vec<ClientRow> {
     let linked = Connection {
-        pool: Some(1),
+        pool: Some(PoolId(1)),
         link: 0x21,
         wait: 2_500_000,
         prepared_statements: 3,
         tls: "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned(),
         ..connection(0x11, "app", "alice")
     };
-    let waiting = Connection { pool: Some(1), wait: 30, ..connection(0x12, "app", "alice") };
+    let waiting =
+        Connection { pool: Some(PoolId(1)), wait: 30, ..connection(0x12, "app", "alice") };
     let idle = Connection {
-        pool: Some(2),
+        pool: Some(PoolId(2)),
         peer: Some(Address::Unix { port: 6432 }),
         local: Some(Address::Unix { port: 6432 }),
         remote_pid: 4242,
         ..connection(0x10, "app", "bob")
     };
-    let cancel = Connection { pool: Some(1), ..connection(0x14, "app", "alice") };
+    let cancel = Connection { pool: Some(PoolId(1)), ..connection(0x14, "app", "alice") };
     let from_star = Connection {
-        pool: Some(3),
+        pool: Some(PoolId(3)),
         peer: Some(Address::Tcp("[2001:db8::1]:50000".parse().unwrap())),
         ..connection(0x1_8000_0015, "other", "dave")
     };
@@ -86,7 +90,7 @@ fn clients() -> Vec<ClientRow> {
 fn servers() -> Vec<ServerRow> {
     let server = |id, state, pool, database| {
         let connection = Connection {
-            pool: Some(pool),
+            pool: Some(PoolId(pool)),
             peer: Some(Address::Tcp(([10, 0, 0, 1], 5433).into())),
             remote_pid: 7000 + id as u32,
             ..connection(id, database, "owner")
@@ -135,16 +139,19 @@ fn pools() -> Vec<PoolRow> {
         stats,
     };
     vec![
-        pool(3, "other", "owner", PoolMode::Transaction, stats(5)),
-        PoolRow { oldest_wait: 3_000_030, ..pool(1, "app", "owner", PoolMode::Session, stats(2)) },
-        pool(2, "app", "bob", PoolMode::Session, stats(1)),
+        pool(PoolId(3), "other", "owner", PoolMode::Transaction, stats(5)),
+        PoolRow {
+            oldest_wait: 3_000_030,
+            ..pool(PoolId(1), "app", "owner", PoolMode::Session, stats(2))
+        },
+        pool(PoolId(2), "app", "bob", PoolMode::Session, stats(1)),
     ]
 }
 
 pub(crate) fn snapshot() -> Snapshot {
     let no_include = |_: &Path| Err(io::ErrorKind::NotFound.into());
     let mut averages = Averages::new(0);
-    averages.record(1_000_000, [(1, stats(1)), (3, stats(1))]);
+    averages.record(1_000_000, [(PoolId(1), stats(1)), (PoolId(3), stats(1))]);
     averages.record(11_000_000, pools().into_iter().map(|pool| (pool.id, pool.stats)));
     Snapshot {
         config: Arc::new(Config::parse_ini(INI, "pgbouncer.ini", &no_include).unwrap()),

@@ -2,7 +2,9 @@
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
+    pin::pin,
     process::ExitCode,
+    task::{Context, Waker},
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +17,8 @@ use crate::sys;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Shows the pooler at work until it is interrupted, which is how this is meant to end.
+/// Shows the pooler at work until it is interrupted, which is how this is meant to end, or shut
+/// down from the console.
 ///
 /// # Errors
 /// When PostgreSQL ends before.
@@ -24,7 +27,14 @@ pub(super) fn run(cluster: &mut Cluster, running: &Running) -> anyhow::Result<Ex
     let terminal = io::stdout().is_terminal();
     let mut before = running.pooler.totals();
     let mut then = Instant::now();
+    let controller = running.pooler.controller();
+    let mut ended = pin!(controller.ended());
+    let mut context = Context::from_waker(Waker::noop());
     while !sys::terminated() {
+        if ended.as_mut().poll(&mut context).is_ready() {
+            say("\nWeir was shut down from its console");
+            return Ok(ExitCode::SUCCESS);
+        }
         if !cluster.is_running() {
             bail!("PostgreSQL has ended by itself");
         }

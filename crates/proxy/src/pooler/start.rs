@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
-    controller::{Control, Controller, Period},
+    controller::{Control, Controller},
     listener, log,
     shared::Shared,
     sys::{process, signal},
@@ -53,7 +53,7 @@ pub(super) fn start(
         shared: Arc::clone(&shared),
         config: RwLock::new(Arc::clone(&config)),
         config_path: options.config_path,
-        period: RwLock::new(Arc::new(Period::default())),
+        averages: RwLock::default(),
         orders: orders_in,
         ended: watch::Sender::new(false),
     };

@@ -1,0 +1,134 @@
+//! Where the console and the pooler meet: `admin` answers, `proxy` has the connections and the
+//! facts, and neither knows of the other. The facts are translated in `console/rows.rs`.
+
+mod rows;
+
+use std::{
+    io,
+    net::TcpStream,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{Arc, OnceLock},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use admin::{Boxed, Console, Control, Login, Shutdown, Snapshot};
+use proxy::{ConsoleConnection, ConsoleHandler, Controller, Peer, log};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+
+/// Serves the console of a pooler, for [`proxy::StartOptions`].
+pub(crate) fn handler() -> ConsoleHandler {
+    // One for the process, made when the first connection brings the pooler's handle along.
+    let console: OnceLock<Arc<Console>> = OnceLock::new();
+    Box::new(move |controller, connection| {
+        let made = || Arc::new(Console::new(Arc::new(Pooler(controller.clone()))));
+        let console = console.get_or_init(made).clone();
+        tokio::spawn(serve(console, controller.clone(), connection));
+    })
+}
+
+async fn serve(console: Arc<Console>, controller: Controller, connection: ConsoleConnection) {
+    let ConsoleConnection { fd, peer, login, unsent } = connection;
+    let name = format!("pgbouncer/{}@{peer}", login.user);
+    let now = Moment::now(&controller);
+    let connected_at = now.wall(login.connected_at);
+    let port = controller.config().global.listen_port;
+    let connection = rows::console(&fd, &peer, connected_at, port);
+    let pointer = connection.id;
+    let login = Login {
+        admin: login.admin,
+        // A cancel request to the console has nothing to cancel, so nothing hangs on these.
+        process_id: u32::try_from(pointer).unwrap_or(0),
+        secret: [0; 4],
+        connection,
+        unread: login.unread,
+    };
+    let reason = match stream(fd, &peer) {
+        Ok(Stream::Tcp(stream)) => talk(&console, stream, login, &unsent).await,
+        Ok(Stream::Unix(stream)) => talk(&console, stream, login, &unsent).await,
+        Err(error) => error.to_string(),
+    };
+    if controller.config().global.log_disconnections {
+        let age = Moment::now(&controller).seconds - connected_at;
+        log!("C-{pointer:#x}: {name} closing because: {reason} (age={age}s)");
+    }
+}
+
+async fn talk<S>(console: &Console, mut stream: S, login: Login, unsent: &[u8]) -> String
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match stream.write_all(unsent).await {
+        Ok(()) => console.serve(stream, login).await,
+        Err(error) => error.to_string(),
+    }
+}
+
+enum Stream {
+    Tcp(tokio::net::TcpStream),
+    Unix(tokio::net::UnixStream),
+}
+
+fn stream(fd: OwnedFd, peer: &Peer) -> io::Result<Stream> {
+    match peer {
+        Peer::Unix { .. } | Peer::Unknown => {
+            tokio::net::UnixStream::from_std(UnixStream::from(fd)).map(Stream::Unix)
+        }
+        Peer::V4(..) | Peer::V6(_) => {
+            tokio::net::TcpStream::from_std(TcpStream::from(fd)).map(Stream::Tcp)
+        }
+    }
+}
+
+/// The pooler as the console sees it.
+struct Pooler(Controller);
+
+impl Control for Pooler {
+    fn snapshot(&self) -> Boxed<'_, Snapshot> {
+        Box::pin(async {
+            let facts = self.0.snapshot().await;
+            rows::snapshot(&self.0, facts, Moment::now(&self.0))
+        })
+    }
+
+    fn reload(&self) -> Boxed<'_, Result<(), String>> {
+        let controller = self.0.clone();
+        Box::pin(async move {
+            // It reads files, and this thread has to answer others meanwhile.
+            let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
+            match reloaded {
+                Ok(result) => result.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        self.0.shutdown(match how {
+            Shutdown::Now => proxy::Shutdown::Immediate,
+            Shutdown::WaitForServers => proxy::Shutdown::WaitForServers,
+            Shutdown::WaitForClients => proxy::Shutdown::WaitForClients,
+        });
+    }
+}
+
+/// One moment by both clocks: the pooler's own, and the one on the wall.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    micros: u64,
+    /// Since 1970.
+    seconds: i64,
+}
+
+impl Moment {
+    fn now(controller: &Controller) -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
+        Self { micros: controller.now(), seconds }
+    }
+
+    /// Seconds since 1970 of an earlier moment by the pooler's clock.
+    fn wall(self, micros: u64) -> i64 {
+        let ago = self.micros.saturating_sub(micros) / 1_000_000;
+        self.seconds.saturating_sub_unsigned(ago)
+    }
+}

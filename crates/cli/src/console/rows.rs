@@ -1,0 +1,211 @@
+//! The pooler's facts in the words of the console's tables. Plain translation: nothing is decided
+//! or counted here.
+
+use std::{
+    collections::HashMap,
+    net::{SocketAddr, TcpStream},
+    os::fd::{AsRawFd as _, OwnedFd},
+};
+
+use admin::{Address, ClientRow, ClientState, Connection, PoolRow, ServerRow, ServerState};
+use engine::{ids::PoolId, report, settings::PoolKey};
+use proxy::{ClientInfo, Controller, Peer, PoolInfo, ServerInfo, log};
+
+use super::Moment;
+
+/// All there is to show. What was asked of the workers comes in `facts`.
+pub(super) fn snapshot(
+    controller: &Controller,
+    facts: proxy::Snapshot,
+    now: Moment,
+) -> admin::Snapshot {
+    let config = controller.config();
+    let port = config.global.listen_port;
+    let keys: HashMap<PoolId, &PoolKey> =
+        facts.pools.iter().map(|pool| (pool.id, &pool.key)).collect();
+    admin::Snapshot {
+        pools: facts.pools.iter().map(|pool| pool_row(pool, now)).collect(),
+        clients: facts.clients.iter().map(|client| client_row(client, port, now)).collect(),
+        servers: facts.servers.iter().map(|server| server_row(server, &keys, now)).collect(),
+        averages: controller.averages(),
+        local_time: log::local_time,
+        config,
+    }
+}
+
+fn pool_row(pool: &PoolInfo, now: Moment) -> PoolRow {
+    PoolRow {
+        id: pool.id,
+        database: pool.key.database.clone(),
+        user: pool.key.user.clone(),
+        pool_mode: pool.settings.mode,
+        // At least 1 while somebody waits, since 0 stands for nobody.
+        oldest_wait: pool.oldest_wait.map_or(0, |since| now.micros.saturating_sub(since).max(1)),
+        stats: pool.stats,
+    }
+}
+
+fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
+    let row = &client.row;
+    let state = match row.state {
+        report::ClientState::Login => ClientState::Login,
+        report::ClientState::Idle => ClientState::Idle,
+        report::ClientState::Waiting => ClientState::Waiting,
+        report::ClientState::Active => ClientState::Active,
+        report::ClientState::Canceling => ClientState::ActiveCancel,
+    };
+    let busy = matches!(state, ClientState::Active | ClientState::Waiting);
+    let connection = Connection {
+        id: client.pointer,
+        pool: row.pool,
+        database: row.identity.database.clone(),
+        user: row.identity.user.clone(),
+        peer: peer_address(&client.peer, port),
+        local: address(&client.local).or_else(|| peer_address(&client.peer, port)),
+        connected_at: now.wall(row.connected_at),
+        request_at: now.wall(row.request_at),
+        wait: if busy { now.micros.saturating_sub(row.request_at) } else { 0 },
+        close_needed: false,
+        link: client.link,
+        remote_pid: peer_pid(&client.peer),
+        tls: String::new(),
+        application_name: text(&row.application_name),
+        prepared_statements: row.prepared_statements,
+    };
+    ClientRow { state, connection }
+}
+
+fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment) -> ServerRow {
+    let row = &server.row;
+    let state = match row.state {
+        report::ServerState::Login => ServerState::Login,
+        report::ServerState::Idle => ServerState::Idle,
+        report::ServerState::Used => ServerState::Used,
+        report::ServerState::Tested => ServerState::Tested,
+        report::ServerState::Active => ServerState::Active,
+        report::ServerState::BeingCanceled => ServerState::BeingCanceled,
+    };
+    let key = keys.get(&row.pool);
+    let connection = Connection {
+        id: server.pointer,
+        pool: Some(row.pool),
+        database: key.map_or_else(String::new, |key| key.database.clone()),
+        user: key.map_or_else(String::new, |key| key.user.clone()),
+        peer: address(&server.remote),
+        local: address(&server.local).or_else(|| address(&server.remote)),
+        connected_at: now.wall(row.connected_at),
+        request_at: now.wall(row.request_at),
+        wait: 0,
+        close_needed: row.doomed,
+        link: server.link,
+        remote_pid: row.process_id,
+        tls: String::new(),
+        application_name: text(&row.application_name),
+        prepared_statements: row.prepared_statements,
+    };
+    ServerRow { state, connection }
+}
+
+/// A connection of the console itself. The names are the console's to fill in.
+pub(super) fn console(fd: &OwnedFd, peer: &Peer, connected_at: i64, port: u16) -> Connection {
+    Connection {
+        // As for all other clients: the descriptor is nobody else's as long as it is open.
+        id: u64::from(fd.as_raw_fd().unsigned_abs()),
+        pool: None,
+        database: String::new(),
+        user: String::new(),
+        peer: peer_address(peer, port),
+        local: local_address(fd, peer, port),
+        connected_at,
+        request_at: connected_at,
+        wait: 0,
+        close_needed: false,
+        link: 0,
+        remote_pid: peer_pid(peer),
+        tls: String::new(),
+        application_name: String::new(),
+        prepared_statements: 0,
+    }
+}
+
+fn peer_address(peer: &Peer, port: u16) -> Option<Address> {
+    match peer {
+        Peer::Unix { .. } => Some(Address::Unix { port }),
+        Peer::V4(ip, port) => Some(Address::Tcp(SocketAddr::from((*ip, *port)))),
+        Peer::V6(address) => Some(Address::Tcp(**address)),
+        Peer::Unknown => None,
+    }
+}
+
+/// Our end of a connection of the console; of the others, `proxy` knows it.
+fn local_address(fd: &OwnedFd, peer: &Peer, port: u16) -> Option<Address> {
+    match peer {
+        Peer::V4(..) | Peer::V6(_) => {
+            let socket = TcpStream::from(fd.try_clone().ok()?);
+            socket.local_addr().ok().map(Address::Tcp)
+        }
+        Peer::Unix { .. } | Peer::Unknown => peer_address(peer, port),
+    }
+}
+
+fn peer_pid(peer: &Peer) -> u32 {
+    match peer {
+        Peer::Unix { pid, .. } => *pid,
+        Peer::V4(..) | Peer::V6(_) | Peer::Unknown => 0,
+    }
+}
+
+fn address(address: &proxy::Address) -> Option<Address> {
+    let unix = |name: &str| {
+        let (_, port) = name.rsplit_once(".s.PGSQL.")?;
+        Some(Address::Unix { port: port.parse().ok()? })
+    };
+    match address {
+        proxy::Address::Inet(address) => Some(Address::Tcp(*address)),
+        proxy::Address::Unix(path) => unix(&path.to_string_lossy()),
+        proxy::Address::Abstract(name) => unix(&text(name)),
+        proxy::Address::Unnamed => None,
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_translated() {
+        let tcp: SocketAddr = "10.0.0.1:5432".parse().unwrap();
+        for (from, to) in [
+            (proxy::Address::Inet(tcp), Some(Address::Tcp(tcp))),
+            (
+                proxy::Address::Unix(PathBuf::from("/run/.s.PGSQL.5433")),
+                Some(Address::Unix { port: 5433 }),
+            ),
+            (
+                proxy::Address::Abstract(b"x/.s.PGSQL.5434".to_vec()),
+                Some(Address::Unix { port: 5434 }),
+            ),
+            (proxy::Address::Unix(PathBuf::from("/run/socket")), None),
+            (proxy::Address::Unnamed, None),
+        ] {
+            assert_eq!(address(&from), to, "{from:?}");
+        }
+        let peer = Peer::Unix { pid: 7, same_user: false };
+        assert_eq!(peer_address(&peer, 6432), Some(Address::Unix { port: 6432 }));
+        assert_eq!((peer_pid(&peer), peer_pid(&Peer::Unknown)), (7, 0));
+    }
+
+    #[test]
+    fn moments_are_told_by_the_clock_on_the_wall() {
+        let now = Moment { micros: 10_000_000, seconds: 1000 };
+        assert_eq!(now.wall(10_000_000), 1000);
+        assert_eq!(now.wall(7_400_000), 998);
+        assert_eq!(now.wall(11_000_000), 1000);
+    }
+}

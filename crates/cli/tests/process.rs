@@ -1,0 +1,205 @@
+//! The binary as a process: exit statuses, texts, the pidfile, the background, and a demo that is
+//! interrupted. What the pooler does with its clients is tested elsewhere.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    os::unix::fs::{PermissionsExt as _, chown},
+    path::{Path, PathBuf},
+    process::{self, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn weir(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn poll(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A user and group the pooler may run as, when the tests run as root.
+fn unprivileged() -> Option<(&'static str, u32, u32)> {
+    // The owner of our own entry there is who we are.
+    let root = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0;
+    root.then(|| {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap();
+        let line = passwd.lines().find(|line| line.starts_with("nobody:")).unwrap();
+        let fields: Vec<_> = line.split(':').collect();
+        ("nobody", fields[2].parse().unwrap(), fields[3].parse().unwrap())
+    })
+}
+
+/// A directory with a configuration in it, for one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(more: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weir-cli-{}-{number}", process::id()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        if let Some((_, uid, gid)) = unprivileged() {
+            chown(&path, Some(uid), Some(gid)).unwrap();
+        }
+        let folder = Self(path);
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let more = more.replace("DIR", folder.0.to_str().unwrap());
+        let ini = format!(
+            "[databases]\napp = host=127.0.0.1 port=1\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {port}\nunix_socket_dir =\nauth_type = trust\n{more}\n"
+        );
+        fs::write(folder.0.join("weir.ini"), ini).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs the pooler with this configuration, as somebody who may.
+    fn weir(&self, flags: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        if let Some((name, ..)) = unprivileged() {
+            command.args(["-u", name]);
+        }
+        command.args(flags).arg(self.path("weir.ini")).output().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn a_missing_file_gets_pgbouncers_words() {
+    let output = weir(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let name = env!("CARGO_BIN_EXE_weir");
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "{name}: no configuration file specified\nTry \"{name} --help\" for more information.\n"
+        )
+    );
+}
+
+#[test]
+fn the_version_begins_as_pgbouncers() {
+    let output = weir(&["-V"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.starts_with(b"PgBouncer 1.25.2\n"));
+}
+
+#[test]
+fn a_mistake_in_the_file_is_named_with_its_place() {
+    let folder = Folder::new("pool_mood = session");
+    for output in [folder.weir(&[]), weir(&["check-config", &folder.path("weir.ini")])] {
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text.contains("weir.ini:8: pool_mood") && text.contains("pool_mode"), "{text}");
+    }
+}
+
+#[test]
+fn keys_without_effect_are_told_at_start() {
+    let folder = Folder::new("stats_period = 60\nmin_pool_size = 3\nuser = no-such-user");
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg(folder.path("weir.ini")).output();
+    let text = stderr(&output.unwrap());
+    assert!(text.contains("WARNING min_pool_size is set, but"), "{text}");
+    assert!(text.contains("FATAL there is no user \"no-such-user\""), "{text}");
+}
+
+#[test]
+fn takeover_is_refused_clearly() {
+    let output = Folder::new("").weir(&["-R"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("not yet supported"), "{}", stderr(&output));
+}
+
+#[test]
+fn root_is_refused() {
+    if unprivileged().is_none() {
+        return;
+    }
+    let folder = Folder::new("");
+    let file = folder.path("weir.ini");
+    for arguments in [&[file.as_str()][..], &["serve", "postgresql://127.0.0.1:1/"]] {
+        let output = weir(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let text = stderr(&output);
+        assert!(text.contains("FATAL Weir should not run as root; name the user"), "{text}");
+        assert!(text.contains("-u USER"), "{text}");
+    }
+}
+
+#[test]
+fn the_background_needs_a_pidfile() {
+    let output = Folder::new("").weir(&["-d"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("FATAL daemon needs pidfile configured"));
+}
+
+#[test]
+fn a_daemon_keeps_a_second_one_out_and_cleans_up() {
+    let folder = Folder::new("pidfile = DIR/pid\nlogfile = DIR/log");
+    let started = folder.weir(&["-d"]);
+    assert_eq!(started.status.code(), Some(0), "{}", stderr(&started));
+    let log = || fs::read_to_string(folder.path("log")).unwrap_or_default();
+    poll("the daemon is up", || log().contains("process up"));
+    let pid = fs::read_to_string(folder.path("pid")).unwrap().trim().to_owned();
+    assert!(log().contains(&format!(" [{pid}] LOG ")), "{}", log());
+
+    let second = folder.weir(&["-d"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("exists, another instance running?"), "{}", stderr(&second));
+
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    poll("the pidfile is gone", || !Path::new(&folder.path("pid")).exists());
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing() {
+    // A short path, since sockets go below it.
+    let parent = std::env::temp_dir().join(format!("weir-cli-demo-{}", process::id()));
+    fs::create_dir(&parent).unwrap();
+    fs::set_permissions(&parent, fs::Permissions::from_mode(0o1777)).unwrap();
+    for progress in ["creating", "starting", "Ctrl-C"] {
+        let mut demo = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("demo")
+            .env("TMPDIR", &parent)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut printed = Vec::new();
+        for line in lines {
+            if line.starts_with(progress) {
+                let pid = demo.id().to_string();
+                assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+            }
+            printed.push(line);
+        }
+        // Its output has ended, so nothing it started is left to write there either.
+        demo.wait().unwrap();
+        assert!(printed.iter().any(|line| line.starts_with(progress)), "{printed:#?}");
+        assert_eq!(fs::read_dir(&parent).unwrap().count(), 0, "{progress}: {printed:#?}");
+    }
+    fs::remove_dir(&parent).unwrap();
+}
