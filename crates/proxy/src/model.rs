@@ -82,6 +82,19 @@ impl Bell {
 
 type ModelHub = Hub<Mail, Bell>;
 
+/// How often servers crossed between workers, in all runs of this process: a check that never
+/// sees that proves nothing.
+static STOLEN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static HANDED_OVER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+fn note(counter: &std::sync::atomic::AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn noted(counter: &std::sync::atomic::AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
 /// One worker: its clients, and how often each still wants a server.
 struct Worker {
     id: WorkerId,
@@ -124,7 +137,13 @@ impl Worker {
     fn ask(&mut self, client: ClientId) {
         let (id, now) = (self.id, self.now());
         match self.exchange.pool(self.pool, |pool| pool.request(id, client, now)) {
-            Grant::Server(server) => self.serve(client, server),
+            Grant::Server(server) => {
+                // The worker that opened it stands in its serial.
+                if server.serial >> 32 != u64::from(id.0) {
+                    note(&STOLEN);
+                }
+                self.serve(client, server);
+            }
             Grant::Queued { open: true, .. } => self.open(),
             Grant::Queued { open: false, .. } => {}
             other => panic!("{other:?}"),
@@ -173,6 +192,7 @@ impl Worker {
                     server = free;
                 }
                 (Next::Remote(to, waiter), Some(server)) => {
+                    note(&HANDED_OVER);
                     self.exchange.post(to, Mail::Server { waiter, server });
                 }
                 (Next::Park, Some(late)) => {
@@ -248,6 +268,8 @@ fn everybody_is_served_by_a_single_server() {
 fn everybody_is_served_by_fewer_servers_than_workers() {
     shuttle::check_random(|| run(3, 2, Fault::None), RUNS);
     shuttle::check_pct(|| run(3, 1, Fault::None), RUNS, 3);
+    let crossed = (noted(&STOLEN), noted(&HANDED_OVER));
+    assert!(crossed.0 > 1000 && crossed.1 > 1000, "hardly any server crossed: {crossed:?}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod connect;
 mod events;
 mod flow;
 mod io;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, VecDeque},

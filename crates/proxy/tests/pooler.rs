@@ -1,0 +1,217 @@
+//! A pooler as a whole, from outside: start, clients, console, shutdown. What it does for clients
+//! is tested with a real PostgreSQL in `e2e`; here is what can be seen without one.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    process,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use config::Config;
+use weir_proxy::{Address, ConsoleConnection, Controller, Exit, Pooler, Shutdown, StartOptions};
+
+/// A folder of its own for each test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weir-pooler-{}-{number}", process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A pooler before a server that is not there, with the console for user `admin`.
+fn start(
+    folder: &Folder,
+    workers: u32,
+    console: Option<mpsc::Sender<ConsoleConnection>>,
+) -> Pooler {
+    let dir = folder.0.display();
+    folder.write("users.txt", "\"admin\" \"secret\"\n");
+    let ini = folder.write(
+        "weir.ini",
+        &format!(
+            "[databases]\napp = host={dir} port=1\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = 0\nunix_socket_dir = {dir}\nauth_type = trust\nworkers = {workers}\n\
+             auth_file = {dir}/users.txt\nadmin_users = admin\nmax_client_conn = 1000\n",
+        ),
+    );
+    let options = StartOptions {
+        signals: false,
+        console: console.map(|sender| -> weir_proxy::ConsoleHandler {
+            Box::new(move |_: &Controller, connection| drop(sender.send(connection)))
+        }),
+        ..StartOptions::default()
+    };
+    Pooler::start(Config::load(&ini).unwrap(), options).unwrap()
+}
+
+fn tcp_address(pooler: &Pooler) -> SocketAddr {
+    let tcp = pooler.addresses().into_iter().find_map(|address| match address {
+        Address::Inet(address) => Some(address),
+        _ => None,
+    });
+    tcp.unwrap()
+}
+
+fn log_in(pooler: &Pooler, database: &str) -> TcpStream {
+    let mut body = 196_608u32.to_be_bytes().to_vec();
+    for part in ["user", "admin", "database", database, ""] {
+        body.extend_from_slice(part.as_bytes());
+        body.push(0);
+    }
+    let mut stream = TcpStream::connect(tcp_address(pooler)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(&(body.len() as u32 + 4).to_be_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    stream
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        thread::yield_now();
+    }
+}
+
+/// All clients, logged in or not, by worker.
+fn clients_by_worker(pooler: &Pooler, workers: usize) -> Vec<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let snapshot = runtime.block_on(pooler.controller().snapshot());
+    let mut counts = vec![0; workers];
+    snapshot.clients.iter().for_each(|client| counts[usize::from(client.worker.0)] += 1);
+    counts
+}
+
+#[test]
+fn it_ends_when_it_is_told_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 2, None);
+    let address = tcp_address(&pooler);
+    let socket = folder.0.join(".s.PGSQL.0");
+    assert!(socket.exists());
+    let mut client = TcpStream::connect(address).unwrap();
+    pooler.shutdown();
+    assert_eq!(pooler.wait(), Exit::Immediate);
+    assert!(!socket.exists(), "the socket file stayed behind");
+    assert!(TcpStream::connect(address).is_err(), "the port is open still");
+    assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+#[test]
+fn clients_are_spread_over_the_workers() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 2, None);
+    let clients: Vec<_> =
+        (0..100).map(|_| TcpStream::connect(tcp_address(&pooler)).unwrap()).collect();
+    until("all are accepted", || clients_by_worker(&pooler, 2).iter().sum::<usize>() == 100);
+    let counts = clients_by_worker(&pooler, 2);
+    assert!(counts.iter().all(|count| *count >= 35), "{counts:?}");
+    drop(clients);
+    until("all are gone", || clients_by_worker(&pooler, 2) == [0, 0]);
+}
+
+#[test]
+fn the_console_gets_its_clients() {
+    let folder = Folder::new();
+    let (sender, consoles) = mpsc::channel();
+    let pooler = start(&folder, 2, Some(sender));
+    let mut client = log_in(&pooler, "pgbouncer");
+    let connection = consoles.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(connection.login.admin && connection.login.user == "admin");
+    assert_eq!(connection.peer.port(), Some(client.local_addr().unwrap().port()));
+    // The socket is the console's alone.
+    let mut theirs = TcpStream::from(connection.fd);
+    theirs.set_nonblocking(false).unwrap();
+    theirs.write_all(b"hello").unwrap();
+    let mut got = Vec::new();
+    while !got.ends_with(b"hello") {
+        let mut next = [0];
+        client.read_exact(&mut next).unwrap();
+        got.extend(next);
+    }
+    assert_eq!(clients_by_worker(&pooler, 2), [0, 0]);
+}
+
+/// The client that found out waits for the next attempt; those who come meanwhile are told.
+#[test]
+fn a_server_that_is_not_there_is_an_error_for_later_clients() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 1, None);
+    let first = log_in(&pooler, "app");
+    let mut got = Vec::new();
+    log_in(&pooler, "app").read_to_end(&mut got).unwrap();
+    assert!(got.windows(14).any(|part| part == b"connect failed"), "{got:?}");
+    drop(first);
+    until("the slots are free", || clients_by_worker(&pooler, 1) == [0]);
+}
+
+#[test]
+fn draining_waits_for_clients_and_lets_nobody_new_in() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 2, None);
+    let address = tcp_address(&pooler);
+    let client = TcpStream::connect(address).unwrap();
+    until("it is accepted", || clients_by_worker(&pooler, 2).iter().sum::<usize>() == 1);
+    let controller = pooler.controller();
+    controller.shutdown(Shutdown::WaitForClients);
+    until("the port is closed", || TcpStream::connect(address).is_err());
+    assert!(folder.0.join(".s.PGSQL.0").exists(), "the console cannot be reached");
+    drop(client);
+    assert_eq!(pooler.wait(), Exit::ClientsLeft);
+    // A controller that outlives its pooler gets no answers, but does not hang either.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(runtime.block_on(controller.snapshot()).pools.is_empty());
+}
+
+#[test]
+fn draining_without_servers_ends_at_once() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 2, None);
+    let _client = TcpStream::connect(tcp_address(&pooler)).unwrap();
+    pooler.controller().shutdown(Shutdown::WaitForServers);
+    assert_eq!(pooler.wait(), Exit::ServersReleased);
+}
+
+#[test]
+fn a_reload_takes_over_what_may_change_and_refuses_mistakes_as_a_whole() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    let path = folder.0.join("weir.ini");
+    let ini = fs::read_to_string(&path).unwrap();
+
+    let changed = ini.replace("max_client_conn = 1000", "max_client_conn = 5");
+    folder.write("weir.ini", &changed.replace("workers = 1", "workers = 7"));
+    controller.reload().unwrap();
+    assert_eq!(controller.config().global.max_client_conn, 5);
+    assert_eq!(controller.config().global.workers, 1, "changed without a restart");
+
+    folder.write("weir.ini", &ini.replace("auth_type = trust", "auth_type = nonsense"));
+    assert!(controller.reload().is_err());
+    assert_eq!(controller.config().global.max_client_conn, 5, "half of it was taken over");
+}
