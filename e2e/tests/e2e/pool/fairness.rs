@@ -1,36 +1,65 @@
 //! Waiting clients are served in the order in which they came, whichever worker they are on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support;
 use testkit::{Postgres, RawClient, frontend};
 
 const CLIENTS: usize = 50;
 
-#[test]
-fn fifty_waiting_clients_are_served_in_order_of_arrival() {
+/// Between workers, who came this much earlier is served earlier: two milliseconds, and one for
+/// the clock that a worker reads but once a round.
+const TOLERANCE: Duration = Duration::from_millis(3);
+
+/// A client's wait: it began after `sent` and before `seen`.
+struct Arrival {
+    sent: Instant,
+    seen: Instant,
+}
+
+/// Lets clients queue up one after the other for the only server; returns when each arrived, and
+/// in which order they were served.
+fn queue_up(workers: u32) -> (Vec<Arrival>, Vec<usize>) {
     let (setup, database) = support::setup("transaction");
-    let pooler = setup.set("default_pool_size", 1).workers(2).start();
+    let pooler = setup.set("default_pool_size", 1).workers(workers).start();
     let mut holder = pooler.client(&database);
     holder.rows("CREATE TABLE arrival (id serial, client int)");
     let mut clients: Vec<RawClient> = (0..CLIENTS).map(|_| pooler.client(&database)).collect();
     holder.rows("BEGIN");
+    let mut arrivals = Vec::new();
     for (number, client) in clients.iter_mut().enumerate() {
+        let sent = Instant::now();
         client.send(frontend::query(&format!("INSERT INTO arrival (client) VALUES ({number})")));
         // Nobody else may come before this one is seen to wait.
         support::until_waiting(&pooler, &database, number as u64 + 1);
+        arrivals.push(Arrival { sent, seen: Instant::now() });
     }
     holder.rows("COMMIT");
     for client in &mut clients {
         client.read_to_ready();
     }
     let rows = holder.rows("SELECT client FROM arrival ORDER BY id");
-    let served: Vec<usize> = rows
-        .iter()
-        .map(|row| row[0].as_ref().and_then(|n| n.parse().ok()).expect("a number"))
-        .collect();
+    let number = |text: &Option<String>| text.as_ref().and_then(|n| n.parse().ok());
+    (arrivals, rows.iter().map(|row| number(&row[0]).expect("a number")).collect())
+}
+
+#[test]
+fn on_one_worker_waiting_clients_are_served_in_order_of_arrival() {
+    let (_, served) = queue_up(1);
     assert_eq!(served, (0..CLIENTS).collect::<Vec<_>>());
+}
+
+#[test]
+fn over_two_workers_nobody_is_served_before_one_who_came_clearly_earlier() {
+    let (arrivals, served) = queue_up(2);
+    assert_eq!(served.len(), CLIENTS, "everyone is served");
+    for (place, &later) in served.iter().enumerate() {
+        for &earlier in &served[place + 1..] {
+            let ahead = arrivals[later].sent.saturating_duration_since(arrivals[earlier].seen);
+            assert!(ahead <= TOLERANCE, "{earlier} came {ahead:?} before {later}: {served:?}");
+        }
+    }
 }
 
 #[test]
