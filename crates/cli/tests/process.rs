@@ -1,6 +1,8 @@
 //! The binary as a process: exit statuses, texts, the pidfile, the background, and a demo that is
 //! interrupted. What the pooler does with its clients is tested elsewhere.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test as well")]
+
 use std::{
     fs,
     io::{BufRead as _, BufReader},
