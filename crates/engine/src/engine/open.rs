@@ -264,12 +264,14 @@ impl<X: Exchange> Engine<X> {
                 pool.scram_keys = derived;
             }
         });
-        let Some((client, _)) = proof else { return self.settled(id, now, io) };
+        // Even with a lifetime of nothing it is used once.
+        self.server_mut(id).released_at = now;
+        let Some((client, _)) = proof else { return self.place(id, now, io) };
         let proven = challenged;
         self.server_mut(id).client = None;
         self.client_mut(client).server = None;
         if proven {
-            self.settled(id, now, io);
+            self.place(id, now, io);
             self.enter_pool(client, pool, now, io);
         } else {
             let why = "the server did not ask for a password, so nothing is proven by logging in \
