@@ -82,6 +82,8 @@ pub struct Server {
     pub connected_at: Micros,
     /// Last time it was taken back.
     pub released_at: Micros,
+    /// Last time it was sent a message of ours.
+    pub asked_at: Micros,
     /// Last time it sent anything.
     pub replied_at: Micros,
     /// A cancel request for it is under way: it must not be given to anybody else before that is
@@ -111,6 +113,7 @@ impl Server {
             unnamed: 0,
             connected_at: now,
             released_at: now,
+            asked_at: now,
             replied_at: now,
             cancel_pending: false,
             doomed: None,

@@ -107,13 +107,13 @@ impl<X: Exchange> Engine<X> {
         if !checked && !settings.check_query.is_empty() && idle_for > settings.check_delay {
             let query = settings.check_query.trim().to_owned();
             self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Check);
-            self.send_own_query(on, query.as_bytes(), io);
+            self.send_own_query(on, query.as_bytes(), now, io);
             return false;
         }
         if !Arc::ptr_eq(&client.vars, &server.vars) {
             if let Some(sql) = client.vars.difference(&server.vars, &self.names) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
-                self.send_own_query(on, &sql, io);
+                self.send_own_query(on, &sql, now, io);
                 return false;
             }
             let vars = client.vars.clone();
@@ -220,12 +220,19 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A simple Query of our own, on a server that owes nothing. Its replies are nobody's.
-    pub(super) fn send_own_query(&mut self, on: ServerId, sql: &[u8], io: &mut impl Io) {
+    pub(super) fn send_own_query(
+        &mut self,
+        on: ServerId,
+        sql: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         let mut message = Vec::with_capacity(sql.len() + 6);
         frontend::query(&mut message, sql);
         let server = self.server_mut(on);
         debug_assert!(server.is_clean(), "a message of ours into a client's conversation");
         server.own_error = None;
+        server.asked_at = now;
         server.unnamed = 0;
         server.ledger.owe(Entry::new(Expect::Query, Verb::Internal));
         io.send_server(on, &message);
@@ -262,7 +269,7 @@ impl<X: Exchange> Engine<X> {
         if settings.resets() {
             let reset = settings.reset_query.clone();
             self.server_mut(on).statements = Default::default();
-            return self.send_own_query(on, reset.as_bytes(), io);
+            return self.send_own_query(on, reset.as_bytes(), now, io);
         }
         self.settled(on, now, io);
     }
