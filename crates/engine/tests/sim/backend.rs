@@ -1,0 +1,328 @@
+//! A PostgreSQL server process as a state machine over bytes: the message loop of the protocol
+//! chapter with PostgreSQL 15's rules for errors, transactions, statements, portals and copies.
+//! Its SQL is a toy (`sql.rs`), but every answer names who asked.
+//!
+//! It stands on both ends of the simulation: as the servers behind the pooler, and, one for each
+//! client, as the *reference* that tells what a direct connection would have answered.
+//!
+//! What it does is a function of the bytes it reads and of `wake`, `cancel`; never of chance.
+
+mod exec;
+mod extended;
+mod login;
+
+use std::collections::HashMap;
+
+use wire::error_fields::ErrorFields;
+use wire::{HEADER_LEN, Header, backend, frontend};
+
+pub(crate) use self::exec::CANCELED;
+pub(crate) use self::login::{Account, ServerAuth};
+use crate::settings::Settings;
+use crate::sql::{Sql, Tag};
+
+/// An error on its way to the client: SQLSTATE and text.
+#[derive(Clone, Debug)]
+pub(crate) struct Error(pub(crate) &'static str, pub(crate) String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    Idle,
+    Open,
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) sql: Vec<u8>,
+    pub(crate) parsed: Sql,
+    pub(crate) types: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Portal {
+    pub(crate) prepared: Prepared,
+    pub(crate) tag: Option<Tag>,
+    /// Rows already sent.
+    pub(crate) at: usize,
+}
+
+/// Something that ends later.
+#[derive(Clone, Debug)]
+pub(crate) enum Busy {
+    CopyIn { extended: bool, tag: String, lines: usize },
+    Sleep { extended: bool, tag: Option<Tag>, millis: u64 },
+}
+
+/// What PostgreSQL gathers before it writes.
+const OUTPUT_BUFFER_LEN: usize = 8192;
+
+#[derive(Debug)]
+enum Phase {
+    Login(Box<login::Login>),
+    Running,
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) pid: u32,
+    pub(crate) secret: [u8; 4],
+    /// Shown in rows; 0 where a client may meet any server.
+    pub(crate) shown_pid: u32,
+    phase: Phase,
+    input: Vec<u8>,
+    /// Output that was flushed.
+    pub(crate) out: Vec<u8>,
+    /// Output that was not.
+    buffered: Vec<u8>,
+    /// Was anything flushed by the present message?
+    flushed: bool,
+    pub(crate) settings: Settings,
+    /// As they were when the transaction began.
+    saved: Option<Settings>,
+    block: Block,
+    statements: HashMap<Vec<u8>, Prepared>,
+    portals: HashMap<Vec<u8>, Portal>,
+    skipping: bool,
+    busy: Option<Busy>,
+    /// Whose requests were seen since the session was last between transactions.
+    asker: Option<usize>,
+    /// In session mode: whose requests were seen since the last DISCARD ALL.
+    owner: Option<usize>,
+    session_mode: bool,
+    /// A sabotage: it does not do what DISCARD ALL says.
+    pub(crate) skips_reset: bool,
+    /// What this server has seen that a pooler must not do.
+    pub(crate) complaints: Vec<String>,
+}
+
+impl Backend {
+    fn new(pid: u32, settings: Settings, phase: Phase, session_mode: bool) -> Self {
+        Self {
+            pid,
+            secret: pid.wrapping_mul(0x9e37_79b1).to_be_bytes(),
+            shown_pid: if session_mode { pid } else { 0 },
+            phase,
+            input: Vec::new(),
+            out: Vec::new(),
+            buffered: Vec::new(),
+            flushed: false,
+            settings,
+            saved: None,
+            block: Block::Idle,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            skipping: false,
+            busy: None,
+            asker: None,
+            owner: None,
+            session_mode,
+            skips_reset: false,
+            complaints: Vec::new(),
+        }
+    }
+
+    /// A server process that waits for a startup packet.
+    pub(crate) fn server(pid: u32, account: Account, session_mode: bool) -> Self {
+        let phase = Phase::Login(Box::new(login::Login::new(account)));
+        Self::new(pid, Settings::default(), phase, session_mode)
+    }
+
+    /// A session that is logged in already, with a client's own settings.
+    pub(crate) fn reference(settings: Settings) -> Self {
+        Self::new(0, settings, Phase::Running, false)
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.phase, Phase::Gone)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running)
+    }
+
+    /// For how long it sleeps, if it does.
+    pub(crate) fn sleep(&self) -> Option<u64> {
+        match self.busy {
+            Some(Busy::Sleep { millis, .. }) => Some(millis),
+            _ => None,
+        }
+    }
+
+    /// Who is asleep in it.
+    pub(crate) fn sleeper(&self) -> Option<usize> {
+        match &self.busy {
+            Some(Busy::Sleep { tag: Some(tag), .. }) => Some(tag.client),
+            _ => None,
+        }
+    }
+
+    /// It ends, having said why or not.
+    pub(crate) fn die(&mut self, last_words: Option<(&str, &str)>) {
+        if let Some((sqlstate, text)) = last_words {
+            self.flush();
+            backend::error(&mut self.out, &ErrorFields::new("FATAL", sqlstate, text));
+        }
+        self.phase = Phase::Gone;
+    }
+
+    /// Something that has nothing to do with any request, at any moment between two messages.
+    pub(crate) fn chatter(&mut self, notice: bool) {
+        if notice {
+            backend::notice(
+                &mut self.buffered,
+                &ErrorFields::new("NOTICE", crate::sql::CHATTER, "by the way"),
+            );
+        } else {
+            let name = crate::settings::UNTRACKED.as_bytes();
+            backend::parameter_status(&mut self.buffered, name, b"1");
+        }
+        self.flush();
+    }
+
+    /// All output, flushed or not.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.out);
+        all.append(&mut self.buffered);
+        all
+    }
+
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Deal with one message, if one is there and nothing is in the way. True if it was flushed.
+    pub(crate) fn step(&mut self) -> Option<bool> {
+        match self.phase {
+            Phase::Login(_) => self.login_step(),
+            Phase::Gone => None,
+            Phase::Running if self.sleep().is_some() => None,
+            Phase::Running => {
+                let header = Header::parse(&self.input).expect("the pooler sent no such length")?;
+                if self.input.len() < header.total {
+                    return None;
+                }
+                let message: Vec<u8> = self.input.drain(..header.total).collect();
+                self.flushed = false;
+                self.message(header.code, &message[HEADER_LEN..]);
+                if self.buffered.len() > OUTPUT_BUFFER_LEN {
+                    self.out.append(&mut self.buffered);
+                }
+                Some(self.flushed)
+            }
+        }
+    }
+
+    fn message(&mut self, code: u8, body: &[u8]) {
+        if let Some(Busy::CopyIn { .. }) = self.busy {
+            return self.copy_message(code, body);
+        }
+        let is_known = matches!(
+            code,
+            frontend::QUERY
+                | frontend::PARSE
+                | frontend::BIND
+                | frontend::DESCRIBE
+                | frontend::EXECUTE
+                | frontend::CLOSE
+                | frontend::FUNCTION_CALL
+                | frontend::FLUSH
+                | frontend::SYNC
+                | frontend::COPY_DATA
+                | frontend::COPY_DONE
+                | frontend::COPY_FAIL
+                | frontend::TERMINATE
+        );
+        if !is_known {
+            self.complaints.push(format!("message of unknown type {code:#x}"));
+            return self.die(Some(("08P01", "invalid frontend message type")));
+        }
+        match code {
+            frontend::TERMINATE => self.phase = Phase::Gone,
+            frontend::SYNC => {
+                self.skipping = false;
+                self.commit();
+                self.ready();
+            }
+            _ if self.skipping => {}
+            frontend::QUERY => self.query(body),
+            frontend::FUNCTION_CALL => self.function_call(body),
+            frontend::FLUSH => self.flush(),
+            // Left over from a copy that failed.
+            frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL => {}
+            _ => {
+                if let Err(error) = self.extended(code, body) {
+                    self.fail(&error);
+                    self.skipping = true;
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flushed = true;
+        self.out.append(&mut self.buffered);
+    }
+
+    /// ReadyForQuery, and before it the settings that have changed.
+    fn ready(&mut self) {
+        for (name, value) in self.settings.changes() {
+            backend::parameter_status(&mut self.buffered, name.as_bytes(), value.as_bytes());
+        }
+        let status = match self.block {
+            Block::Idle => b'I',
+            Block::Open => b'T',
+            Block::Failed => b'E',
+        };
+        backend::ready_for_query(&mut self.buffered, status);
+        self.flush();
+        if self.block == Block::Idle {
+            self.asker = None;
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        let mut fields = ErrorFields::new("ERROR", error.0, &error.1);
+        fields.fields.insert(1, (b'V', b"ERROR".to_vec()));
+        backend::error(&mut self.buffered, &fields);
+        if let Some(saved) = self.saved.take() {
+            self.settings.restore(saved);
+        }
+        match self.block {
+            Block::Idle => self.portals.clear(),
+            Block::Open | Block::Failed => self.block = Block::Failed,
+        }
+    }
+
+    /// A transaction begins, if none has.
+    fn begin_work(&mut self) {
+        if self.saved.is_none() && self.block != Block::Failed {
+            self.saved = Some(self.settings.clone());
+        }
+    }
+
+    /// The end of a transaction that no BEGIN had begun.
+    fn commit(&mut self) {
+        if self.block == Block::Idle {
+            self.saved = None;
+            self.portals.clear();
+        }
+    }
+
+    /// A request names its asker: is this the session it should find?
+    fn meet(&mut self, tag: Option<&Tag>) {
+        let Some(tag) = tag else { return };
+        let client = tag.client;
+        if self.asker.is_some_and(|other| other != client) {
+            let other = self.asker.unwrap_or_default();
+            self.complaints.push(format!("{tag} came into a transaction of client {other}"));
+        }
+        if self.session_mode && self.owner.is_some_and(|other| other != client) {
+            let other = self.owner.unwrap_or_default();
+            self.complaints.push(format!("{tag} found the session of client {other} not reset"));
+        }
+        self.asker = Some(client);
+        self.owner = Some(client);
+    }
+}

@@ -1,0 +1,276 @@
+//! Running statements: by simple Query, and the copies and sleeps that outlast a message.
+
+use wire::backend::{self, Column};
+use wire::error_fields::ErrorFields;
+use wire::frontend;
+
+use super::{Backend, Block, Busy, Error};
+use crate::sql::{Sql, Statement, Tag};
+
+/// How far a statement came.
+pub(super) enum Progress {
+    /// With this command tag.
+    Done(String),
+    /// It goes on with later messages, or later.
+    Goes(Busy),
+}
+
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(super) fn aborted() -> Error {
+    let why = "current transaction is aborted, commands ignored until end of transaction block";
+    Error("25P02", why.into())
+}
+
+fn shown(tag: Option<&Tag>) -> String {
+    tag.map_or_else(|| "nobody".into(), Tag::to_string)
+}
+
+impl Backend {
+    pub(super) fn query(&mut self, body: &[u8]) {
+        self.statements.remove(&b""[..]);
+        self.portals.remove(&b""[..]);
+        let sql = body.strip_suffix(b"\0").unwrap_or(body);
+        self.begin_work();
+        let Some(parsed) = Sql::parse(sql) else {
+            self.fail(&Error("42601", format!("syntax error in {}", text(sql))));
+            return self.ready();
+        };
+        self.meet(parsed.tag.as_ref());
+        if parsed.statements.is_empty() {
+            backend::empty_query(&mut self.buffered);
+        }
+        let several = parsed.statements.len() > 1;
+        for statement in &parsed.statements {
+            if statement.returns_rows() && self.block != Block::Failed {
+                self.describe_rows();
+            }
+            match self.run(statement, sql, parsed.tag.as_ref(), several, false) {
+                Ok(Progress::Done(tag)) => backend::command_complete(&mut self.buffered, &tag),
+                Ok(Progress::Goes(busy)) => {
+                    self.busy = Some(busy);
+                    return;
+                }
+                Err(error) => {
+                    self.fail(&error);
+                    break;
+                }
+            }
+            self.begin_work();
+        }
+        self.commit();
+        self.ready();
+    }
+
+    pub(super) fn describe_rows(&mut self) {
+        let column = Column { name: "answer", type_oid: 25, type_len: -1 };
+        backend::row_description(&mut self.buffered, &[column]);
+    }
+
+    /// `several`: it is one of several in one string.
+    pub(super) fn run(
+        &mut self,
+        statement: &Statement,
+        sql: &[u8],
+        tag: Option<&Tag>,
+        several: bool,
+        extended: bool,
+    ) -> Result<Progress, Error> {
+        if self.block == Block::Failed && !statement.ends_transaction() {
+            return Err(aborted());
+        }
+        self.begin_work();
+        let done = match statement {
+            Statement::Begin | Statement::Commit | Statement::Rollback => {
+                self.transaction_statement(statement)
+            }
+            Statement::Set(_, value) if value == "bad" => {
+                return Err(Error("22023", format!("bad value for {}", shown(tag))));
+            }
+            Statement::Set(name, value) => {
+                self.settings.set(name, value);
+                "SET".to_owned()
+            }
+            Statement::Show(name) => {
+                let value = self.settings.get(name).unwrap_or_default().to_owned();
+                let answer = format!("{}|{name}={value}", shown(tag));
+                backend::data_row(&mut self.buffered, &[Some(answer.as_bytes())]);
+                "SHOW".to_owned()
+            }
+            Statement::Select { rows, len } => {
+                self.rows(sql, tag, 0..*rows, *len);
+                format!("SELECT {rows}")
+            }
+            Statement::Fail => return Err(Error("22012", format!("failed for {}", shown(tag)))),
+            Statement::Notice => {
+                let hello = format!("hello {}", shown(tag));
+                let notice = ErrorFields::new("NOTICE", "00000", &hello);
+                backend::notice(&mut self.buffered, &notice);
+                "DO".to_owned()
+            }
+            Statement::CopyIn => {
+                backend::copy_in_response(&mut self.buffered, 1);
+                self.flush();
+                return Ok(Progress::Goes(Busy::CopyIn { extended, tag: shown(tag), lines: 0 }));
+            }
+            Statement::CopyOut { rows, len } => {
+                backend::copy_out_response(&mut self.buffered, 1);
+                for at in 0..*rows {
+                    let line = format!("{}|{at}|{}\n", shown(tag), "x".repeat(*len));
+                    backend::copy_data(&mut self.buffered, line.as_bytes());
+                }
+                backend::copy_done(&mut self.buffered);
+                format!("COPY {rows}")
+            }
+            Statement::Sleep(millis) => {
+                let (tag, millis) = (tag.copied(), *millis);
+                return Ok(Progress::Goes(Busy::Sleep { extended, tag, millis }));
+            }
+            Statement::DiscardAll if self.skips_reset => "DISCARD ALL".to_owned(),
+            Statement::DiscardAll => {
+                if several || self.block != Block::Idle {
+                    let why = "DISCARD ALL cannot run inside a transaction block";
+                    return Err(Error("25001", why.into()));
+                }
+                self.portals.clear();
+                self.forget_named();
+                self.settings.reset();
+                self.saved = None;
+                self.owner = None;
+                "DISCARD ALL".to_owned()
+            }
+            Statement::DeallocateAll => {
+                self.forget_named();
+                "DEALLOCATE ALL".to_owned()
+            }
+        };
+        Ok(Progress::Done(done))
+    }
+
+    fn forget_named(&mut self) {
+        self.statements.retain(|name, _| name.is_empty());
+    }
+
+    fn transaction_statement(&mut self, statement: &Statement) -> String {
+        let is_begin = *statement == Statement::Begin;
+        let is_odd = is_begin != (self.block == Block::Idle);
+        if is_odd {
+            let warning =
+                ErrorFields::new("WARNING", "25P01", "there is such a transaction, or no");
+            backend::notice(&mut self.buffered, &warning);
+        }
+        if is_begin {
+            self.block = Block::Open;
+            return "BEGIN".to_owned();
+        }
+        let undone = *statement == Statement::Rollback || self.block == Block::Failed;
+        if undone && let Some(saved) = self.saved.take() {
+            self.settings.restore(saved);
+        }
+        self.block = Block::Idle;
+        self.saved = None;
+        self.portals.clear();
+        if undone { "ROLLBACK" } else { "COMMIT" }.to_owned()
+    }
+
+    /// Each row tells who asked, with what words, and in what session.
+    pub(super) fn rows(
+        &mut self,
+        sql: &[u8],
+        tag: Option<&Tag>,
+        which: std::ops::Range<usize>,
+        len: usize,
+    ) {
+        let session: Vec<String> =
+            self.settings.all().map(|(name, value)| format!("{name}={value}")).collect();
+        let (session, asker, padding) = (session.join(","), shown(tag), "x".repeat(len));
+        for at in which {
+            let row = format!("{asker}|{}|{session}|{}|{at}|{padding}", text(sql), self.shown_pid);
+            backend::data_row(&mut self.buffered, &[Some(row.as_bytes())]);
+        }
+    }
+
+    pub(super) fn function_call(&mut self, body: &[u8]) {
+        self.begin_work();
+        // Object id, no formats, one argument: the asker's name.
+        let name = body.get(12..body.len().saturating_sub(2)).map(text).unwrap_or_default();
+        let tag = Tag::parse(&name);
+        self.meet(tag.as_ref());
+        if self.block == Block::Failed {
+            self.fail(&aborted());
+        } else if body.starts_with(&[0; 4]) {
+            self.fail(&Error("42883", format!("no function for {name}")));
+        } else {
+            let value = format!("called by {name}");
+            self.buffered.push(backend::FUNCTION_CALL_RESPONSE);
+            self.buffered.extend_from_slice(&(value.len() as u32 + 8).to_be_bytes());
+            self.buffered.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            self.buffered.extend_from_slice(value.as_bytes());
+        }
+        self.commit();
+        self.ready();
+    }
+
+    pub(super) fn copy_message(&mut self, code: u8, body: &[u8]) {
+        let Some(Busy::CopyIn { extended, tag, mut lines }) = self.busy.take() else { return };
+        let end = match code {
+            frontend::COPY_DATA if body.starts_with(b"BAD") => {
+                Err(Error("22P04", format!("bad line {lines} from {tag}")))
+            }
+            frontend::COPY_DONE => Ok(format!("COPY {lines}")),
+            frontend::COPY_FAIL => {
+                let why = text(body.strip_suffix(b"\0").unwrap_or(body));
+                Err(Error("57014", format!("COPY from stdin failed: {why}")))
+            }
+            frontend::COPY_DATA | frontend::SYNC | frontend::FLUSH => {
+                lines += usize::from(code == frontend::COPY_DATA);
+                self.busy = Some(Busy::CopyIn { extended, tag, lines });
+                return;
+            }
+            other => {
+                self.complaints.push(format!("message {:?} during a copy", char::from(other)));
+                return self.die(Some(("08P01", "protocol synchronization was lost")));
+            }
+        };
+        self.finish(extended, end);
+    }
+
+    /// What outlasted its message ends.
+    fn finish(&mut self, extended: bool, end: Result<String, Error>) {
+        match end {
+            Ok(tag) => backend::command_complete(&mut self.buffered, &tag),
+            Err(error) => {
+                self.fail(&error);
+                self.skipping = extended;
+            }
+        }
+        if !extended {
+            self.commit();
+            self.ready();
+        }
+    }
+
+    /// The sleep is over.
+    pub(crate) fn wake(&mut self) {
+        if let Some(Busy::Sleep { extended, tag, .. }) = self.busy.take() {
+            self.finish(extended, Ok(format!("SLEEP {}", shown(tag.as_ref()))));
+        }
+    }
+
+    /// A cancel request arrives. True if it hits something.
+    pub(crate) fn cancel(&mut self) -> bool {
+        if self.sleep().is_none() {
+            return false;
+        }
+        if let Some(Busy::Sleep { extended, tag, .. }) = self.busy.take() {
+            let why = format!("canceling statement of {}", shown(tag.as_ref()));
+            self.finish(extended, Err(Error(CANCELED, why)));
+        }
+        true
+    }
+}
+
+/// SQLSTATE of a canceled query.
+pub(crate) const CANCELED: &str = "57014";

@@ -1,0 +1,270 @@
+//! A simulated application: it logs in, plays its script, and holds every answer against the
+//! reference.
+
+use std::collections::VecDeque;
+
+use wire::messages::{AuthenticationRequest, BackendKeyData, ParameterStatus};
+use wire::scram::{self, ScramClient, ScramSecret};
+use wire::{HEADER_LEN, Header, backend, frontend, md5};
+
+use crate::reference::{Reference, Verdict, show, sqlstate};
+use crate::script::{Manner, Step};
+use crate::settings::{Settings, UNTRACKED};
+use crate::sql::CHATTER;
+
+/// Who it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    pub(crate) user: String,
+    pub(crate) database: String,
+    pub(crate) password: String,
+    pub(crate) is_wrong: bool,
+    /// It asks for TLS first.
+    pub(crate) asks_tls: bool,
+    /// Its session has one server for good.
+    pub(crate) has_own_server: bool,
+    /// Startup parameters.
+    pub(crate) wants: Vec<(&'static str, String)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Login(Option<Box<ScramClient>>),
+    Running,
+    /// Its connection is nothing but a cancel request.
+    Canceling,
+    /// It does not listen any more, or expects no more than the end.
+    Leaving,
+    Done,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) who: Who,
+    pub(crate) phase: Phase,
+    pub(crate) script: VecDeque<Step>,
+    pub(crate) to_send: VecDeque<u8>,
+    /// Not before this moment does it go on.
+    pub(crate) thinks_until: u64,
+    pub(crate) reference: Reference,
+    pub(crate) key: Option<(u32, Vec<u8>)>,
+    /// Cancel requests sent, less those that have hit.
+    pub(crate) cancels: usize,
+    /// May the pooler end the connection?
+    pub(crate) may_end: bool,
+    expects_tls_answer: bool,
+    input: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn new(who: Who, script: Vec<Step>) -> Self {
+        let mut settings = Settings::default();
+        for (name, value) in &who.wants {
+            settings.begin_changed(name, value);
+        }
+        let mut packet = Vec::new();
+        if who.asks_tls {
+            frontend::ssl_request(&mut packet);
+        }
+        let expects_tls_answer = who.asks_tls;
+        let mut client = Self {
+            who,
+            phase: Phase::Login(None),
+            script: script.into(),
+            to_send: packet.into(),
+            thinks_until: 0,
+            reference: Reference::new(settings),
+            key: None,
+            cancels: 0,
+            may_end: false,
+            expects_tls_answer,
+            input: Vec::new(),
+        };
+        if !expects_tls_answer {
+            client.send_startup();
+        }
+        client
+    }
+
+    /// A connection that asks to cancel what the holder of that key does.
+    pub(crate) fn canceler(pid: u32, secret: &[u8], who: Who) -> Self {
+        let mut client = Self::new(who, Vec::new());
+        let mut packet = Vec::new();
+        frontend::cancel_request(&mut packet, pid, secret);
+        client.to_send = packet.into();
+        client.phase = Phase::Canceling;
+        client.may_end = true;
+        client
+    }
+
+    fn send_startup(&mut self) {
+        let mut parameters =
+            vec![("user", self.who.user.as_str()), ("database", self.who.database.as_str())];
+        parameters.extend(self.who.wants.iter().map(|(name, value)| (*name, value.as_str())));
+        let mut packet = Vec::new();
+        frontend::startup(&mut packet, &parameters);
+        self.to_send.extend(packet);
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done)
+    }
+
+    /// Can it go on with its script?
+    pub(crate) fn can_go_on(&self, now: u64) -> bool {
+        let waits = match self.script.front() {
+            Some(Step::Await) => !self.reference.is_quiet(),
+            Some(Step::Leave(Manner::Stay)) | None => true,
+            Some(_) => false,
+        };
+        matches!(self.phase, Phase::Running)
+            && !waits
+            && self.to_send.is_empty()
+            && now >= self.thinks_until
+    }
+
+    /// Bytes of an answer.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.input.extend_from_slice(bytes);
+        if self.expects_tls_answer && !self.input.is_empty() {
+            self.expects_tls_answer = false;
+            if self.input.remove(0) != b'N' {
+                return Err("the answer to an SSLRequest is not N".into());
+            }
+            self.send_startup();
+        }
+        loop {
+            let header = Header::parse(&self.input).map_err(|error| error.to_string())?;
+            let Some(header) = header.filter(|header| header.total <= self.input.len()) else {
+                return Ok(());
+            };
+            let message: Vec<u8> = self.input.drain(..header.total).collect();
+            match self.phase {
+                Phase::Login(_) => self.login_message(&message)?,
+                Phase::Running => self.message(&message)?,
+                Phase::Canceling => return Err(format!("answer to a cancel: {}", show(&message))),
+                Phase::Leaving | Phase::Done => {}
+            }
+        }
+    }
+
+    /// The pooler has ended the connection.
+    pub(crate) fn ended(&mut self) -> Result<(), String> {
+        let allowed = self.may_end || matches!(self.phase, Phase::Leaving);
+        self.phase = Phase::Done;
+        if allowed { Ok(()) } else { Err("connection ended by the pooler".into()) }
+    }
+
+    fn fatal(&mut self, message: &[u8]) -> Result<(), String> {
+        if !self.may_end {
+            return Err(format!("thrown out: {}", show(message)));
+        }
+        self.phase = Phase::Leaving;
+        Ok(())
+    }
+
+    fn login_message(&mut self, message: &[u8]) -> Result<(), String> {
+        let body = &message[HEADER_LEN..];
+        let broken = |_| format!("malformed {}", show(message));
+        match message[0] {
+            backend::AUTHENTICATION => {
+                let request = AuthenticationRequest::decode(body).map_err(broken)?;
+                self.authentication(request)
+            }
+            backend::PARAMETER_STATUS => {
+                let status = ParameterStatus::decode(body).map_err(broken)?;
+                let name = str::from_utf8(status.name).ok().and_then(Settings::known);
+                let wanted = name.and_then(|name| self.reference.backend.settings.get(name));
+                match wanted {
+                    Some(wanted) if wanted.as_bytes() != status.value => {
+                        Err(format!("welcomed with {} for {wanted}", show(message)))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            backend::BACKEND_KEY_DATA => {
+                let key = BackendKeyData::decode(body).map_err(broken)?;
+                self.key = Some((key.pid, key.secret.to_vec()));
+                if self.who.has_own_server {
+                    self.reference.backend.shown_pid = key.pid;
+                }
+                Ok(())
+            }
+            backend::READY_FOR_QUERY if self.who.is_wrong => Err("let in unproven".into()),
+            backend::READY_FOR_QUERY => {
+                self.phase = Phase::Running;
+                Ok(())
+            }
+            backend::ERROR => {
+                self.may_end |= self.who.is_wrong;
+                self.fatal(message)
+            }
+            _ if is_chatter(message) => Ok(()),
+            _ => Err(format!("unexpected during login: {}", show(message))),
+        }
+    }
+
+    fn authentication(&mut self, request: AuthenticationRequest<'_>) -> Result<(), String> {
+        let mut out = Vec::new();
+        let password = self.who.password.as_bytes();
+        let Phase::Login(scram) = &mut self.phase else { return Ok(()) };
+        match request {
+            AuthenticationRequest::Ok => {}
+            AuthenticationRequest::Cleartext => frontend::password(&mut out, password),
+            AuthenticationRequest::Md5(salt) => {
+                let hash = md5::hash(self.who.user.as_bytes(), password);
+                frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
+            }
+            AuthenticationRequest::Sasl(_) => {
+                let mut client = ScramClient::new(ScramSecret::Password(password.into()), [3; 18]);
+                frontend::sasl_initial(&mut out, scram::MECHANISM, &client.first());
+                *scram = Some(Box::new(client));
+            }
+            AuthenticationRequest::SaslContinue(data) => {
+                let client = scram.as_mut().ok_or("SASL out of order")?;
+                let answer = client.server_first(data).map_err(|error| error.to_string())?;
+                frontend::sasl_response(&mut out, &answer);
+            }
+            AuthenticationRequest::SaslFinal(data) => {
+                let client = scram.as_mut().ok_or("SASL out of order")?;
+                client.server_final(data).map_err(|error| error.to_string())?;
+            }
+            AuthenticationRequest::Unsupported(kind) => return Err(format!("asked for {kind}")),
+        }
+        self.to_send.extend(out);
+        Ok(())
+    }
+
+    fn message(&mut self, message: &[u8]) -> Result<(), String> {
+        if is_chatter(message) {
+            return Ok(());
+        }
+        if is_fatal(message) {
+            return self.fatal(message);
+        }
+        match self.reference.received(message) {
+            Verdict::Expected => Ok(()),
+            Verdict::Canceled if self.cancels == 0 => {
+                Err(format!("canceled without having asked for it: {}", show(message)))
+            }
+            Verdict::Canceled => {
+                self.cancels -= 1;
+                Ok(())
+            }
+            Verdict::Wrong(why) => Err(why),
+        }
+    }
+}
+
+fn is_fatal(message: &[u8]) -> bool {
+    message[0] == backend::ERROR && message.windows(6).any(|part| part == b"SFATAL")
+}
+
+/// Does it belong to no request?
+fn is_chatter(message: &[u8]) -> bool {
+    match message[0] {
+        backend::NOTICE => sqlstate(message).is_some_and(|code| code == CHATTER.as_bytes()),
+        backend::PARAMETER_STATUS => message[HEADER_LEN..].starts_with(UNTRACKED.as_bytes()),
+        _ => false,
+    }
+}

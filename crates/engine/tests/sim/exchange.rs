@@ -1,0 +1,131 @@
+//! What the workers share, without threads: pools in cells, mail with delays.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::ids::{Micros, PoolId, WorkerId};
+use engine::pool::Pool;
+use engine::prepared::{Interner, Statement};
+use engine::settings::PoolKey;
+use engine::shell::{ClientCount, Exchange, Mail};
+
+use crate::rng::Rng;
+use crate::sabotage::Sabotage;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) now: Micros,
+    pub(crate) pools: Vec<Pool>,
+    by_key: HashMap<PoolKey, PoolId>,
+    interner: Interner,
+    clients: u32,
+    /// By worker, in order, each with the moment from which on it may be delivered.
+    pub(crate) mail: Vec<VecDeque<(Micros, Mail)>>,
+    rng: Rng,
+    sabotage: Option<Sabotage>,
+    last_statement: Option<Arc<Statement>>,
+}
+
+impl Shared {
+    pub(crate) fn new(workers: u16, rng: Rng, sabotage: Option<Sabotage>) -> Self {
+        Self {
+            now: 0,
+            pools: Vec::new(),
+            by_key: HashMap::new(),
+            interner: Interner::default(),
+            clients: 0,
+            mail: (0..workers).map(|_| VecDeque::new()).collect(),
+            rng,
+            sabotage,
+            last_statement: None,
+        }
+    }
+
+    /// Is it time to do that harm?
+    fn harms(&mut self, with: Sabotage, once_in: usize) -> bool {
+        self.sabotage == Some(with) && self.rng.once_in(once_in)
+    }
+
+    /// Server connections the pools believe to have.
+    pub(crate) fn servers(&self) -> usize {
+        self.pools.iter().map(|pool| pool.counts().0 as usize).sum()
+    }
+
+    /// Is a server on its way to this waiter?
+    pub(crate) fn is_on_its_way(&self, worker: usize, client: u32) -> bool {
+        self.mail[worker].iter().any(
+            |(_, mail)| matches!(mail, Mail::Server { waiter, .. } if waiter.client.0 == client),
+        )
+    }
+}
+
+/// One worker's door.
+#[derive(Clone, Debug)]
+pub(crate) struct SimExchange(pub(crate) Rc<RefCell<Shared>>);
+
+impl Exchange for SimExchange {
+    fn worker_count(&self) -> u16 {
+        self.0.borrow().mail.len() as u16
+    }
+
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+        let shared = &mut *self.0.borrow_mut();
+        let forgets = shared.harms(Sabotage::ForgetWaiter, 40);
+        let pool = &mut shared.pools[id.0 as usize];
+        let result = f(pool);
+        if forgets {
+            for worker in 0..shared.mail.len() as u16 {
+                if let Some(waiter) = pool.oldest_waiter(WorkerId(worker)) {
+                    pool.forget(WorkerId(worker), waiter.ticket);
+                }
+            }
+        }
+        pool.check_invariants();
+        result
+    }
+
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+        let shared = &mut *self.0.borrow_mut();
+        *shared.by_key.entry(key.clone()).or_insert_with(|| {
+            let id = PoolId(shared.pools.len() as u32);
+            shared.pools.push(make(id));
+            id
+        })
+    }
+
+    fn pool_ids(&self) -> Vec<PoolId> {
+        (0..self.0.borrow().pools.len() as u32).map(PoolId).collect()
+    }
+
+    fn post(&mut self, worker: WorkerId, mail: Mail) {
+        let shared = &mut *self.0.borrow_mut();
+        if shared.harms(Sabotage::LoseMail, 4) {
+            return;
+        }
+        let due = shared.now + shared.rng.below(400) as Micros;
+        shared.mail[usize::from(worker.0)].push_back((due, mail));
+    }
+
+    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
+        let shared = &mut *self.0.borrow_mut();
+        let mut statement = shared.interner.intern(sql, types);
+        if shared.harms(Sabotage::SwapStatement, 20)
+            && let Some(other) = shared.last_statement.clone()
+        {
+            statement = other;
+        }
+        shared.last_statement = Some(statement.clone());
+        statement
+    }
+
+    fn count_client(&mut self, change: ClientCount) -> u32 {
+        let clients = &mut self.0.borrow_mut().clients;
+        match change {
+            ClientCount::Login => *clients += 1,
+            ClientCount::Leave => *clients -= 1,
+        }
+        *clients
+    }
+}

@@ -1,0 +1,343 @@
+//! The sockets between clients, workers and servers, with kernels that hold only so much, and the
+//! engine's way to them: [`SimIo`] keeps the shell's contract (`shell.rs` of the engine).
+
+use std::collections::{HashMap, VecDeque};
+
+use engine::ids::{ClientId, Handle, PoolId, ServerId};
+use engine::settings::Target;
+use engine::shell::{ConsoleLogin, Event, Io};
+
+use crate::backend::Backend;
+use crate::rng::Rng;
+use crate::sabotage::Sabotage;
+
+/// What a worker's shell reads at once.
+pub(crate) const READ_LEN_MAX: usize = 4096;
+
+/// One direction of a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Pipe {
+    pub(crate) data: VecDeque<u8>,
+    pub(crate) capacity: usize,
+    /// Nothing follows the data.
+    pub(crate) ended: bool,
+    /// Nobody reads: what is written goes nowhere.
+    pub(crate) broken: bool,
+}
+
+impl Pipe {
+    fn new(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        if self.broken { usize::MAX } else { self.capacity.saturating_sub(self.data.len()) }
+    }
+
+    /// Writes what there is room for and gives back how much that was.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.room());
+        if !self.broken {
+            self.data.extend(&bytes[..taken]);
+        }
+        taken
+    }
+
+    pub(crate) fn read(&mut self, count: usize) -> Vec<u8> {
+        let count = count.min(self.data.len());
+        self.data.drain(..count).collect()
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.data.is_empty() && self.ended
+    }
+}
+
+/// A client's socket, as the worker that has it sees it.
+#[derive(Debug)]
+pub(crate) struct ClientSocket {
+    pub(crate) worker: usize,
+    /// None: closed by the engine; what is pending still goes out.
+    pub(crate) slot: Option<ClientId>,
+    pub(crate) up: Pipe,
+    pub(crate) down: Pipe,
+    pub(crate) pending: Vec<u8>,
+    /// There may be something to read.
+    pub(crate) latch: bool,
+    /// The engine did not want to read it; it will say when.
+    pub(crate) blocked: bool,
+    /// Since when it has waited for a server, and has it lost one meanwhile?
+    pub(crate) waits_since: Option<(u64, bool)>,
+}
+
+/// Where a server's socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Table(usize, ServerId),
+    /// Parked, or in the mail.
+    Detached {
+        home: usize,
+        pool: PoolId,
+    },
+    Closed,
+}
+
+#[derive(Debug)]
+pub(crate) struct ServerSocket {
+    pub(crate) place: Place,
+    pub(crate) connecting: bool,
+    pub(crate) up: Pipe,
+    pub(crate) down: Pipe,
+    pub(crate) pending: Vec<u8>,
+    pub(crate) latch: bool,
+    pub(crate) backend: Backend,
+    /// When what it sleeps through is over.
+    pub(crate) wakes_at: Option<u64>,
+}
+
+/// A cancel request on its way.
+#[derive(Debug)]
+pub(crate) struct CancelSocket {
+    pub(crate) worker: usize,
+    pub(crate) cancel: u64,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) delivered: bool,
+    /// The engine was told that it is over.
+    pub(crate) finished: bool,
+    pub(crate) due: u64,
+}
+
+/// Makes the server process behind a new connection.
+pub(crate) type Factory = Box<dyn FnMut(&Target, &mut Rng) -> Backend>;
+
+pub(crate) struct Net {
+    pub(crate) now: u64,
+    pub(crate) rng: Rng,
+    pub(crate) clients: Vec<ClientSocket>,
+    pub(crate) servers: Vec<ServerSocket>,
+    pub(crate) cancels: Vec<CancelSocket>,
+    /// By worker: slot to index.
+    pub(crate) client_slots: Vec<HashMap<u32, usize>>,
+    pub(crate) server_slots: Vec<HashMap<u32, usize>>,
+    pub(crate) factory: Factory,
+    pub(crate) capacities: &'static [usize],
+    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) complaints: Vec<String>,
+    pub(crate) trace: bool,
+}
+
+impl Net {
+    pub(crate) fn log(&self, line: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:>9} {}", self.now, line());
+        }
+    }
+
+    pub(crate) fn harms(&mut self, with: Sabotage, once_in: usize) -> bool {
+        self.sabotage == Some(with) && self.rng.once_in(once_in)
+    }
+
+    pub(crate) fn new_pipe(&mut self) -> Pipe {
+        Pipe::new(self.rng.pick(self.capacities))
+    }
+
+    /// The kernel takes what it can of what the shell has kept.
+    pub(crate) fn flush_client(&mut self, at: usize) {
+        let socket = &mut self.clients[at];
+        let taken = socket.down.write(&socket.pending);
+        socket.pending.drain(..taken);
+        if socket.pending.is_empty() && socket.slot.is_none() {
+            socket.down.ended = true;
+        }
+    }
+
+    pub(crate) fn flush_server(&mut self, at: usize) {
+        let socket = &mut self.servers[at];
+        let taken = socket.up.write(&socket.pending);
+        socket.pending.drain(..taken);
+    }
+
+    /// Two processes change places behind their sockets.
+    fn swap_with_parked(&mut self, at: usize) {
+        let Some(Place::Detached { pool, .. }) = self.servers.get(at).map(|socket| socket.place)
+        else {
+            return;
+        };
+        let quiet = |socket: &ServerSocket| socket.down.data.is_empty() && !socket.down.ended;
+        let other = (0..self.servers.len()).find(|other| {
+            let socket = &self.servers[*other];
+            let same = matches!(socket.place, Place::Detached { pool: its, .. } if its == pool);
+            *other != at && same && quiet(socket)
+        });
+        if let Some(other) = other.filter(|_| quiet(&self.servers[at])) {
+            let (low, high) = (at.min(other), at.max(other));
+            let (head, tail) = self.servers.split_at_mut(high);
+            std::mem::swap(&mut head[low].backend, &mut tail[0].backend);
+        }
+    }
+
+    /// Sockets of servers that the pooler has not closed.
+    pub(crate) fn open_servers(&self) -> usize {
+        self.servers.iter().filter(|socket| socket.place != Place::Closed).count()
+    }
+}
+
+/// One worker's sockets.
+pub(crate) struct SimIo<'a> {
+    pub(crate) net: &'a mut Net,
+    pub(crate) worker: usize,
+}
+
+impl SimIo<'_> {
+    fn client_at(&self, client: ClientId) -> Option<usize> {
+        self.net.client_slots[self.worker].get(&client.0).copied()
+    }
+
+    fn server_at(&self, server: ServerId) -> Option<usize> {
+        self.net.server_slots[self.worker].get(&server.0).copied()
+    }
+
+    fn complain(&mut self, what: String) {
+        self.net.complaints.push(what);
+    }
+}
+
+impl Io for SimIo<'_> {
+    fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
+        let Some(mut at) = self.client_at(client) else {
+            return self.complain(format!("bytes for {client:?}, which is free"));
+        };
+        if self.net.harms(Sabotage::Misdeliver, 60) {
+            let open: Vec<usize> = self.net.client_slots[self.worker].values().copied().collect();
+            at = open.into_iter().max().unwrap_or(at);
+        }
+        let reorders = self.net.harms(Sabotage::ReorderReplies, 30);
+        let socket = &mut self.net.clients[at];
+        if reorders && !socket.pending.is_empty() {
+            socket.pending.splice(0..0, bytes.iter().copied());
+        } else {
+            socket.pending.extend_from_slice(bytes);
+        }
+        self.net.flush_client(at);
+    }
+
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+        let Some(at) = self.server_at(server) else {
+            return self.complain(format!("bytes for {server:?}, which is free"));
+        };
+        if self.net.servers[at].connecting {
+            self.complain(format!("bytes for {server:?}, which is not connected"));
+        }
+        if self.net.harms(Sabotage::LoseRequest, 100) {
+            return;
+        }
+        self.net.servers[at].pending.extend_from_slice(bytes);
+        self.net.flush_server(at);
+    }
+
+    fn server_flushed(&self, server: ServerId) -> bool {
+        self.server_at(server).is_none_or(|at| self.net.servers[at].pending.is_empty())
+    }
+
+    fn close_client(&mut self, client: ClientId) {
+        let Some(at) = self.net.client_slots[self.worker].remove(&client.0) else {
+            return self.complain(format!("{client:?} closed twice"));
+        };
+        self.net.log(|| format!("client {at} closed"));
+        let socket = &mut self.net.clients[at];
+        socket.slot = None;
+        socket.up.broken = true;
+        self.net.flush_client(at);
+    }
+
+    fn close_server(&mut self, server: ServerId) {
+        let Some(at) = self.net.server_slots[self.worker].remove(&server.0) else {
+            return self.complain(format!("{server:?} closed twice"));
+        };
+        self.net.log(|| format!("server {at} closed"));
+        if self.net.harms(Sabotage::KeepSocket, 2) {
+            return;
+        }
+        let socket = &mut self.net.servers[at];
+        socket.place = Place::Closed;
+        socket.pending.clear();
+        socket.up.ended = true;
+        socket.down.broken = true;
+    }
+
+    fn connect(&mut self, server: ServerId, target: &Target) {
+        let (up, down) = (self.net.new_pipe(), self.net.new_pipe());
+        let backend = (self.net.factory)(target, &mut self.net.rng);
+        let at = self.net.servers.len();
+        self.net.log(|| format!("server {at} connects as {server:?} of worker {}", self.worker));
+        self.net.servers.push(ServerSocket {
+            place: Place::Table(self.worker, server),
+            connecting: true,
+            up,
+            down,
+            pending: Vec::new(),
+            latch: false,
+            backend,
+            wakes_at: None,
+        });
+        if self.net.server_slots[self.worker].insert(server.0, at).is_some() {
+            self.complain(format!("{server:?} was not free"));
+        }
+    }
+
+    fn send_cancel(&mut self, cancel: u64, _server: ServerId, packet: &[u8]) {
+        let (worker, due) = (self.worker, self.net.now + self.net.rng.below(3000) as u64);
+        let packet = packet.to_vec();
+        let (delivered, finished) = (false, false);
+        self.net.cancels.push(CancelSocket { worker, cancel, packet, delivered, finished, due });
+    }
+
+    fn resume_client(&mut self, client: ClientId) {
+        let Some(at) = self.client_at(client) else {
+            return self.complain(format!("{client:?} is free and was resumed"));
+        };
+        if !self.net.harms(Sabotage::DropResume, 10) {
+            self.net.clients[at].blocked = false;
+        }
+    }
+
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
+        let Some(at) = self.net.server_slots[self.worker].remove(&server.0) else {
+            self.complain(format!("{server:?} detached without having a slot"));
+            return Handle(u64::MAX);
+        };
+        if !self.net.servers[at].pending.is_empty() {
+            self.complain(format!("server {at} detached with bytes unsent"));
+        }
+        self.net.servers[at].place = Place::Detached { home: self.worker, pool };
+        Handle(at as u64)
+    }
+
+    fn attach_server(&mut self, server: ServerId, handle: Handle) {
+        let at = handle.0 as usize;
+        if self.net.harms(Sabotage::SwapServers, 3) {
+            self.net.swap_with_parked(at);
+        }
+        let Some(Place::Detached { .. }) = self.net.servers.get(at).map(|socket| socket.place)
+        else {
+            return self.complain(format!("server {at} attached twice"));
+        };
+        self.net.servers[at].place = Place::Table(self.worker, server);
+        self.net.servers[at].latch = true;
+        if self.net.server_slots[self.worker].insert(server.0, at).is_some() {
+            self.complain(format!("{server:?} was not free"));
+        }
+    }
+
+    fn hand_to_console(&mut self, client: ClientId, _login: ConsoleLogin) {
+        self.complain(format!("{client:?} went to the console"));
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        self.net.rng.fill(bytes);
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        self.net.log(|| format!("worker {}: {event:?}", self.worker));
+    }
+}

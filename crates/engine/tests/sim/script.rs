@@ -1,0 +1,349 @@
+//! What one simulated client is going to do, made up at random beforehand. Nothing here knows what
+//! will come of it: the reference does.
+
+use config::PoolMode;
+use wire::frontend;
+
+use crate::rng::Rng;
+use crate::sql::Tag;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Send(Vec<u8>),
+    /// Wait for everything that must come.
+    Await,
+    Think(u64),
+    /// Send a cancel request for oneself, on a connection of its own.
+    Cancel,
+    /// From here on the pooler may end the connection.
+    Doomed,
+    Leave(Manner),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Terminate,
+    /// An end of file behind the last byte.
+    Finish,
+    /// Everything under way is lost.
+    Reset,
+    /// It waits until it is thrown out.
+    Stay,
+}
+
+pub(crate) struct Author<'a> {
+    pub(crate) rng: &'a mut Rng,
+    pub(crate) client: usize,
+    pub(crate) mode: PoolMode,
+    number: usize,
+    steps: Vec<Step>,
+    out: Vec<u8>,
+    in_transaction: bool,
+}
+
+const NAMES: [&[u8]; 4] = [b"a", b"b", b"stmt with blanks", b"d"];
+const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
+
+impl<'a> Author<'a> {
+    pub(crate) fn new(rng: &'a mut Rng, client: usize, mode: PoolMode) -> Self {
+        let (steps, out) = (Vec::new(), Vec::new());
+        Self { rng, client, mode, number: 0, steps, out, in_transaction: false }
+    }
+
+    pub(crate) fn write(mut self, length: usize) -> Vec<Step> {
+        for _ in 0..length {
+            self.scene();
+            if self.rng.once_in(3) {
+                self.steps.push(Step::Think(self.rng.below(3000) as u64));
+            }
+        }
+        if self.in_transaction && !self.rng.once_in(8) {
+            self.query("ROLLBACK");
+        }
+        self.act(true);
+        if self.mode == PoolMode::Statement && self.rng.once_in(3) {
+            self.query("BEGIN");
+            self.steps.push(Step::Doomed);
+            self.send();
+            self.steps.push(Step::Leave(Manner::Stay));
+        }
+        let manner = match self.rng.below(6) {
+            0 => Manner::Finish,
+            1 => Manner::Reset,
+            _ => Manner::Terminate,
+        };
+        self.steps.push(Step::Leave(manner));
+        self.steps
+    }
+
+    fn tag(&mut self) -> String {
+        self.number += 1;
+        Tag { client: self.client, number: self.number }.to_string()
+    }
+
+    fn send(&mut self) {
+        if !self.out.is_empty() {
+            self.steps.push(Step::Send(std::mem::take(&mut self.out)));
+        }
+    }
+
+    /// What was composed goes out; the answers are awaited, or not.
+    fn act(&mut self, sure: bool) {
+        self.send();
+        if sure || !self.rng.once_in(3) {
+            self.steps.push(Step::Await);
+        }
+    }
+
+    fn query(&mut self, sql: &str) {
+        let text = format!("/*{}*/ {sql}", self.tag());
+        frontend::query(&mut self.out, text.as_bytes());
+    }
+
+    fn scene(&mut self) {
+        match self.rng.below(16) {
+            0..=2 => {
+                let sql = self.simple_sql();
+                self.query(&sql);
+            }
+            3 => {
+                let (one, two) = (self.simple_sql(), self.simple_sql());
+                self.query(&format!("{one}; {two}"));
+            }
+            4 | 5 => self.transaction(),
+            6..=10 => self.pipeline(),
+            11 => self.copy_in(),
+            12 => self.sleep(),
+            13 => self.function_call(),
+            14 => {
+                let sql = self.rng.pick(&["DISCARD ALL", "DEALLOCATE ALL", ""]);
+                self.query(sql);
+            }
+            _ => {
+                let sql = self.set_sql();
+                self.query(&sql);
+            }
+        }
+        self.act(false);
+    }
+
+    fn simple_sql(&mut self) -> String {
+        match self.rng.below(12) {
+            0 => "FAIL".to_owned(),
+            1 => "NONSENSE".to_owned(),
+            2 => "NOTICE".to_owned(),
+            3 => format!("COPYOUT {} {}", self.rng.below(5), self.rng.below(200)),
+            4 => "SHOW TimeZone".to_owned(),
+            5 => self.set_sql(),
+            6 => format!("SELECT {} {}", self.rng.below(40), self.rng.below(900)),
+            _ => format!("SELECT {} {}", self.rng.below(4), self.rng.below(60)),
+        }
+    }
+
+    fn set_sql(&mut self) -> String {
+        let value = self.rng.pick(&["one", "two", "three", "bad"]);
+        match self.rng.below(3) {
+            0 => format!("SET TimeZone = '{value}'"),
+            1 => format!("SET application_name = '{value}{}'", self.client),
+            _ => format!("SET datestyle = '{value}'"),
+        }
+    }
+
+    /// One string of statements in a transaction block, which may stay open for a while.
+    fn transaction(&mut self) {
+        if self.mode == PoolMode::Statement {
+            return self.pipeline();
+        }
+        self.query("BEGIN");
+        self.in_transaction = true;
+        for _ in 0..self.rng.below(4) {
+            self.act(false);
+            match self.rng.below(6) {
+                0..=2 => {
+                    let sql = self.simple_sql();
+                    self.query(&sql);
+                }
+                3 => self.copy_in(),
+                _ => self.pipeline(),
+            }
+        }
+        self.act(false);
+        if !self.rng.once_in(6) {
+            let end = self.rng.pick(&["COMMIT", "ROLLBACK"]);
+            self.query(end);
+            self.in_transaction = false;
+        }
+    }
+
+    /// Some sequence of the extended protocol up to its Sync, or its several.
+    fn pipeline(&mut self) {
+        for _ in 0..self.rng.range(1, 3) {
+            if self.rng.once_in(3) {
+                self.proper_sequence();
+            } else {
+                for _ in 0..self.rng.range(1, 6) {
+                    self.extended_message();
+                }
+            }
+            if self.rng.once_in(8) {
+                let sql = self.simple_sql();
+                self.query(&sql);
+            }
+            if self.rng.once_in(5) {
+                frontend::flush(&mut self.out);
+                self.act(false);
+            }
+            frontend::sync(&mut self.out);
+        }
+        if self.rng.once_in(3) {
+            self.act(false);
+        }
+    }
+
+    fn name(&mut self) -> &'static [u8] {
+        if !self.rng.once_in(3) { self.rng.pick(&NAMES) } else { b"" }
+    }
+
+    fn portal(&mut self) -> &'static [u8] {
+        if self.rng.once_in(6) { b"p" } else { b"" }
+    }
+
+    fn proper_sequence(&mut self) {
+        let name = self.name();
+        frontend::close_statement(&mut self.out, name);
+        self.parse(name);
+        frontend::describe_statement(&mut self.out, name);
+        self.bind(b"", name);
+        frontend::describe_portal(&mut self.out, b"");
+        frontend::execute(&mut self.out, b"", 0);
+    }
+
+    fn extended_message(&mut self) {
+        let (name, portal) = (self.name(), self.portal());
+        match self.rng.below(10) {
+            0..=2 => self.parse(name),
+            3 | 4 => self.bind(portal, name),
+            5 | 6 => {
+                self.bind(portal, name);
+                let rows_max = if self.rng.once_in(4) { self.rng.range(1, 3) as u32 } else { 0 };
+                frontend::execute(&mut self.out, portal, rows_max);
+                if rows_max > 0 {
+                    frontend::execute(&mut self.out, portal, 0);
+                }
+            }
+            7 => frontend::describe_statement(&mut self.out, name),
+            8 => match self.rng.below(3) {
+                0 => frontend::describe_portal(&mut self.out, portal),
+                1 => frontend::close_portal(&mut self.out, portal),
+                _ => frontend::execute(&mut self.out, portal, 0),
+            },
+            _ => frontend::close_statement(&mut self.out, name),
+        }
+    }
+
+    /// Texts are few, so that clients share them.
+    fn parse(&mut self, name: &[u8]) {
+        let sql = match self.rng.below(12) {
+            0 => "NONSENSE".to_owned(),
+            1 => "FAIL $1".to_owned(),
+            2 => format!("/*{}*/ SET TimeZone = 'four'", self.tag()),
+            3 => format!("SELECT $1 2 {}", 10 * self.client),
+            4 => String::new(),
+            5 => "SHOW DateStyle".to_owned(),
+            6 if self.rng.once_in(4) => "DISCARD ALL".to_owned(),
+            7 if self.rng.once_in(4) => "DEALLOCATE ALL".to_owned(),
+            _ => format!("SELECT $1 {} 5", self.rng.below(5)),
+        };
+        let types =
+            if sql.contains("$1") && self.rng.once_in(4) { INT4 } else { frontend::NO_TYPES };
+        frontend::parse(&mut self.out, name, sql.as_bytes(), types);
+    }
+
+    /// Nearly all statements take one parameter: the asker's name.
+    fn bind(&mut self, portal: &[u8], statement: &[u8]) {
+        let tag = self.tag();
+        let mut rest = vec![0, 0];
+        if self.rng.once_in(9) {
+            rest.extend([0, 0]);
+        } else {
+            rest.extend([0, 1]);
+            rest.extend((tag.len() as u32).to_be_bytes());
+            rest.extend(tag.as_bytes());
+        }
+        rest.extend([0, 0]);
+        frontend::bind(&mut self.out, portal, statement, &rest);
+    }
+
+    fn copy_in(&mut self) {
+        let extended = self.rng.once_in(2);
+        if extended {
+            let text = format!("/*{}*/ COPYIN", self.tag());
+            if self.rng.once_in(6) {
+                frontend::parse(&mut self.out, b"", b"NONSENSE", frontend::NO_TYPES);
+            }
+            frontend::parse(&mut self.out, b"", text.as_bytes(), frontend::NO_TYPES);
+            frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
+            frontend::execute(&mut self.out, b"", 0);
+            // As libpq does it: this Sync is read while the copy is on.
+            if self.rng.once_in(2) {
+                frontend::sync(&mut self.out);
+            }
+        } else if self.rng.once_in(5) {
+            self.query("FAIL; COPYIN");
+        } else {
+            self.query("COPYIN");
+        }
+        if self.rng.once_in(2) {
+            self.send();
+            self.steps.push(Step::Think(500));
+        }
+        for _ in 0..self.rng.below(4) {
+            let bad = self.rng.once_in(8);
+            frontend::copy_data(&mut self.out, if bad { b"BAD\n" } else { b"good\n" });
+            if self.rng.once_in(4) {
+                self.send();
+            }
+            if extended && self.rng.once_in(8) {
+                frontend::sync(&mut self.out);
+            }
+        }
+        if self.rng.once_in(4) {
+            frontend::copy_fail(&mut self.out, b"no more");
+        } else {
+            frontend::copy_done(&mut self.out);
+        }
+        if extended {
+            frontend::sync(&mut self.out);
+        }
+    }
+
+    fn sleep(&mut self) {
+        let sql = format!("SLEEP {}", self.rng.range(1, 20));
+        if self.rng.once_in(2) {
+            self.query(&sql);
+        } else {
+            let text = format!("/*{}*/ {sql}", self.tag());
+            frontend::parse(&mut self.out, b"", text.as_bytes(), frontend::NO_TYPES);
+            frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
+            frontend::execute(&mut self.out, b"", 0);
+            frontend::sync(&mut self.out);
+        }
+        if self.rng.once_in(2) {
+            self.send();
+            self.steps.push(Step::Think(self.rng.below(8000) as u64));
+            self.steps.push(Step::Cancel);
+        }
+    }
+
+    fn function_call(&mut self) {
+        let tag = self.tag();
+        let oid = self.rng.below(3) as u32;
+        self.out.push(frontend::FUNCTION_CALL);
+        self.out.extend((tag.len() as u32 + 18).to_be_bytes());
+        self.out.extend(oid.to_be_bytes());
+        self.out.extend([0, 0, 0, 1]);
+        self.out.extend((tag.len() as u32).to_be_bytes());
+        self.out.extend(tag.as_bytes());
+        self.out.extend([0, 0]);
+    }
+}

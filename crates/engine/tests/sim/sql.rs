@@ -1,0 +1,107 @@
+//! The toy language of the simulated PostgreSQL. A text may begin with a comment that names the
+//! asker; a prepared statement takes the name as its parameter instead, so that many clients can
+//! share one text.
+
+use std::fmt;
+
+/// SQLSTATE of notices that belong to no request.
+pub(crate) const CHATTER: &str = "sim00";
+
+/// Who asked, and its how many-th request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) client: usize,
+    pub(crate) number: usize,
+}
+
+impl Tag {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (client, number) = text.strip_prefix('c')?.split_once('.')?;
+        Some(Self { client: client.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}.{}", self.client, self.number)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Statement {
+    Begin,
+    Commit,
+    Rollback,
+    Set(&'static str, String),
+    Show(&'static str),
+    Select { rows: usize, len: usize },
+    Fail,
+    Notice,
+    CopyIn,
+    CopyOut { rows: usize, len: usize },
+    Sleep(u64),
+    DiscardAll,
+    DeallocateAll,
+}
+
+impl Statement {
+    pub(crate) fn returns_rows(&self) -> bool {
+        matches!(self, Self::Select { .. } | Self::Show(_))
+    }
+
+    pub(crate) fn ends_transaction(&self) -> bool {
+        matches!(self, Self::Commit | Self::Rollback)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sql {
+    pub(crate) tag: Option<Tag>,
+    pub(crate) statements: Vec<Statement>,
+    pub(crate) has_parameter: bool,
+}
+
+impl Sql {
+    /// None is a syntax error.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(text).ok()?.trim();
+        let (tag, rest) = match text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
+            Some((tag, rest)) => (Tag::parse(tag), rest),
+            None => (None, text),
+        };
+        let has_parameter = rest.contains("$1");
+        let statements = rest
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(statement)
+            .collect::<Option<Vec<_>>>()?;
+        Some(Self { tag, statements, has_parameter })
+    }
+}
+
+fn statement(text: &str) -> Option<Statement> {
+    let mut words = text.split(' ').filter(|word| !word.is_empty() && *word != "$1");
+    let first = words.next()?;
+    let mut number = || words.next().map_or(Some(0), |word| word.parse::<usize>().ok());
+    Some(match first {
+        "BEGIN" => Statement::Begin,
+        "COMMIT" => Statement::Commit,
+        "ROLLBACK" => Statement::Rollback,
+        "SET" => {
+            let (name, value) = text.strip_prefix("SET ")?.split_once('=')?;
+            let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?;
+            Statement::Set(crate::settings::Settings::known(name.trim())?, value.to_owned())
+        }
+        "SHOW" => Statement::Show(crate::settings::Settings::known(words.next()?)?),
+        "SELECT" => Statement::Select { rows: number()?, len: number()? },
+        "FAIL" => Statement::Fail,
+        "NOTICE" => Statement::Notice,
+        "COPYIN" => Statement::CopyIn,
+        "COPYOUT" => Statement::CopyOut { rows: number()?, len: number()? },
+        "SLEEP" => Statement::Sleep(number()? as u64),
+        "DISCARD" => Statement::DiscardAll,
+        "DEALLOCATE" => Statement::DeallocateAll,
+        _ => return None,
+    })
+}

@@ -1,0 +1,297 @@
+//! One run: clients, workers with the real engine, and servers, moved on by chance one small
+//! action at a time until everybody is done.
+
+mod checks;
+mod client_side;
+mod server_side;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::Engine;
+use engine::auth::Peer;
+use engine::ids::WorkerId;
+
+use crate::client::Client;
+use crate::exchange::{Shared, SimExchange};
+use crate::net::{Net, SimIo};
+use crate::rng::Rng;
+use crate::sabotage::Sabotage;
+use crate::setup::Setup;
+
+/// Simulated time without anything happening after which somebody is said to wait for ever.
+const PATIENCE: u64 = 120_000_000;
+const TICK: u64 = 200_000;
+/// Steps after which faults stop.
+const STORM_STEPS: usize = 3_000;
+
+/// Steps after which a run is said to turn in circles; an ordinary one has a few thousand.
+const STEPS_MAX: usize = 300_000;
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    ClientGoesOn(usize),
+    ClientSends(usize),
+    ClientReads(usize),
+    ClientVanishes(usize),
+    ShellFlushesClient(usize),
+    ShellReadsClient(usize),
+    Connect(usize),
+    ShellFlushesServer(usize),
+    ShellReadsServer(usize),
+    ShellHearsParked(usize),
+    ServerReads(usize),
+    ServerWrites(usize),
+    ServerWakes(usize),
+    ServerChats(usize),
+    ServerDies(usize),
+    CancelArrives(usize),
+    CancelEnds(usize),
+    Mail(usize),
+    Tick(usize),
+    SpuriousEvent(usize),
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) steps: usize,
+    pub(crate) requests: usize,
+    pub(crate) cancels_hit: usize,
+    pub(crate) servers: usize,
+}
+
+impl Summary {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.requests += other.requests;
+        self.cancels_hit += other.cancels_hit;
+        self.servers += other.servers;
+    }
+}
+
+pub(crate) struct World {
+    setup: Setup,
+    rng: Rng,
+    net: Net,
+    engines: Vec<Engine<SimExchange>>,
+    shared: Rc<RefCell<Shared>>,
+    clients: Vec<Client>,
+    next_tick: Vec<u64>,
+    /// Do faults still happen?
+    stormy: bool,
+    summary: Summary,
+    quiet_since: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, trace: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let setup = Setup::new(&mut rng);
+        let shared = Shared::new(setup.workers, Rng::new(rng.next()), sabotage);
+        let shared = Rc::new(RefCell::new(shared));
+        let config = Arc::new(setup.config.clone());
+        let engine = |worker| {
+            Engine::new(WorkerId(worker), config.clone(), SimExchange(shared.clone()), [5; 32])
+        };
+        let net = Net {
+            now: 1_000_000,
+            rng: Rng::new(rng.next()),
+            clients: Vec::new(),
+            servers: Vec::new(),
+            cancels: Vec::new(),
+            client_slots: vec![HashMap::new(); usize::from(setup.workers)],
+            server_slots: vec![HashMap::new(); usize::from(setup.workers)],
+            factory: setup.factory(),
+            capacities: setup.capacities,
+            sabotage,
+            complaints: Vec::new(),
+            trace,
+        };
+        let mut world = Self {
+            engines: (0..setup.workers).map(engine).collect(),
+            next_tick: vec![net.now + TICK; usize::from(setup.workers)],
+            stormy: true,
+            net,
+            shared,
+            clients: Vec::new(),
+            summary: Summary::default(),
+            quiet_since: 0,
+            setup,
+            rng,
+        };
+        for index in 0..world.setup.clients {
+            let client = world.setup.client(&mut world.rng, index);
+            world.add_client(client);
+        }
+        world
+    }
+
+    /// Runs until everybody is done, or something is wrong.
+    pub(crate) fn run(mut self) -> Result<Summary, String> {
+        self.net.log(|| {
+            format!(
+                "{:?}, {} clients, {} workers, pool_size {}, stormy {}",
+                self.setup.mode,
+                self.setup.clients,
+                self.setup.workers,
+                self.setup.pool_size,
+                self.setup.stormy
+            )
+        });
+        let mut actions = Vec::new();
+        while self.clients.iter().any(|client| !client.is_done()) {
+            self.summary.steps += 1;
+            if self.summary.steps > STEPS_MAX {
+                return Err(format!("it never ends\n{}", self.describe()));
+            }
+            self.stormy = self.summary.steps < STORM_STEPS;
+            actions.clear();
+            self.possible(&mut actions);
+            if actions.is_empty() {
+                self.pass_time()?;
+                continue;
+            }
+            let action = self.rng.pick(&actions);
+            if !matches!(action, Action::Tick(_)) {
+                self.quiet_since = self.net.now;
+            }
+            self.net.now += self.rng.below(100) as u64;
+            self.act(action).map_err(|why| format!("{action:?}: {why}"))?;
+            self.check().map_err(|why| format!("after {action:?}: {why}"))?;
+        }
+        self.settle()?;
+        Ok(self.summary)
+    }
+
+    fn add_client(&mut self, client: Client) {
+        let worker = self.rng.below(self.engines.len());
+        let (up, down) = (self.net.new_pipe(), self.net.new_pipe());
+        let at = self.net.clients.len();
+        self.net.clients.push(crate::net::ClientSocket {
+            worker,
+            slot: None,
+            up,
+            down,
+            pending: Vec::new(),
+            latch: false,
+            blocked: false,
+            waits_since: None,
+        });
+        let now = self.net.now;
+        let (engine, mut io) = self.engine(worker);
+        let slot = engine.accept(Peer::default(), now, &mut io).expect("a free slot");
+        self.net.clients[at].slot = Some(slot);
+        if self.net.client_slots[worker].insert(slot.0, at).is_some() {
+            self.net.complaints.push(format!("{slot:?} was not free"));
+        }
+        self.clients.push(client);
+    }
+
+    fn engine(&mut self, worker: usize) -> (&mut Engine<SimExchange>, SimIo<'_>) {
+        self.shared.borrow_mut().now = self.net.now;
+        (&mut self.engines[worker], SimIo { net: &mut self.net, worker })
+    }
+
+    /// Nothing can happen now: go to when something can.
+    fn pass_time(&mut self) -> Result<(), String> {
+        let mut moments: Vec<u64> = self.next_tick.clone();
+        moments.extend(self.net.servers.iter().filter_map(|server| server.wakes_at));
+        moments.extend(self.clients.iter().map(|client| client.thinks_until));
+        moments.extend(self.net.cancels.iter().map(|cancel| cancel.due));
+        let shared = self.shared.borrow();
+        moments.extend(shared.mail.iter().filter_map(|queue| queue.front()).map(|(due, _)| *due));
+        drop(shared);
+        let now = self.net.now;
+        self.net.now = moments.into_iter().filter(|moment| *moment > now).min().unwrap_or(now + 1);
+        if self.net.now > self.quiet_since + PATIENCE {
+            return Err(format!("nothing happens any more\n{}", self.describe()));
+        }
+        Ok(())
+    }
+
+    fn possible(&mut self, actions: &mut Vec<Action>) {
+        for at in 0..self.clients.len() {
+            self.possible_for_client(at, actions);
+        }
+        for at in 0..self.net.servers.len() {
+            self.possible_for_server(at, actions);
+        }
+        let now = self.net.now;
+        for (at, cancel) in self.net.cancels.iter().enumerate() {
+            if !cancel.delivered && now >= cancel.due {
+                actions.push(Action::CancelArrives(at));
+            } else if !cancel.finished && (cancel.delivered || self.hurries_cancels()) {
+                actions.push(Action::CancelEnds(at));
+            }
+        }
+        for (worker, queue) in self.shared.borrow().mail.iter().enumerate() {
+            if queue.front().is_some_and(|(due, _)| now >= *due) {
+                actions.push(Action::Mail(worker));
+            }
+        }
+        for (worker, tick) in self.next_tick.iter().enumerate() {
+            if now >= *tick {
+                actions.push(Action::Tick(worker));
+            }
+        }
+    }
+
+    fn hurries_cancels(&self) -> bool {
+        self.net.sabotage == Some(Sabotage::HastyCancel)
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), String> {
+        let now = self.net.now;
+        match action {
+            Action::ClientGoesOn(at) => self.client_goes_on(at),
+            Action::ClientSends(at) => self.client_sends(at),
+            Action::ClientReads(at) => {
+                return self.client_reads(at).map_err(|why| format!("client {at}: {why}"));
+            }
+            Action::ClientVanishes(at) => self.client_vanishes(at),
+            Action::ShellFlushesClient(at) => self.net.flush_client(at),
+            Action::ShellReadsClient(at) => self.shell_reads_client(at),
+            Action::SpuriousEvent(at) => self.net.clients[at].latch = true,
+            Action::Connect(at) => self.connect(at),
+            Action::ShellFlushesServer(at) => self.net.flush_server(at),
+            Action::ShellReadsServer(at) => self.shell_reads_server(at),
+            Action::ShellHearsParked(at) => self.shell_hears_parked(at),
+            Action::ServerReads(at) => self.server_reads(at),
+            Action::ServerWrites(at) => self.server_writes(at),
+            Action::ServerWakes(at) => {
+                self.net.servers[at].wakes_at = None;
+                self.net.servers[at].backend.wake();
+                self.run_server(at);
+            }
+            Action::ServerChats(at) => {
+                let notice = self.rng.once_in(2);
+                self.net.servers[at].backend.chatter(notice);
+            }
+            Action::ServerDies(at) => self.server_dies(at),
+            Action::CancelArrives(at) => return self.cancel_arrives(at),
+            Action::CancelEnds(at) => {
+                let (worker, cancel) = (self.net.cancels[at].worker, self.net.cancels[at].cancel);
+                self.net.cancels[at].finished = true;
+                let (engine, mut io) = self.engine(worker);
+                engine.cancel_finished(cancel, now, &mut io);
+            }
+            Action::Mail(worker) => {
+                let mail = self.shared.borrow_mut().mail[worker].pop_front();
+                let (engine, mut io) = self.engine(worker);
+                if let Some((_, mail)) = mail {
+                    engine.handle_mail(mail, now, &mut io);
+                }
+            }
+            Action::Tick(worker) => {
+                self.next_tick[worker] = now + TICK;
+                let (engine, mut io) = self.engine(worker);
+                engine.tick(now, &mut io);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! What must hold after each step, and at the end.
+
+use std::fmt::Write as _;
+
+use engine::pool::CROSS_WORKER_PATIENCE;
+
+use super::World;
+use crate::net::Place;
+
+/// Bytes a shell keeps for a client at most: what one read of a server brings, and the replies
+/// that the pooler adds to it.
+const CLIENT_PENDING_MAX: usize = 16 * 1024;
+/// The same for a server: small messages may each bring a statement with them.
+const SERVER_PENDING_MAX: usize = 64 * 1024;
+
+impl World {
+    pub(super) fn check(&mut self) -> Result<(), String> {
+        if let Some(complaint) = self.net.complaints.pop() {
+            return Err(complaint);
+        }
+        for engine in &self.engines {
+            engine.check_invariants();
+        }
+        for (at, server) in self.net.servers.iter_mut().enumerate() {
+            if let Some(complaint) = server.backend.complaints.pop() {
+                return Err(format!("server {at}: {complaint}"));
+            }
+            if server.pending.len() > SERVER_PENDING_MAX {
+                return Err(format!("{} bytes kept for server {at}", server.pending.len()));
+            }
+        }
+        for (at, client) in self.net.clients.iter().enumerate() {
+            if client.pending.len() > CLIENT_PENDING_MAX {
+                return Err(format!("{} bytes kept for client {at}", client.pending.len()));
+            }
+        }
+        let (counted, open) = (self.shared.borrow().servers(), self.net.open_servers());
+        if counted != open {
+            return Err(format!("{open} server sockets are open, the pools count {counted}"));
+        }
+        self.check_sizes()?;
+        self.check_order()
+    }
+
+    fn check_sizes(&self) -> Result<(), String> {
+        for pool in &self.shared.borrow().pools {
+            let (servers, _) = pool.counts();
+            if servers > self.setup.pool_size {
+                return Err(format!("{servers} servers in {:?}", pool.key));
+            }
+        }
+        Ok(())
+    }
+
+    /// First come, first served: who got a server in this step has waited at least as long as
+    /// anybody else of its pool, but for the patience between workers.
+    fn check_order(&mut self) -> Result<(), String> {
+        let mut served = Vec::new();
+        for (at, socket) in self.net.clients.iter_mut().enumerate() {
+            let Some((since, _)) = socket.waits_since else { continue };
+            match socket.slot {
+                None => socket.waits_since = None,
+                Some(slot) if self.engines[socket.worker].server_of(slot).is_some() => {
+                    served.push((at, since));
+                    socket.waits_since = None;
+                }
+                Some(_) if !socket.blocked => socket.waits_since = None,
+                Some(_) => {}
+            }
+        }
+        let shared = self.shared.borrow();
+        for (at, since) in served {
+            let who = &self.clients[at].who;
+            for (other, socket) in self.net.clients.iter().enumerate() {
+                let its = &self.clients[other].who;
+                let same_pool = (&its.database, &its.user) == (&who.database, &who.user);
+                let (Some((earlier, false)), Some(slot), true) =
+                    (socket.waits_since, socket.slot, same_pool)
+                else {
+                    continue;
+                };
+                let late = since > earlier + CROSS_WORKER_PATIENCE;
+                if late && !shared.is_on_its_way(socket.worker, slot.0) {
+                    return Err(format!(
+                        "client {at}, waiting since {since}, was served before client {other}, \
+                         waiting since {earlier}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// When all clients are gone no trace of them is left.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..20_000 {
+            let mut actions = Vec::new();
+            self.stormy = false;
+            self.possible(&mut actions);
+            if actions.is_empty() {
+                let left: usize = self.engines.iter().map(|engine| engine.client_count()).sum();
+                let busy: usize = self.engines.iter().map(|engine| engine.busy_servers()).sum();
+                if left == 0 && busy == 0 {
+                    self.summary.servers = self.net.servers.len();
+                    return Ok(());
+                }
+                self.pass_time()?;
+                continue;
+            }
+            let action = self.rng.pick(&actions);
+            self.net.now += self.rng.below(100) as u64;
+            self.act(action).map_err(|why| format!("{action:?}: {why}"))?;
+            self.check().map_err(|why| format!("after {action:?}: {why}"))?;
+        }
+        Err(format!("something is left behind when all clients are gone\n{}", self.describe()))
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for (at, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.is_done())
+        {
+            let socket = &self.net.clients[at];
+            let _ = writeln!(
+                text,
+                "client {at} (worker {}, {:?}): {:?}, next {:?}, unread {} up {} down, pending {}, \
+                 latch {}, blocked {}, quiet {}",
+                socket.worker,
+                socket.slot,
+                client.phase,
+                client
+                    .script
+                    .front()
+                    .map(|step| format!("{step:?}").chars().take(60).collect::<String>()),
+                socket.up.data.len(),
+                socket.down.data.len(),
+                socket.pending.len(),
+                socket.latch,
+                socket.blocked,
+                client.reference.is_quiet(),
+            );
+        }
+        let open = self.net.servers.iter().enumerate();
+        for (at, server) in open.filter(|(_, server)| server.place != Place::Closed) {
+            let _ = writeln!(
+                text,
+                "server {at}: {:?}, unread {} up {} down, pending {}, latch {}",
+                server.place,
+                server.up.data.len(),
+                server.down.data.len(),
+                server.pending.len(),
+                server.latch,
+            );
+        }
+        for engine in &self.engines {
+            let report = engine.report(self.net.now);
+            for row in report.clients {
+                let _ = writeln!(text, "  {:?} {:?} server {}", row.id, row.state, row.server);
+            }
+            for row in report.servers {
+                let _ = writeln!(text, "  {:?} {:?} client {}", row.place, row.state, row.client);
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,182 @@
+//! What clients do, and what the shell does with their sockets.
+
+use wire::startup;
+
+use super::{Action, World};
+use crate::client::{Client, Phase};
+use crate::net::READ_LEN_MAX;
+use crate::script::{Manner, Step};
+
+impl World {
+    pub(super) fn possible_for_client(&mut self, at: usize, actions: &mut Vec<Action>) {
+        let now = self.net.now;
+        let socket = &self.net.clients[at];
+        let client = &self.clients[at];
+        if client.can_go_on(now) {
+            actions.push(Action::ClientGoesOn(at));
+        }
+        if !client.to_send.is_empty() && socket.up.room() > 0 && !client.is_done() {
+            actions.push(Action::ClientSends(at));
+        }
+        let has_answer = !socket.down.data.is_empty() || socket.down.is_at_end();
+        if has_answer && !client.is_done() {
+            actions.push(Action::ClientReads(at));
+        }
+        let careless = self.setup.careless && self.stormy && !client.is_done();
+        if careless && self.rng.once_in(3000) {
+            actions.push(Action::ClientVanishes(at));
+        }
+        let socket = &self.net.clients[at];
+        if !socket.pending.is_empty() && socket.down.room() > 0 {
+            actions.push(Action::ShellFlushesClient(at));
+        }
+        let Some(slot) = socket.slot else { return };
+        // What the server's kernel does not take stops the reading of its client.
+        let engine = &self.engines[socket.worker];
+        let stalled = engine.server_of(slot).is_some_and(|on| {
+            let at = self.net.server_slots[socket.worker].get(&on.0);
+            at.is_some_and(|at| !self.net.servers[*at].pending.is_empty())
+        });
+        if socket.latch && !socket.blocked && !stalled {
+            actions.push(Action::ShellReadsClient(at));
+        }
+        if !socket.latch && !socket.blocked && self.rng.once_in(200) {
+            actions.push(Action::SpuriousEvent(at));
+        }
+    }
+
+    pub(super) fn client_goes_on(&mut self, at: usize) {
+        let Some(step) = self.clients[at].script.pop_front() else { return };
+        let client = &mut self.clients[at];
+        match step {
+            Step::Send(bytes) => {
+                self.net.log(|| format!("client {at} will send {} bytes", bytes.len()));
+                client.reference.sent(&bytes);
+                client.to_send.extend(bytes);
+                self.summary.requests += 1;
+            }
+            Step::Await => {}
+            Step::Think(micros) => client.thinks_until = self.net.now + micros,
+            Step::Cancel => {
+                if let Some((pid, secret)) = client.key.clone() {
+                    client.cancels += 1;
+                    let canceler = Client::canceler(pid, &secret, client.who.clone());
+                    self.add_client(canceler);
+                }
+            }
+            Step::Doomed => client.may_end = true,
+            Step::Leave(manner) => self.client_leaves(at, manner),
+        }
+    }
+
+    fn client_leaves(&mut self, at: usize, manner: Manner) {
+        self.net.log(|| format!("client {at} leaves: {manner:?}"));
+        let socket = &mut self.net.clients[at];
+        match manner {
+            Manner::Terminate => {
+                let mut bytes = Vec::new();
+                wire::frontend::terminate(&mut bytes);
+                self.clients[at].to_send.extend(bytes);
+                self.clients[at].phase = Phase::Leaving;
+            }
+            Manner::Stay => {}
+            Manner::Finish => {
+                socket.up.ended = true;
+                socket.latch = true;
+                self.clients[at].phase = Phase::Leaving;
+            }
+            Manner::Reset => {
+                socket.up.data.clear();
+                socket.up.ended = true;
+                socket.down.broken = true;
+                socket.down.data.clear();
+                // The kernel says so whether or not anybody wanted to read.
+                socket.latch = true;
+                socket.blocked = false;
+                self.clients[at].phase = Phase::Done;
+            }
+        }
+    }
+
+    /// In the middle of whatever it does.
+    pub(super) fn client_vanishes(&mut self, at: usize) {
+        let lost = self.rng.once_in(2);
+        self.clients[at].to_send.clear();
+        self.client_leaves(at, if lost { Manner::Reset } else { Manner::Finish });
+    }
+
+    pub(super) fn client_sends(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        let socket = &mut self.net.clients[at];
+        let count = self.rng.chunk(client.to_send.len()).min(socket.up.room());
+        let bytes: Vec<u8> = client.to_send.drain(..count).collect();
+        socket.up.write(&bytes);
+        socket.latch = true;
+    }
+
+    pub(super) fn client_reads(&mut self, at: usize) -> Result<(), String> {
+        let client = &mut self.clients[at];
+        let pipe = &mut self.net.clients[at].down;
+        if pipe.is_at_end() {
+            return client.ended();
+        }
+        let count = self.rng.chunk(pipe.data.len());
+        client.receive(&pipe.read(count))
+    }
+
+    pub(super) fn shell_reads_client(&mut self, at: usize) {
+        let now = self.net.now;
+        let socket = &mut self.net.clients[at];
+        let Some(slot) = socket.slot else { return };
+        let worker = socket.worker;
+        if socket.up.is_at_end() {
+            socket.latch = false;
+            let (engine, mut io) = self.engine(worker);
+            return engine.client_closed(slot, now, &mut io);
+        }
+        // Set first: the engine may resume the client from within.
+        socket.blocked = true;
+        let (engine, mut io) = self.engine(worker);
+        let wanted = engine.client_readable(slot, now, &mut io);
+        let socket = &mut self.net.clients[at];
+        if socket.slot != Some(slot) {
+            return;
+        }
+        if !wanted {
+            socket.waits_since.get_or_insert((now, false));
+            return;
+        }
+        socket.blocked = false;
+        let available = socket.up.data.len().min(READ_LEN_MAX);
+        let bytes = match available {
+            0 => Vec::new(),
+            _ => socket.up.read(self.rng.chunk(available)),
+        };
+        socket.latch = !socket.up.data.is_empty() || socket.up.ended;
+        let (engine, mut io) = self.engine(worker);
+        engine.client_bytes(slot, &bytes, now, &mut io);
+    }
+
+    pub(super) fn cancel_arrives(&mut self, at: usize) -> Result<(), String> {
+        let cancel = &mut self.net.cancels[at];
+        cancel.delivered = true;
+        let Ok(startup::StartupRequest::Cancel(key)) = startup::parse(&cancel.packet) else {
+            return Err("a malformed cancel request".into());
+        };
+        let found = self.net.servers.iter().position(|server| {
+            let backend = &server.backend;
+            backend.pid == key.pid && backend.secret[..] == key.secret[..] && !backend.is_gone()
+        });
+        let Some(found) = found else { return Ok(()) };
+        let backend = &mut self.net.servers[found].backend;
+        let sleeper = backend.sleeper();
+        if !backend.cancel() {
+            return Ok(());
+        }
+        self.net.servers[found].wakes_at = None;
+        self.summary.cancels_hit += 1;
+        let asked = sleeper.is_some_and(|client| self.clients[client].cancels > 0);
+        self.run_server(found);
+        if asked { Ok(()) } else { Err(format!("canceled {sleeper:?}, who had not asked for it")) }
+    }
+}

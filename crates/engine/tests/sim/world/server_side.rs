@@ -1,0 +1,160 @@
+//! What servers do, and what the shell does with their sockets.
+
+use super::{Action, World};
+use crate::net::{Place, READ_LEN_MAX};
+use crate::sabotage::Sabotage;
+
+impl World {
+    pub(super) fn possible_for_server(&mut self, at: usize, actions: &mut Vec<Action>) {
+        let server = &self.net.servers[at];
+        if let Place::Table(worker, id) = server.place {
+            if server.connecting {
+                return actions.push(Action::Connect(at));
+            }
+            if !server.pending.is_empty() && server.up.room() > 0 {
+                actions.push(Action::ShellFlushesServer(at));
+            }
+            // What the client's kernel does not take stops the reading of its server.
+            let stalled = self.engines[worker].client_of(id).is_some_and(|client| {
+                let at = self.net.client_slots[worker].get(&client.0);
+                at.is_some_and(|at| !self.net.clients[*at].pending.is_empty())
+            });
+            if server.latch && !stalled {
+                actions.push(Action::ShellReadsServer(at));
+            }
+        }
+        let server = &self.net.servers[at];
+        if server.latch && matches!(server.place, Place::Detached { .. }) {
+            actions.push(Action::ShellHearsParked(at));
+        }
+        let backend = &server.backend;
+        if !backend.out.is_empty() && server.down.room() > 0 {
+            actions.push(Action::ServerWrites(at));
+        }
+        if backend.is_gone() || server.connecting {
+            return;
+        }
+        let has_input = !server.up.data.is_empty() || server.up.is_at_end();
+        if has_input && backend.out.is_empty() {
+            actions.push(Action::ServerReads(at));
+        }
+        if server.wakes_at.is_some_and(|moment| self.net.now >= moment) {
+            actions.push(Action::ServerWakes(at));
+        }
+        if self.setup.chatty && backend.is_running() && self.stormy && self.rng.once_in(500) {
+            actions.push(Action::ServerChats(at));
+        }
+        if self.setup.stormy && self.stormy && self.rng.once_in(4000) {
+            actions.push(Action::ServerDies(at));
+        }
+    }
+
+    pub(super) fn connect(&mut self, at: usize) {
+        let now = self.net.now;
+        let fails = self.setup.stormy && self.stormy && self.rng.once_in(8);
+        let server = &mut self.net.servers[at];
+        let Place::Table(worker, id) = server.place else { return };
+        server.connecting = false;
+        let (engine, mut io) = self.engine(worker);
+        if fails {
+            engine.server_closed(id, "connect failed", now, &mut io);
+        } else {
+            engine.server_connected(id, now, &mut io);
+        }
+    }
+
+    pub(super) fn shell_reads_server(&mut self, at: usize) {
+        let now = self.net.now;
+        let hides = self.net.harms(Sabotage::HideEnd, 1);
+        let server = &mut self.net.servers[at];
+        let Place::Table(worker, id) = server.place else { return };
+        if server.down.is_at_end() {
+            server.latch = false;
+            if hides {
+                return;
+            }
+            let (engine, mut io) = self.engine(worker);
+            return engine.server_closed(id, "server conn crashed?", now, &mut io);
+        }
+        let available = server.down.data.len().min(READ_LEN_MAX);
+        if available == 0 {
+            server.latch = false;
+            let (engine, mut io) = self.engine(worker);
+            return engine.server_quiet(id, now, &mut io);
+        }
+        let bytes = server.down.read(self.rng.chunk(available));
+        server.latch = !server.down.data.is_empty() || server.down.ended;
+        let (engine, mut io) = self.engine(worker);
+        engine.server_bytes(id, &bytes, now, &mut io);
+    }
+
+    pub(super) fn shell_hears_parked(&mut self, at: usize) {
+        let Place::Detached { home, pool } = self.net.servers[at].place else { return };
+        self.net.servers[at].latch = false;
+        let handle = engine::ids::Handle(at as u64);
+        let (engine, mut io) = self.engine(home);
+        engine.parked_readable(pool, handle, &mut io);
+    }
+
+    pub(super) fn server_reads(&mut self, at: usize) {
+        let server = &mut self.net.servers[at];
+        if server.up.is_at_end() {
+            server.backend.die(None);
+            return self.after_death(at);
+        }
+        let count = self.rng.chunk(server.up.data.len());
+        let bytes = server.up.read(count);
+        server.backend.feed(&bytes);
+        self.run_server(at);
+    }
+
+    pub(super) fn run_server(&mut self, at: usize) {
+        let now = self.net.now;
+        let skips = self.net.sabotage == Some(Sabotage::SkipReset);
+        let server = &mut self.net.servers[at];
+        server.backend.skips_reset = skips;
+        while server.backend.step().is_some() {}
+        server.wakes_at =
+            server.backend.sleep().map(|millis| server.wakes_at.unwrap_or(now + millis * 1000));
+        if server.backend.is_gone() {
+            self.after_death(at);
+        }
+    }
+
+    pub(super) fn server_writes(&mut self, at: usize) {
+        let server = &mut self.net.servers[at];
+        let count = self.rng.chunk(server.backend.out.len());
+        let taken = server.down.write(&server.backend.out[..count]);
+        server.backend.out.drain(..taken);
+        server.latch = true;
+        if server.backend.is_gone() {
+            self.after_death(at);
+        }
+    }
+
+    /// At any byte of what it has to say.
+    pub(super) fn server_dies(&mut self, at: usize) {
+        self.net.log(|| format!("server {at} dies"));
+        let last_words = self.rng.once_in(2);
+        let lost = self.rng.below(self.net.servers[at].backend.out.len() + 1);
+        let backend = &mut self.net.servers[at].backend;
+        if last_words && backend.is_running() {
+            backend.die(Some(("57P01", "terminating connection due to administrator command")));
+        } else {
+            backend.out.truncate(lost);
+            backend.die(None);
+        }
+        self.after_death(at);
+    }
+
+    fn after_death(&mut self, at: usize) {
+        let server = &mut self.net.servers[at];
+        server.wakes_at = None;
+        server.up.broken = true;
+        server.up.data.clear();
+        if server.backend.out.is_empty() {
+            server.down.ended = true;
+            server.latch = true;
+        }
+    }
+}
