@@ -1,0 +1,120 @@
+//! The unnamed statement, which every client has and every server has one of.
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+/// Two clients of one server.
+fn three() -> (Client, Client, Server) {
+    let rig = Rig::of_size(1);
+    (rig.client(), rig.client(), rig.server(0))
+}
+
+fn parses(client: &Client, server: &Server, sql: &str) {
+    client.send([parse("", sql), sync()]);
+    server.expect([parse("", sql), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+}
+
+#[test]
+fn it_is_there_in_the_next_transaction() {
+    let (client, _, server) = three();
+    parses(&client, &server, "select 1");
+    client.send([bind(""), execute(), sync()]);
+    server.expect([bind(""), execute(), sync()]);
+}
+
+#[test]
+fn it_is_parsed_again_where_another_clients_is() {
+    let (client, other, server) = three();
+    parses(&client, &server, "select 1");
+    parses(&other, &server, "select 2");
+    client.send([bind(""), execute(), sync()]);
+    server.expect([parse("", "select 1"), bind(""), execute(), sync()]);
+    server.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([bound(), complete("SELECT 1"), ready('I')]);
+    client.send([describe(""), sync()]);
+    server.expect([describe(""), sync()]);
+}
+
+#[test]
+fn it_is_parsed_again_on_another_server() {
+    let rig = Rig::of_size(2);
+    let (client, server) = (rig.client(), rig.server(0));
+    parses(&client, &server, "select 1");
+    rig.client().send([query("begin")]);
+    client.send([describe(""), sync()]);
+    rig.server(1).expect([parse("", "select 1"), describe(""), sync()]);
+}
+
+#[test]
+fn another_clients_is_never_bound() {
+    let (client, other, server) = three();
+    parses(&other, &server, "select secret");
+    client.send([bind(""), execute(), sync()]);
+    server.expect([close(""), bind(""), execute(), sync()]);
+    let missing = error("26000", "unnamed prepared statement does not exist");
+    server.send([closed(), missing.clone(), ready('I')]);
+    client.expect([missing, ready('I')]);
+}
+
+#[test]
+fn a_simple_query_destroys_it() {
+    let (client, _, server) = three();
+    parses(&client, &server, "select 1");
+    client.send([query("select 2")]);
+    server.answers("select 2");
+    client.send([bind(""), sync()]);
+    server.expect([close(""), bind(""), sync()]);
+}
+
+#[test]
+fn a_query_of_ours_destroys_the_servers() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    parses(&client, &server, "select 1");
+    let other = rig.client_with(0, &[("TimeZone", "Asia/Tokyo")]);
+    other.send([sync()]);
+    server.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
+    server.send([status("TimeZone", "Asia/Tokyo"), done("SET")]);
+    server.expect([sync()]);
+    server.send([ready('I')]);
+    client.send([bind(""), sync()]);
+    server.answers("SET TimeZone = 'UTC';");
+    server.expect([parse("", "select 1"), bind(""), sync()]);
+}
+
+#[test]
+fn one_that_failed_is_not_there() {
+    let (client, _, server) = three();
+    client.send([parse("", "selec"), sync()]);
+    server.take();
+    server.send([error("42601", "no"), ready('I')]);
+    client.send([bind(""), sync()]);
+    server.expect([close(""), bind(""), sync()]);
+}
+
+#[test]
+fn a_long_one_is_not_kept() {
+    let (client, other, server) = three();
+    let long = "x".repeat(20_000);
+    parses(&client, &server, &long);
+    client.send([bind(""), sync()]);
+    server.expect([bind(""), sync()]);
+    server.send([bound(), ready('I')]);
+    parses(&other, &server, "select 2");
+    client.send([bind(""), sync()]);
+    server.expect([close(""), bind(""), sync()]);
+}
+
+#[test]
+fn it_is_closed_when_the_client_says_so() {
+    let (client, _, server) = three();
+    parses(&client, &server, "select 1");
+    client.send([close(""), sync()]);
+    server.expect([close(""), sync()]);
+    server.send([closed(), ready('I')]);
+    client.expect([closed(), ready('I')]);
+    client.send([bind(""), sync()]);
+    server.expect([close(""), bind(""), sync()]);
+}
