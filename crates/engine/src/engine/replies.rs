@@ -146,6 +146,7 @@ impl Replies<'_> {
             self.out.pass(0, taken);
         }
         self.at = taken;
+        self.write_due();
         let mut rows_pass = self.rows_pass();
         loop {
             let rest = &self.input[self.at..];
@@ -178,7 +179,7 @@ impl Replies<'_> {
             self.at += available;
             self.server.stream.remaining = header.total - available;
             self.server.stream.dropping = !to_client;
-            self.write_synthesized();
+            self.write_due();
             rows_pass = self.rows_pass();
         }
     }
@@ -281,6 +282,13 @@ impl Replies<'_> {
                 undo(entry, statements, unnamed, client.as_deref_mut())
             })
             .map_err(|error| error.to_string())
+    }
+
+    /// Made-up replies, unless the message before them is not at its end yet.
+    fn write_due(&mut self) {
+        if self.server.stream.remaining == 0 {
+            self.write_synthesized();
+        }
     }
 
     /// Replies whose turn has come and that the server does not send.

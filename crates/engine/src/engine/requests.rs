@@ -272,10 +272,11 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// With nothing but made-up replies due there is nothing the server could flush.
+    /// With nothing but made-up replies due there is nothing the server could flush. In the middle
+    /// of a message of the server's they come when it is at its end.
     fn flush(&mut self) -> Fate {
         let ledger = &mut self.server.ledger;
-        if ledger.owes_nothing() || !ledger.only_synthesized() {
+        if self.server.stream.remaining > 0 || ledger.owes_nothing() || !ledger.only_synthesized() {
             return Fate::Pass;
         }
         while let Some(reply) = ledger.next_synthesized() {
