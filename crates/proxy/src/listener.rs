@@ -82,6 +82,25 @@ pub(crate) fn shut_tcp(listeners: &[Listener]) {
     listeners.iter().filter(|listener| listener.is_tcp()).for_each(Listener::shut);
 }
 
+/// Sets what clients' sockets are to be like: the kernel hands the options of a listener down to
+/// the connections it accepts, so nothing need be set for each of them. Done at start, and again
+/// when the configuration was replaced.
+pub(crate) fn tune(listeners: &[Listener], global: &Global) {
+    for listener in listeners.iter().filter(|listener| listener.is_tcp() && listener.is_open()) {
+        if let Err(error) = set_tcp_options(listener.fd(), global) {
+            warning!("cannot set the options of {}: {error}", listener.address);
+        }
+    }
+}
+
+/// What any TCP connection is to be like, by the configuration.
+pub(crate) fn set_tcp_options(fd: RawFd, global: &Global) -> io::Result<()> {
+    socket::set_nodelay(fd)?;
+    socket::set_keepalive(fd, global.tcp_keepalive)?;
+    let (idle, interval) = (global.tcp_keepidle, global.tcp_keepintvl);
+    socket::set_keepalive_times(fd, idle, interval, global.tcp_keepcnt)
+}
+
 /// Opens everything the configuration asks for.
 pub(crate) fn open_all(global: &Global) -> Result<Vec<Listener>, ListenError> {
     let mut all = open_tcp(global)?;
@@ -91,6 +110,7 @@ pub(crate) fn open_all(global: &Global) -> Result<Vec<Listener>, ListenError> {
     if all.is_empty() {
         return Err(ListenError::Nowhere);
     }
+    tune(&all, global);
     for listener in &all {
         log!("listening on {}", listener.address);
     }

@@ -37,10 +37,6 @@ impl Peer {
         }
     }
 
-    pub(crate) fn is_unix(&self) -> bool {
-        matches!(self, Self::Unix { .. })
-    }
-
     /// As much of it as matters for what the client may do.
     pub(crate) fn to_auth(&self) -> engine::auth::Peer {
         let loopback = match self {
@@ -51,7 +47,7 @@ impl Peer {
             Self::Unknown => false,
         };
         let same_user = matches!(self, Self::Unix { same_user: true, .. });
-        engine::auth::Peer { local: self.is_unix(), same_user, loopback }
+        engine::auth::Peer { local: matches!(self, Self::Unix { .. }), same_user, loopback }
     }
 
     /// The address, for `SHOW CLIENTS`: `unix` for a unix socket.

@@ -1,6 +1,8 @@
 //! A pooler as a whole, from outside: start, clients, console, shutdown. What it does for clients
 //! is tested with a real PostgreSQL in `e2e`; here is what can be seen without one.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     fs,
     io::{Read as _, Write as _},

@@ -12,7 +12,7 @@ use crate::{
     controller::{Control, Controller},
     error,
     exchange::lock,
-    log,
+    listener, log,
     shared::ShellMail,
     warning,
 };
@@ -51,6 +51,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
         warning!("{key} is set, but Weir does not act on it yet");
     }
     reopen_log(&config.global);
+    listener::tune(&control.shared.listeners, &config.global);
     put_in_force(control, Arc::new(config));
     Ok(())
 }

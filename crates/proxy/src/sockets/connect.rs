@@ -14,6 +14,7 @@ use engine::{
 use super::{Outcome, Sockets};
 use crate::{
     conn::{CONNECTING, Conn},
+    listener,
     resolve::Question,
     shared::ColdRequest,
     sys::{Address, epoll, socket},
@@ -117,20 +118,10 @@ impl Sockets {
     fn open_towards(&self, address: &Address) -> io::Result<(OwnedFd, bool)> {
         let fd = socket::open(address)?;
         if matches!(address, Address::Inet(_)) {
-            self.set_tcp_options(fd.as_raw_fd())?;
+            listener::set_tcp_options(fd.as_raw_fd(), &self.config.global)?;
         }
         let done = socket::connect(fd.as_raw_fd(), address)?;
         Ok((fd, done))
-    }
-
-    pub(crate) fn set_tcp_options(&self, fd: RawFd) -> io::Result<()> {
-        let global = &self.config.global;
-        socket::set_nodelay(fd)?;
-        if global.tcp_keepalive {
-            let (idle, interval) = (global.tcp_keepidle, global.tcp_keepintvl);
-            socket::set_keepalive(fd, idle, interval, global.tcp_keepcnt)?;
-        }
-        Ok(())
     }
 
     fn watch_server(

@@ -139,7 +139,8 @@ impl Sockets {
     }
 
     /// Closes a client's socket. Bytes it sent that nobody read would turn the close into a
-    /// reset, which can overtake the error message that explains it; so they are read away.
+    /// reset, which can overtake the error message that explains it; so they are read away,
+    /// unless the client has closed its side already.
     pub(super) fn say_goodbye(&mut self, fd: RawFd, unread: bool) {
         if unread {
             socket::shutdown(fd, true);

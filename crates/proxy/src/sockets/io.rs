@@ -10,7 +10,7 @@ use engine::{
 
 use super::{Outcome, Sockets, slot};
 use crate::{
-    conn::{Conn, FAILED, READABLE, Sent},
+    conn::{Conn, DONE, FAILED, READABLE, Sent},
     pooler::ConsoleConnection,
     shared::ColdRequest,
     sys::{epoll, process},
@@ -50,7 +50,7 @@ impl Io for Sockets {
         self.queue(mem::take(&mut conn.stalls));
         match conn.pending.take() {
             Some(pending) if !conn.has(FAILED) => self.linger(conn.fd, pending),
-            _ => self.say_goodbye(conn.fd, conn.has(READABLE)),
+            _ => self.say_goodbye(conn.fd, conn.has(READABLE) && !conn.has(DONE)),
         }
     }
 

@@ -126,10 +126,19 @@ pub(crate) fn set_v6_only(fd: RawFd) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
 }
 
-/// Probes of a silent peer: after `idle` seconds, every `interval` seconds, `count` times. Zero
-/// leaves the system's default.
-pub(crate) fn set_keepalive(fd: RawFd, idle: u32, interval: u32, count: u32) -> io::Result<()> {
-    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+/// Probes a silent peer.
+pub(crate) fn set_keepalive(fd: RawFd, on: bool) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, on.into())
+}
+
+/// How it is probed: after `idle` seconds, every `interval` seconds, `count` times. Zero leaves
+/// the system's default.
+pub(crate) fn set_keepalive_times(
+    fd: RawFd,
+    idle: u32,
+    interval: u32,
+    count: u32,
+) -> io::Result<()> {
     let times =
         [(libc::TCP_KEEPIDLE, idle), (libc::TCP_KEEPINTVL, interval), (libc::TCP_KEEPCNT, count)];
     for (name, value) in times {

@@ -75,10 +75,6 @@ impl Worker {
     }
 
     fn place_client(&mut self, fd: OwnedFd, peer: Peer) {
-        if !peer.is_unix() {
-            // A client that is gone already is noticed when it is read.
-            let _ = self.sockets.set_tcp_options(fd.as_raw_fd());
-        }
         let worker = self.shared.worker_for_client(self.id);
         self.shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
         let fd = fd.into_raw_fd();
