@@ -70,27 +70,17 @@ pub enum Reply {
 /// What has to be undone if the server never gets to this message.
 #[derive(Clone, Debug)]
 pub enum Undo {
-    Nothing,
+    /// Nothing: the client's Parse was of a name that it has already. It must fail.
+    Taken { name: Box<[u8]> },
     /// The client's Parse: it has no such name after all. If the statement was sent, the server
     /// does not have it either.
-    Parse {
-        name: Box<[u8]>,
-        statement: Arc<Statement>,
-        sent: bool,
-    },
+    Parse { name: Box<[u8]>, statement: Arc<Statement>, sent: bool },
     /// The client's Close: it still has the name.
-    Close {
-        name: Box<[u8]>,
-        statement: Arc<Statement>,
-    },
+    Close { name: Box<[u8]>, statement: Arc<Statement> },
     /// A Parse of ours: the server does not have the statement.
-    Prepare {
-        statement: Arc<Statement>,
-    },
+    Prepare { statement: Arc<Statement> },
     /// A Close of ours: the server still has the statement.
-    Evict {
-        statement: Arc<Statement>,
-    },
+    Evict { statement: Arc<Statement> },
     /// The unnamed statement is not there.
     Unnamed,
 }
@@ -158,14 +148,15 @@ pub struct Settled {
     pub serial: u64,
     /// The statement its entry names on the server.
     pub statement: u64,
-    /// Is it the answer to a Parse that must fail, since its name is taken?
-    pub duplicate: bool,
+    /// The client's name for the statement, if this answers a Parse that must fail because the
+    /// name is taken.
+    pub taken: Option<Box<[u8]>>,
 }
 
 impl Settled {
     /// A message that answers nothing.
     fn unowed() -> Self {
-        Self { owner: Owner::Client, serial: 0, statement: 0, duplicate: false }
+        Self { owner: Owner::Client, serial: 0, statement: 0, taken: None }
     }
 }
 
@@ -293,7 +284,10 @@ impl Ledger {
             },
             serial: front.serial,
             statement: front.statement,
-            duplicate: front.verb == Verb::Replace && front.undo.is_none(),
+            taken: match front.undo.as_deref() {
+                Some(Undo::Taken { name }) => Some(name.clone()),
+                _ => None,
+            },
         };
         if code == backend::COMMAND_COMPLETE {
             // A copy that went well has come to its CopyDone: what was ignored is known.

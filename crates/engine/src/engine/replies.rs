@@ -234,7 +234,7 @@ impl Replies<'_> {
                     }
                 }
             }
-            backend::PARSE_COMPLETE if settled.statement != 0 && settled.duplicate => {
+            backend::PARSE_COMPLETE if settled.taken.is_some() => {
                 // It went through although the name was taken when it was sent: the server's
                 // statement of that name is not what we believe.
                 self.server.doomed = Some("statement names out of step");
@@ -257,10 +257,10 @@ impl Replies<'_> {
             self.server.doomed = Some("idle server got dirty");
             return Ok(Owner::Nobody);
         };
-        let name = client
-            .extended
-            .as_ref()
-            .and_then(|extended| extended.statements.name_of(settled.statement));
+        let name = settled
+            .taken
+            .as_deref()
+            .or_else(|| client.extended.as_ref()?.statements.name_of(settled.statement));
         if let (true, Some(name)) = (complete && settled.statement != 0, name)
             && let Ok(mut fields) = ErrorFields::decode(body)
             && let Some(message) = in_clients_words(&fields, settled.statement, name)
@@ -351,7 +351,7 @@ fn undo(
     let Some(undo) = entry.undo else { return };
     let client = client.and_then(|client| client.extended.as_mut());
     match *undo {
-        Undo::Nothing => {}
+        Undo::Taken { .. } => {}
         Undo::Parse { name, statement, sent } => {
             if sent {
                 statements.remove(statement.id);

@@ -336,7 +336,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
             self.prepare(&existing);
             frontend::parse(self.out.insert(), &existing.server_name, parse.sql, parse.types_raw);
             self.stats.server_parses += 1;
-            let mut entry = Entry::new(Expect::Parse, Verb::Replace);
+            let mut entry = Entry::new(Expect::Parse, Verb::Replace)
+                .undo(Undo::Taken { name: parse.name.into() });
             entry.statement = existing.id;
             self.owe(entry);
             return;
