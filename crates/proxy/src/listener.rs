@@ -103,10 +103,12 @@ pub(crate) fn set_tcp_options(fd: RawFd, global: &Global) -> io::Result<()> {
 
 /// Opens everything the configuration asks for.
 pub(crate) fn open_all(global: &Global) -> Result<Vec<Listener>, ListenError> {
-    let mut all = open_tcp(global)?;
+    // The unix socket first: whoever finds the port answering may expect all to be there.
+    let mut all = Vec::new();
     if !global.unix_socket_dir.is_empty() {
         all.push(open_unix(global)?);
     }
+    all.extend(open_tcp(global)?);
     if all.is_empty() {
         return Err(ListenError::Nowhere);
     }

@@ -14,7 +14,9 @@ use tokio::{
 use super::{ConsoleHandler, Exit, Shutdown, stats};
 use crate::{
     controller::Controller,
-    error, listener, log, resolve,
+    error,
+    exchange::lock,
+    listener, log, resolve,
     shared::{ColdRequest, Shared, ShellMail},
     sys::{process, signal},
     table::Token,
@@ -141,7 +143,10 @@ impl Cold {
         }
         let how = match how {
             Shutdown::WaitForClients => Drain::WaitForClients,
-            Shutdown::WaitForServers | Shutdown::Immediate => Drain::WaitForServers,
+            Shutdown::WaitForServers | Shutdown::Immediate => {
+                shared.hub.pools().iter().for_each(|pool| lock(pool).closed = true);
+                Drain::WaitForServers
+            }
         };
         shared.tell_all(|| ShellMail::Drain(how));
     }

@@ -41,9 +41,10 @@ pub(super) fn start(
     options: StartOptions,
 ) -> Result<(Controller, JoinHandle<Exit>), StartError> {
     raise_file_limit(&config);
-    let listeners = listener::open_all(&config.global)?;
-    // Before the first thread is started, since threads inherit what signals they get.
+    // Before the first thread is started, since threads inherit what signals they get, and before
+    // the first client can tell that we are there.
     let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
+    let listeners = listener::open_all(&config.global)?;
 
     let config = Arc::new(config);
     let (requests_in, requests) = mpsc::unbounded_channel();
