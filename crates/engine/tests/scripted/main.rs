@@ -3,6 +3,8 @@
 
 extern crate weir_engine as engine;
 
+mod cancel;
+mod drain;
 mod dying;
 mod login;
 mod messages;
@@ -11,5 +13,7 @@ mod prepared;
 mod relay;
 mod rig;
 mod scram;
+mod timeouts;
 mod unnamed;
 mod welcome;
+mod workers;

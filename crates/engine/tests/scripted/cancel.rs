@@ -1,0 +1,176 @@
+//! Cancel requests: to the right server, to no other, and not a moment too late.
+
+use engine::auth::Peer;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+/// A client of that worker, its cancel key, and a server that works for it.
+fn busy(rig: &Rig, worker: usize) -> (Client, Message, Server) {
+    let client = rig.connect_from(worker, Peer::default());
+    client.say_hello(&[]);
+    let (pid, secret) = client.expect_welcome(&[]);
+    client.send([query("slow")]);
+    let server = rig.server(rig.servers() - 1);
+    server.expect([query("slow")]);
+    (client, cancel_request(pid, &secret), server)
+}
+
+fn asks(rig: &Rig, worker: usize, packet: &Message) -> Client {
+    let requester = rig.connect_from(worker, Peer::default());
+    requester.send([packet.clone()]);
+    requester
+}
+
+/// What PostgreSQL is to be sent for a server of the rig.
+fn own_packet(server: &Server) -> Message {
+    cancel_request(server.pid(), &server.pid().to_be_bytes())
+}
+
+#[test]
+fn the_right_server_is_told_and_the_requester_waits_for_that() {
+    let rig = Rig::transaction();
+    let (_first, first_key, first_server) = busy(&rig, 0);
+    let (_second, _, second_server) = busy(&rig, 0);
+    assert_ne!(first_server.pid(), second_server.pid());
+    let requester = asks(&rig, 0, &first_key);
+    assert_eq!(rig.cancels(), [(0, own_packet(&first_server))]);
+    assert!(requester.is_open());
+    rig.finish_cancel();
+    assert!(!requester.is_open());
+    requester.expect([]);
+}
+
+#[test]
+fn there_is_nothing_to_cancel_for_an_idle_client() {
+    let rig = Rig::transaction();
+    let (client, key, server) = busy(&rig, 0);
+    server.send([done("OK")]);
+    assert!(!asks(&rig, 0, &key).is_open());
+    client.send([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    assert!(!asks(&rig, 0, &key).is_open());
+    assert_eq!(rig.cancels(), []);
+}
+
+#[test]
+fn an_unknown_key_and_a_broken_one() {
+    let rig = Rig::transaction();
+    let (client, key, _) = busy(&rig, 0);
+    let mut wrong = key.clone();
+    wrong[15] ^= 1;
+    for packet in [wrong, cancel_request(1, &[0; 4]), cancel_request(1, &[0; 32])] {
+        let requester = asks(&rig, 0, &packet);
+        assert!(!requester.is_open());
+        requester.expect([]);
+    }
+    assert_eq!(rig.cancels(), []);
+    client.leave();
+    assert!(!asks(&rig, 0, &key).is_open());
+    assert_eq!(rig.cancels(), []);
+}
+
+#[test]
+fn the_server_is_given_to_nobody_before_the_request_is_over() {
+    let rig = Rig::of_size(1);
+    let (client, key, server) = busy(&rig, 0);
+    let other = rig.client();
+    other.send([query("other")]);
+    asks(&rig, 0, &key);
+    server.send([done("OK")]);
+    client.expect([done("OK")]);
+    server.expect([]);
+    rig.finish_cancel();
+    server.answers("other");
+    other.expect([done("OK")]);
+}
+
+#[test]
+fn a_reset_waits_as_well() {
+    let rig = Rig::session();
+    let (client, key, server) = busy(&rig, 0);
+    asks(&rig, 0, &key);
+    server.send([error("57014", "canceling statement"), ready('I')]);
+    client.send([terminate()]);
+    server.expect([]);
+    rig.finish_cancel();
+    server.expect([query("DISCARD ALL")]);
+}
+
+#[test]
+fn a_second_request_for_the_same_query_changes_nothing() {
+    let rig = Rig::transaction();
+    let (_client, key, _) = busy(&rig, 0);
+    let first = asks(&rig, 0, &key);
+    let second = asks(&rig, 0, &key);
+    assert_eq!(rig.cancels().len(), 1);
+    assert!(first.is_open() && !second.is_open());
+    rig.finish_cancel();
+    assert!(!first.is_open());
+}
+
+#[test]
+fn a_request_may_come_in_at_another_worker() {
+    let rig = Rig::with_workers(3, |_| {});
+    let (_client, key, server) = busy(&rig, 0);
+    let requester = asks(&rig, 2, &key);
+    assert_eq!(rig.cancels(), [(0, own_packet(&server))]);
+    assert!(requester.is_open());
+    rig.finish_cancel();
+    assert!(!requester.is_open());
+}
+
+#[test]
+fn a_requester_that_leaves_has_asked_all_the_same() {
+    let rig = Rig::with_workers(2, |_| {});
+    let (client, key, server) = busy(&rig, 0);
+    let requester = asks(&rig, 1, &key);
+    requester.leave();
+    server.send([done("OK")]);
+    client.expect([done("OK")]);
+    assert!(!server.is_parked());
+    rig.finish_cancel();
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_server_that_dies_meanwhile_takes_the_matter_along() {
+    let rig = Rig::of_size(1);
+    let (client, key, server) = busy(&rig, 0);
+    let requester = asks(&rig, 0, &key);
+    server.die();
+    client.expect_fatal("server conn crashed?");
+    let other = rig.client();
+    other.send([query("other")]);
+    let next = rig.server(1);
+    rig.finish_cancel();
+    assert!(!requester.is_open());
+    next.answers("other");
+    other.expect([done("OK")]);
+}
+
+#[test]
+fn our_own_questions_are_not_cancelled() {
+    let rig = Rig::of_size(1);
+    let (_, server) = (rig.client(), rig.server(0));
+    let client = rig.connect();
+    client.say_hello(&[("TimeZone", "Asia/Tokyo")]);
+    let (pid, secret) = client.expect_welcome(&[("TimeZone", "Asia/Tokyo")]);
+    client.send([query("mine")]);
+    server.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
+    assert!(!asks(&rig, 0, &cancel_request(pid, &secret)).is_open());
+    assert_eq!(rig.cancels(), []);
+}
+
+#[test]
+fn a_session_client_cancels_by_its_servers_number_and_a_secret_of_ours() {
+    let rig = Rig::session();
+    let (_client, key, server) = busy(&rig, 0);
+    assert_eq!(key[8..12], server.pid().to_be_bytes());
+    assert_ne!(key[12..], server.pid().to_be_bytes());
+    // Whoever knows the server's own secret knows nothing.
+    asks(&rig, 0, &own_packet(&server));
+    assert_eq!(rig.cancels(), []);
+    asks(&rig, 0, &key);
+    assert_eq!(rig.cancels(), [(0, own_packet(&server))]);
+}

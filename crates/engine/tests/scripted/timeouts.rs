@@ -1,0 +1,207 @@
+//! What the clock ends. Each limit is passed by a hair; half of it changes nothing.
+
+use std::time::Duration;
+
+use config::{AuthType, Config};
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// One server, and that limit.
+fn limited(set: impl FnOnce(&mut Config)) -> (Rig, Client, Server) {
+    let rig = Rig::new(|config| {
+        config.global.default_pool_size = 1;
+        set(config);
+    });
+    let (client, server) = (rig.client(), rig.server(0));
+    (rig, client, server)
+}
+
+/// After half the limit it is there, after all of it no more.
+fn ends(rig: &Rig, client: &Client, text: &str) {
+    rig.wait(5);
+    client.expect([]);
+    assert!(client.is_open());
+    rig.wait(5);
+    client.expect_fatal(text);
+}
+
+#[test]
+fn login() {
+    let rig = Rig::new(|config| {
+        config.global.auth_type = AuthType::Md5;
+        config.global.client_login_timeout = LIMIT;
+    });
+    let silent = rig.connect();
+    ends(&rig, &silent, "client_login_timeout");
+    let asked = rig.connect();
+    asked.say_hello(&[]);
+    asked.take();
+    ends(&rig, &asked, "client_login_timeout");
+}
+
+#[test]
+fn login_without_a_server() {
+    let rig = Rig::new(|config| config.global.client_login_timeout = LIMIT).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    ends(&rig, &client, "client_login_timeout (server down)");
+}
+
+#[test]
+fn waiting_for_a_server() {
+    let (rig, client, _) = limited(|config| config.global.query_wait_timeout = LIMIT);
+    client.send([query("slow")]);
+    let other = rig.client();
+    other.send([query("other")]);
+    ends(&rig, &other, "query_wait_timeout");
+    assert!(client.is_open());
+    assert_eq!(rig.pool(|pool| pool.waiting_total()), 0);
+}
+
+#[test]
+fn waiting_longer_than_a_query_may_take() {
+    let (rig, client, _) = limited(|config| config.global.query_timeout = LIMIT);
+    client.send([query("begin")]);
+    rig.server(0).send([complete("BEGIN"), ready('T')]);
+    let other = rig.client();
+    other.send([query("other")]);
+    ends(&rig, &other, "query_timeout");
+}
+
+#[test]
+fn a_client_that_says_nothing() {
+    let (rig, client, server) = limited(|config| config.global.client_idle_timeout = LIMIT);
+    rig.wait(9);
+    client.send([query("one")]);
+    server.answers("one");
+    client.expect([done("OK")]);
+    ends(&rig, &client, "client_idle_timeout");
+    assert!(server.is_open());
+}
+
+#[test]
+fn a_client_is_not_idle_while_it_has_a_server() {
+    let (rig, client, server) = limited(|config| config.global.client_idle_timeout = LIMIT);
+    client.send([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    rig.wait(100);
+    assert!(client.is_open());
+}
+
+#[test]
+fn a_query() {
+    let (rig, client, server) = limited(|config| config.global.query_timeout = LIMIT);
+    client.send([query("one")]);
+    server.take();
+    server.send([columns("x")]);
+    client.take();
+    ends(&rig, &client, "query timeout");
+    assert!(!server.is_open());
+}
+
+#[test]
+fn a_transaction_at_rest() {
+    let (rig, client, server) = limited(|config| config.global.idle_transaction_timeout = LIMIT);
+    client.send([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    rig.wait(5);
+    client.send([query("one")]);
+    rig.wait(20);
+    assert!(client.is_open(), "a query under way is not idle");
+    server.send([complete("SELECT 1"), ready('T')]);
+    client.take();
+    ends(&rig, &client, "idle transaction timeout");
+    assert!(!server.is_open());
+}
+
+#[test]
+fn a_transaction_from_its_first_query_on() {
+    let (rig, client, server) = limited(|config| config.global.transaction_timeout = LIMIT);
+    client.send([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    rig.wait(5);
+    client.send([query("one")]);
+    server.send([complete("SELECT 1"), ready('T')]);
+    client.take();
+    rig.wait(5);
+    client.expect_fatal("transaction timeout");
+    assert!(!server.is_open());
+}
+
+#[test]
+fn each_transaction_has_its_own_time() {
+    let (rig, client, server) = limited(|config| config.global.transaction_timeout = LIMIT);
+    for _ in 0..3 {
+        client.send([query("one")]);
+        server.answers("one");
+        rig.wait(8);
+    }
+    assert!(client.is_open());
+}
+
+#[test]
+fn limits_of_a_users_own() {
+    let (rig, client, server) = limited(|config| {
+        config.global.query_timeout = Duration::from_secs(1000);
+        config.users.entry("alice".into()).or_default().query_timeout = Some(LIMIT);
+    });
+    client.send([query("one")]);
+    server.take();
+    ends(&rig, &client, "query timeout");
+}
+
+#[test]
+fn a_cancel_request_that_hangs() {
+    let rig = Rig::new(|config| config.global.cancel_wait_timeout = LIMIT);
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let (pid, secret) = client.expect_welcome(&[]);
+    client.send([query("slow")]);
+    let requester = rig.connect();
+    requester.send([cancel_request(pid, &secret)]);
+    ends(&rig, &requester, "cancel_wait_timeout");
+    rig.finish_cancel();
+}
+
+#[test]
+fn a_server_unused_for_long() {
+    let (rig, client, server) = limited(|config| config.global.server_idle_timeout = LIMIT);
+    rig.wait(9);
+    client.send([query("one")]);
+    server.answers("one");
+    rig.wait(9);
+    assert!(server.is_open());
+    rig.wait(1);
+    assert!(!server.is_open() && client.is_open());
+    server.expect([terminate()]);
+}
+
+#[test]
+fn a_server_of_a_certain_age() {
+    let (rig, client, server) = limited(|config| config.global.server_lifetime = LIMIT);
+    client.send([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    rig.wait(20);
+    assert!(server.is_open(), "it is in use");
+    client.send([query("commit")]);
+    server.send([done("COMMIT")]);
+    assert!(!server.is_open());
+    assert!(rig.logged("server lifetime over"));
+}
+
+#[test]
+fn a_reset_without_an_answer() {
+    let rig = Rig::session();
+    let (client, server) = (rig.client(), rig.server(0));
+    rig.wait(100);
+    client.leave();
+    rig.wait(14);
+    assert!(server.is_open());
+    rig.wait(1);
+    assert!(!server.is_open());
+}
