@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::server::ServerPhase;
 use crate::shell::{Exchange, Io};
@@ -42,6 +42,11 @@ impl<X: Exchange> Engine<X> {
                 ClientPhase::Waiting(waiter) if over(wait, waiter.since, now) => {
                     "query_wait_timeout"
                 }
+                ClientPhase::Waiting(waiter)
+                    if over(self.query_limit(client), waiter.since, now) =>
+                {
+                    "query_timeout"
+                }
                 ClientPhase::Waiting(_)
                     if !client.welcomed && over(login, client.connected_at, now) =>
                 {
@@ -58,6 +63,12 @@ impl<X: Exchange> Engine<X> {
         for (id, why) in expired {
             self.disconnect(id, why, now, io);
         }
+    }
+
+    /// `query_timeout` of the client's pool: for a client, waiting for a server is part of its
+    /// query.
+    fn query_limit(&self, client: &Client) -> Micros {
+        client.pool.map_or(0, |pool| self.settings(pool).query_timeout)
     }
 
     fn expire_servers(&mut self, now: Micros, io: &mut impl Io) {
