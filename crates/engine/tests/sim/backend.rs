@@ -286,6 +286,7 @@ impl Backend {
         let mut fields = ErrorFields::new("ERROR", error.0, &error.1);
         fields.fields.insert(1, (b'V', b"ERROR".to_vec()));
         backend::error(&mut self.buffered, &fields);
+        self.flush();
         if let Some(saved) = self.saved.take() {
             self.settings.restore(saved);
         }

@@ -8,6 +8,7 @@ use engine::settings::Target;
 use engine::shell::{ConsoleLogin, Event, Io};
 
 use crate::backend::Backend;
+use crate::reference::show_all;
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 
@@ -211,6 +212,7 @@ impl Io for SimIo<'_> {
             let open: Vec<usize> = self.net.client_slots[self.worker].values().copied().collect();
             at = open.into_iter().max().unwrap_or(at);
         }
+        self.net.log(|| format!("  to client {at}: {}", show_all(bytes)));
         let reorders = self.net.harms(Sabotage::ReorderReplies, 30);
         let socket = &mut self.net.clients[at];
         if reorders && !socket.pending.is_empty() {
@@ -231,6 +233,7 @@ impl Io for SimIo<'_> {
         if self.net.harms(Sabotage::LoseRequest, 100) {
             return;
         }
+        self.net.log(|| format!("  to server {at}: {}", show_all(bytes)));
         self.net.servers[at].pending.extend_from_slice(bytes);
         self.net.flush_server(at);
     }

@@ -56,6 +56,12 @@ impl Reference {
         self.due == 0 && self.backend.sleep().is_none()
     }
 
+    /// What must come next, for the reader of a report.
+    pub(crate) fn waits_for(&self) -> String {
+        let next = self.expected.front().map_or_else(|| "nothing".to_owned(), |next| show(next));
+        format!("{next}, {} due, asleep: {:?}", self.due, self.backend.sleep())
+    }
+
     pub(crate) fn received(&mut self, message: &[u8]) -> Verdict {
         let mut verdict = Verdict::Expected;
         if self.expected.is_empty() && self.backend.sleep().is_some() {
@@ -112,4 +118,11 @@ pub(crate) fn show(message: &[u8]) -> String {
         .map(|byte| if (32..127).contains(byte) { char::from(*byte) } else { '.' })
         .collect();
     format!("{:?}[{body}]", char::from(message[0]))
+}
+
+/// The messages in `bytes`, and how many bytes are left over.
+pub(crate) fn show_all(bytes: &[u8]) -> String {
+    let shown: Vec<String> = messages(bytes).map(show).collect();
+    let whole: usize = messages(bytes).map(<[u8]>::len).sum();
+    format!("{} and {} bytes", shown.join(" "), bytes.len() - whole)
 }

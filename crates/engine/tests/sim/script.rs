@@ -35,6 +35,8 @@ pub(crate) struct Author<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) client: usize,
     pub(crate) mode: PoolMode,
+    /// It sends nothing behind a Sync before the answers to what came before are there.
+    patient: bool,
     number: usize,
     steps: Vec<Step>,
     out: Vec<u8>,
@@ -47,7 +49,8 @@ const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
 impl<'a> Author<'a> {
     pub(crate) fn new(rng: &'a mut Rng, client: usize, mode: PoolMode) -> Self {
         let (steps, out) = (Vec::new(), Vec::new());
-        Self { rng, client, mode, number: 0, steps, out, in_transaction: false }
+        let patient = true;
+        Self { rng, client, mode, patient, number: 0, steps, out, in_transaction: false }
     }
 
     pub(crate) fn write(mut self, length: usize) -> Vec<Step> {
@@ -90,7 +93,7 @@ impl<'a> Author<'a> {
     /// What was composed goes out; the answers are awaited, or not.
     fn act(&mut self, sure: bool) {
         self.send();
-        if sure || !self.rng.once_in(3) {
+        if sure || self.patient || !self.rng.once_in(3) {
             self.steps.push(Step::Await);
         }
     }
@@ -194,6 +197,9 @@ impl<'a> Author<'a> {
                 self.act(false);
             }
             frontend::sync(&mut self.out);
+            if self.patient {
+                self.act(true);
+            }
         }
         if self.rng.once_in(3) {
             self.act(false);
@@ -297,13 +303,15 @@ impl<'a> Author<'a> {
             self.send();
             self.steps.push(Step::Think(500));
         }
+        let mut failed = false;
         for _ in 0..self.rng.below(4) {
             let bad = self.rng.once_in(8);
+            failed |= bad;
             frontend::copy_data(&mut self.out, if bad { b"BAD\n" } else { b"good\n" });
             if self.rng.once_in(4) {
                 self.send();
             }
-            if extended && self.rng.once_in(8) {
+            if extended && !failed && self.rng.once_in(8) {
                 frontend::sync(&mut self.out);
             }
         }
@@ -314,6 +322,8 @@ impl<'a> Author<'a> {
         }
         if extended {
             frontend::sync(&mut self.out);
+            // So that no later Bind finds the statement and begins a copy unawares.
+            self.query("");
         }
     }
 

@@ -108,6 +108,7 @@ impl Backend {
                 let hello = format!("hello {}", shown(tag));
                 let notice = ErrorFields::new("NOTICE", "00000", &hello);
                 backend::notice(&mut self.buffered, &notice);
+                self.flush();
                 "DO".to_owned()
             }
             Statement::CopyIn => {
@@ -160,6 +161,7 @@ impl Backend {
             let warning =
                 ErrorFields::new("WARNING", "25P01", "there is such a transaction, or no");
             backend::notice(&mut self.buffered, &warning);
+            self.flush();
         }
         if is_begin {
             self.block = Block::Open;

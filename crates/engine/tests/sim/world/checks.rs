@@ -123,7 +123,7 @@ impl World {
             let _ = writeln!(
                 text,
                 "client {at} (worker {}, {:?}): {:?}, next {:?}, unread {} up {} down, pending {}, \
-                 latch {}, blocked {}, quiet {}",
+                 latch {}, blocked {}, awaits {}",
                 socket.worker,
                 socket.slot,
                 client.phase,
@@ -136,7 +136,7 @@ impl World {
                 socket.pending.len(),
                 socket.latch,
                 socket.blocked,
-                client.reference.is_quiet(),
+                client.reference.waits_for(),
             );
         }
         let open = self.net.servers.iter().enumerate();

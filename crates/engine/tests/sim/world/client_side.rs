@@ -5,6 +5,7 @@ use wire::startup;
 use super::{Action, World};
 use crate::client::{Client, Phase};
 use crate::net::READ_LEN_MAX;
+use crate::reference::show_all;
 use crate::script::{Manner, Step};
 
 impl World {
@@ -40,7 +41,7 @@ impl World {
         if socket.latch && !socket.blocked && !stalled {
             actions.push(Action::ShellReadsClient(at));
         }
-        if !socket.latch && !socket.blocked && self.rng.once_in(200) {
+        if self.stormy && !socket.latch && !socket.blocked && self.rng.once_in(200) {
             actions.push(Action::SpuriousEvent(at));
         }
     }
@@ -50,7 +51,7 @@ impl World {
         let client = &mut self.clients[at];
         match step {
             Step::Send(bytes) => {
-                self.net.log(|| format!("client {at} will send {} bytes", bytes.len()));
+                self.net.log(|| format!("client {at} will send {}", show_all(&bytes)));
                 client.reference.sent(&bytes);
                 client.to_send.extend(bytes);
                 self.summary.requests += 1;
@@ -121,7 +122,14 @@ impl World {
             return client.ended();
         }
         let count = self.rng.chunk(pipe.data.len());
-        client.receive(&pipe.read(count))
+        let was_running = matches!(client.phase, Phase::Running);
+        client.receive(&pipe.read(count))?;
+        if was_running && matches!(client.phase, Phase::Leaving) {
+            // Thrown out: whatever the pooler does, a driver hangs up.
+            client.to_send.clear();
+            self.client_leaves(at, Manner::Finish);
+        }
+        Ok(())
     }
 
     pub(super) fn shell_reads_client(&mut self, at: usize) {
@@ -143,7 +151,10 @@ impl World {
             return;
         }
         if !wanted {
-            socket.waits_since.get_or_insert((now, false));
+            // During a login the wait began earlier, at a moment unknown here.
+            if matches!(self.clients[at].phase, Phase::Running) {
+                socket.waits_since.get_or_insert((now, false));
+            }
             return;
         }
         socket.blocked = false;
