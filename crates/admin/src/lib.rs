@@ -31,6 +31,3 @@ pub const DATABASES: [&str; 2] = [NAME, "weir"];
 
 /// What the console's database, user and pool are called in its own tables.
 const NAME: &str = "pgbouncer";
-
-/// The PgBouncer whose console this is: tools look at the version to know the columns.
-const PGBOUNCER_VERSION: &str = "1.25.2";

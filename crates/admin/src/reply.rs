@@ -2,8 +2,8 @@
 
 use wire::{ErrorFields, backend};
 
-use crate::PGBOUNCER_VERSION;
 use crate::show::{Kind, Show, View};
+use config::PGBOUNCER_VERSION;
 
 /// SQLSTATE of nearly everything PgBouncer says.
 const PROTOCOL_VIOLATION: &str = "08P01";

@@ -112,7 +112,7 @@ enum Command {
 
 /// What `-V` prints. Monitoring parses the first line for PgBouncer's version.
 pub(crate) fn version() -> String {
-    format!("PgBouncer 1.25.2\nWeir {}\n", env!("CARGO_PKG_VERSION"))
+    format!("PgBouncer {}\nWeir {}\n", config::PGBOUNCER_VERSION, env!("CARGO_PKG_VERSION"))
 }
 
 /// Reads the command line, the program's name first.

@@ -30,6 +30,10 @@ mod toml_file;
 mod url;
 mod value;
 
+/// The PgBouncer whose keys, console and log these are: tools look at the version to know what to
+/// expect.
+pub const PGBOUNCER_VERSION: &str = "1.25.2";
+
 pub use crate::auth_file::AuthFile;
 pub use crate::choice::{AuthType, LoadBalanceHosts, PoolMode, SslMode};
 pub use crate::config::{AccessPolicy, Config};

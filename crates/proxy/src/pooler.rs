@@ -42,8 +42,6 @@ pub type ConsoleHandler = Box<dyn FnMut(&Controller, ConsoleConnection) + Send>;
 pub struct StartOptions {
     /// The file a reload reads, unless the configuration names another one (`conffile`).
     pub config_path: Option<PathBuf>,
-    /// Product and version, for the log.
-    pub version: String,
     /// Obey signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT. They are kept from the calling thread and
     /// all threads it starts later.
     pub signals: bool,
@@ -53,12 +51,7 @@ pub struct StartOptions {
 
 impl Default for StartOptions {
     fn default() -> Self {
-        Self {
-            config_path: None,
-            version: concat!("Weir ", env!("CARGO_PKG_VERSION")).to_owned(),
-            signals: true,
-            console: None,
-        }
+        Self { config_path: None, signals: true, console: None }
     }
 }
 
@@ -66,7 +59,6 @@ impl fmt::Debug for StartOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StartOptions")
             .field("config_path", &self.config_path)
-            .field("version", &self.version)
             .field("signals", &self.signals)
             .finish_non_exhaustive()
     }

@@ -1,7 +1,7 @@
 //! SHOW VERSION.
 
 use super::{Table, text};
-use crate::PGBOUNCER_VERSION;
+use config::PGBOUNCER_VERSION;
 
 /// PgBouncer's first: exporters read the version from there.
 pub(super) static VERSION: Table<String> = Table {

@@ -72,7 +72,6 @@ pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running>
         config_path: Some(path),
         signals: false,
         console: Some(console::handler()),
-        ..StartOptions::default()
     };
     let pooler = Pooler::start(config, options).context("Weir did not start")?;
     Ok(Running { pooler, port })

@@ -204,7 +204,7 @@ fn close_rest(shared: &Shared) {
     }
     for pool in shared.hub.pools() {
         for worker in (0..shared.hub.worker_count()).map(WorkerId) {
-            for server in crate::exchange::lock(&pool).take_expired(worker, |_| true) {
+            for server in lock(&pool).take_expired(worker, |_| true) {
                 process::close(Token::from_handle(server.handle).0.fd());
             }
         }

@@ -69,7 +69,12 @@ pub(super) fn start(
         console: options.console,
     };
     let workers = start_workers(&shared, &config)?;
-    log!("process up: {} (epoll), workers: {}", options.version, workers.len());
+    log!(
+        "process up: PgBouncer {} (Weir {}), epoll, workers: {}",
+        config::PGBOUNCER_VERSION,
+        env!("CARGO_PKG_VERSION"),
+        workers.len()
+    );
     let cold = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
         let _guard = AbortOnPanic;
         cold.run(runtime, workers)
