@@ -99,11 +99,7 @@ impl<X: Exchange> Engine<X> {
                 Step::Ready => {
                     // Nothing may follow the first ReadyForQuery unasked but news, which the
                     // relay deals with.
-                    self.opened(id, now, io);
-                    if self.servers.contains(id.0 as usize) && at < input.len() {
-                        let rest = input.split_off(at);
-                        self.reply_bytes(id, &rest, now, io);
-                    }
+                    self.opened(id, &input[at..], now, io);
                     return;
                 }
                 Step::Refused(error) => return self.login_refused(id, error, now, io),
@@ -230,8 +226,9 @@ impl<X: Exchange> Engine<X> {
         Step::Continue
     }
 
-    /// The server is logged in.
-    fn opened(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+    /// The server is logged in. `rest` came behind that: it is dealt with before the server is
+    /// given to anybody, since it may be the beginning of a message.
+    fn opened(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
         let server = &mut self.servers[id.0 as usize];
         let ServerPhase::Login(login) = std::mem::replace(&mut server.phase, ServerPhase::Settling)
         else {
@@ -266,18 +263,26 @@ impl<X: Exchange> Engine<X> {
         });
         // Even with a lifetime of nothing it is used once.
         self.server_mut(id).released_at = now;
-        let Some((client, _)) = proof else { return self.place(id, now, io) };
+        let Some((client, _)) = proof else { return self.begin_use(id, rest, now, io) };
         let proven = challenged;
         self.server_mut(id).client = None;
         self.client_mut(client).server = None;
         if proven {
-            self.place(id, now, io);
+            self.begin_use(id, rest, now, io);
             self.enter_pool(client, pool, now, io);
         } else {
             let why = "the server did not ask for a password, so nothing is proven by logging in \
                        to it; write auth_type = trust in a configuration file if that is meant";
             self.disconnect(client, why, now, io);
             self.close_server(id, "login proved nothing", now, io);
+        }
+    }
+
+    fn begin_use(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
+        if rest.is_empty() {
+            self.place(id, now, io);
+        } else {
+            self.reply_bytes(id, rest, now, io);
         }
     }
 }
