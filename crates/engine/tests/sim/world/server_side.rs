@@ -2,6 +2,7 @@
 
 use super::{Action, World};
 use crate::net::{Place, READ_LEN_MAX};
+use crate::reference::show_all;
 use crate::sabotage::Sabotage;
 
 impl World {
@@ -84,6 +85,7 @@ impl World {
         }
         let bytes = server.down.read(self.rng.chunk(available));
         server.latch = !server.down.data.is_empty() || server.down.ended;
+        self.net.log(|| format!("  from server {at}: {}", show_all(&bytes)));
         let (engine, mut io) = self.engine(worker);
         engine.server_bytes(id, &bytes, now, &mut io);
     }
