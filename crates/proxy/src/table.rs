@@ -122,9 +122,11 @@ impl Table {
         Token::new(fd, self.0[fd as usize].generation)
     }
 
-    /// Ends the present use of `fd`.
+    /// Ends the present use of `fd`, if there is one.
     pub(crate) fn clear(&mut self, fd: RawFd) {
-        self.0[fd as usize].kind = Kind::Free;
+        if let Some(entry) = self.0.get_mut(fd as usize) {
+            entry.kind = Kind::Free;
+        }
     }
 
     /// Descriptors that are connections in this worker's hands, for the end of the worker.

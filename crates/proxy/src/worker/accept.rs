@@ -4,7 +4,7 @@
 use std::{
     io,
     os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
 };
 
 use engine::ids::Micros;
@@ -24,7 +24,10 @@ const COMPLAINT_PAUSE: Micros = 1_000_000;
 
 impl Worker {
     pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
-        for (at, listener) in self.shared.listeners.iter().enumerate() {
+        let shared = Arc::clone(&self.shared);
+        for (at, listener) in shared.listeners.iter().enumerate() {
+            // It may be watched still, if watching the one behind it failed last time.
+            self.unwatch_listener(listener.fd());
             if listener.is_open() {
                 let token = self.sockets.table.register(listener.fd(), Kind::Listener(at as u32));
                 let interest = epoll::READABLE | epoll::EXCLUSIVE;
