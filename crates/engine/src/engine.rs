@@ -9,7 +9,7 @@
 //! * `leave.rs`: a client or a server goes
 //! * `cancel.rs`, `tick.rs` (timeouts), `inspect.rs` (reports, invariants)
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use config::Config;
@@ -69,6 +69,8 @@ pub struct Engine<X> {
     /// Makes up salts for users that do not exist.
     mock_seed: [u8; 32],
     drain: Option<Drain>,
+    /// Servers without a client that are being placed.
+    to_place: VecDeque<ServerId>,
     /// Output under assembly; kept for its capacity.
     scratch: Vec<u8>,
 }
@@ -91,6 +93,7 @@ impl<X: Exchange> Engine<X> {
             serial: 0,
             mock_seed,
             drain: None,
+            to_place: VecDeque::new(),
             scratch: Vec::new(),
         }
     }
@@ -228,8 +231,25 @@ impl<X: Exchange> Engine<X> {
         })
     }
 
-    /// A server without a client goes where it is needed most.
+    /// A server without a client goes where it is needed most. Who gets it may give it back at
+    /// once, and so may the next: thousands may be waiting for nothing but their welcome. Hence a
+    /// loop in the outermost call, and no recursion.
     fn place(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+        self.to_place.push_back(id);
+        if self.to_place.len() > 1 {
+            return;
+        }
+        // It stays in the list while it is dealt with, as the mark that somebody is at it.
+        while let Some(id) = self.to_place.front().copied() {
+            let found = self.servers.get(id.0 as usize);
+            if found.is_some_and(|server| server.client.is_none() && server.is_clean()) {
+                self.place_one(id, now, io);
+            }
+            self.to_place.pop_front();
+        }
+    }
+
+    fn place_one(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
         let pool = self.server(id).pool;
         let servers = &mut self.servers;
