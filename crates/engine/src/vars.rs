@@ -44,6 +44,10 @@ impl TrackedNames {
     }
 }
 
+/// The one reported parameter whose value is a list of names: SET takes a literal for a single
+/// name, while set_config() takes it for the list.
+const NAME_LIST: &str = "search_path";
+
 /// A value for each tracked parameter, where one is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vars(Vec<Option<Arc<[u8]>>>);
@@ -86,8 +90,15 @@ impl Vars {
             if have.get(slot).is_some_and(|value| value.eq_ignore_ascii_case(wanted)) {
                 continue;
             }
+            let name = names.name(slot);
+            if name.eq_ignore_ascii_case(NAME_LIST) {
+                sql.extend_from_slice(b"SELECT set_config('search_path', ");
+                quote_literal(wanted, &mut sql);
+                sql.extend_from_slice(b", false);");
+                continue;
+            }
             sql.extend_from_slice(b"SET ");
-            sql.extend_from_slice(names.name(slot).as_bytes());
+            sql.extend_from_slice(name.as_bytes());
             sql.extend_from_slice(b" = ");
             quote_literal(wanted, &mut sql);
             sql.push(b';');
