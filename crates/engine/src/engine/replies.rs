@@ -11,7 +11,7 @@ use super::Engine;
 use super::requests::write_reply;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
-use crate::ledger::{Entry, Ledger, Owner, Undo};
+use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 use crate::stream::Splice;
@@ -21,6 +21,9 @@ use config::PoolMode;
 /// Messages that have to be seen as a whole are not gathered beyond this length. An ErrorResponse
 /// that is longer goes through unseen.
 const WHOLE_LEN_MAX: usize = 1 << 20;
+
+/// The server's statements are not what we believe.
+const OUT_OF_STEP: &str = "statement names out of step";
 
 /// Why the reading of an input stopped.
 enum Stop {
@@ -237,7 +240,7 @@ impl Replies<'_> {
             backend::PARSE_COMPLETE if settled.taken.is_some() => {
                 // It went through although the name was taken when it was sent: the server's
                 // statement of that name is not what we believe.
-                self.server.doomed = Some("statement names out of step");
+                self.server.doomed = Some(OUT_OF_STEP);
                 self.server.statements.remove(settled.statement);
             }
             _ => {}
@@ -252,28 +255,48 @@ impl Replies<'_> {
             self.server.own_error = Some(text.unwrap_or_default());
             return Ok(Owner::Nobody);
         }
-        let Some(client) = self.client.as_deref_mut() else {
+        if self.client.is_none() {
             // An idle server says good-bye.
             self.server.doomed = Some("idle server got dirty");
             return Ok(Owner::Nobody);
-        };
-        let name = settled
-            .taken
-            .as_deref()
-            .or_else(|| client.extended.as_ref()?.statements.name_of(settled.statement));
-        if let (true, Some(name)) = (complete && settled.statement != 0, name)
-            && let Ok(mut fields) = ErrorFields::decode(body)
-            && let Some(message) = in_clients_words(&fields, settled.statement, name)
+        }
+        if complete
+            && settled.statement != 0
+            && let Ok(fields) = ErrorFields::decode(body)
+            && let Some(reworded) = self.error_about_statement(fields, &settled)
         {
-            fields.replace(b'M', message);
-            backend::error(self.out.insert(), &fields);
+            backend::error(self.out.insert(), &reworded);
             return Ok(Owner::Nobody);
         }
         Ok(Owner::Client)
     }
 
+    /// If the error is about a statement of ours by name: what it tells of the server, and the
+    /// text in the client's words.
+    fn error_about_statement(
+        &mut self,
+        mut fields: ErrorFields,
+        settled: &Settled,
+    ) -> Option<ErrorFields> {
+        let own = format!("\"weir_{}\"", settled.statement);
+        let text = fields.get(b'M')?;
+        let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
+        match fields.sqlstate() {
+            // Something that no tag tells of has deallocated it.
+            b"26000" => drop(self.server.statements.remove(settled.statement)),
+            b"42P05" if settled.taken.is_none() => self.server.doomed = Some(OUT_OF_STEP),
+            _ => {}
+        }
+        let extended = self.client.as_deref()?.extended.as_deref()?;
+        let taken = settled.taken.as_deref();
+        let name = taken.or_else(|| extended.statements.name_of(settled.statement))?;
+        let message = [&text[..=at], name, &text[at + own.len() - 1..]].concat();
+        fields.replace(b'M', message);
+        Some(fields)
+    }
+
     /// Show a message to the ledger; undo what it makes void.
-    fn settle(&mut self, code: u8) -> Result<crate::ledger::Settled, String> {
+    fn settle(&mut self, code: u8) -> Result<Settled, String> {
         self.write_synthesized();
         let Server { ledger, statements, unnamed, .. } = &mut *self.server;
         let client = &mut self.client;
@@ -328,17 +351,6 @@ fn wanted_whole(code: u8) -> bool {
             | backend::READY_FOR_QUERY
             | backend::COMMAND_COMPLETE
     )
-}
-
-/// The error's text with the client's own name of the statement in place of the pooler's.
-fn in_clients_words(fields: &ErrorFields, statement: u64, name: &[u8]) -> Option<Vec<u8>> {
-    let own = format!("\"weir_{statement}\"");
-    let text = fields.get(b'M')?;
-    let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
-    let mut message = text[..=at].to_vec();
-    message.extend_from_slice(name);
-    message.extend_from_slice(&text[at + own.len() - 1..]);
-    Some(message)
 }
 
 /// A message that was sent has had no effect.
