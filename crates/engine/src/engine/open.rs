@@ -279,10 +279,15 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn begin_use(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
+        let pool = self.server(id).pool;
         if rest.is_empty() {
             self.place(id, now, io);
         } else {
             self.reply_bytes(id, rest, now, io);
+        }
+        // With one login fewer under way the next may begin.
+        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+            self.open_server(pool, None, now, io);
         }
     }
 }
