@@ -251,6 +251,20 @@ fn while_preparing_with_another_server_idle() {
 }
 
 #[test]
+fn thousands_may_wait_for_nothing_but_their_welcome() {
+    let rig = Rig::new(|config| config.global.max_client_conn = 10_000).manual();
+    let clients: Vec<Client> = (0..3_000).map(|_| rig.connect()).collect();
+    for client in &clients {
+        client.say_hello(&[]);
+    }
+    rig.set_automatic(true);
+    clients[0].send([]);
+    for client in &clients {
+        client.expect_welcome(&[]);
+    }
+}
+
+#[test]
 fn connecting_takes_too_long() {
     let rig = Rig::new(|config| config.global.server_connect_timeout = Duration::from_secs(5));
     let rig = rig.manual();

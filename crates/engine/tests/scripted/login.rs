@@ -21,7 +21,7 @@ fn hello(rig: &Rig, user: &str, database: &str) -> Client {
 fn salt(client: &Client) -> [u8; 4] {
     let got = client.take();
     assert_eq!(got[..9], *b"R\0\0\0\x0c\0\0\0\x05", "{}", got.escape_ascii());
-    got[9..].try_into().unwrap()
+    got[9..].try_into().expect("four bytes")
 }
 
 fn md5_answer(user: &str, secret: &str, salt: [u8; 4]) -> Message {

@@ -11,6 +11,7 @@ mod messages;
 mod pooling;
 mod prepared;
 mod relay;
+mod report;
 mod rig;
 mod scram;
 mod timeouts;

@@ -167,6 +167,21 @@ fn a_reset_may_be_wanted_in_every_mode() {
 }
 
 #[test]
+fn a_pool_grows_as_fast_as_its_servers_log_in() {
+    let rig = Rig::of_size(10);
+    let clients: Vec<Client> = (0..12).map(|_| rig.client()).collect();
+    rig.set_automatic(false);
+    for client in &clients {
+        client.send([query("begin")]);
+    }
+    assert_eq!(rig.pool(|pool| pool.counts()), (5, 4), "so many logins at a time");
+    rig.set_automatic(true);
+    clients[0].send([]);
+    assert_eq!(rig.pool(|pool| pool.counts()), (10, 0));
+    assert_eq!(rig.pool(|pool| pool.waiting_total()), 2);
+}
+
+#[test]
 fn statement_mode_refuses_transactions() {
     let rig = Rig::new(|config| app(config).pool_mode = Some(PoolMode::Statement));
     let (client, server) = pair(&rig);

@@ -310,6 +310,36 @@ fn one_clients_discard_leaves_the_others_their_names() {
 }
 
 #[test]
+fn what_a_server_turns_out_to_have_lost_is_prepared_again() {
+    // A function may run DEALLOCATE, and no tag tells of it.
+    let (_rig, client, server) = prepared();
+    let lost = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
+    talk(
+        (&client, &server),
+        [bind("a"), sync()],
+        [bind("weir_1"), sync()],
+        [lost("weir_1"), ready('I')],
+        [lost("a"), ready('I')],
+    );
+    client.send([bind("a"), sync()]);
+    server.expect([parse("weir_1", "select 1"), bind("weir_1"), sync()]);
+}
+
+#[test]
+fn a_server_that_has_one_of_our_names_from_elsewhere_is_not_kept() {
+    let (_rig, client, server) = prepared();
+    let taken = |name| error("42P05", &format!("prepared statement \"{name}\" already exists"));
+    talk(
+        (&client, &server),
+        [parse("b", "select 2"), sync()],
+        [parse("weir_2", "select 2"), sync()],
+        [taken("weir_2"), ready('I')],
+        [taken("weir_2"), ready('I')],
+    );
+    assert!(!server.is_open());
+}
+
+#[test]
 fn session_mode_leaves_names_alone() {
     let rig = Rig::session();
     let (client, server) = (rig.client(), rig.server(0));

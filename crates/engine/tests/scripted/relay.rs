@@ -70,10 +70,13 @@ fn a_long_row_is_passed_on_as_it_comes() {
     client.expect([done("SELECT 1")]);
 }
 
+/// What the client asks, what the server gets of it and answers, and what the client gets.
+type Talk = [Vec<Message>; 4];
+
 /// A conversation in which every kind of message is there, both ways.
-fn everything() -> [(Vec<Message>, Vec<Message>, Vec<Message>, Vec<Message>); 3] {
+fn everything() -> [Talk; 3] {
     [
-        (
+        [
             vec![parse("b", "select 2"), bind("b"), describe("b"), execute(), close("b"), sync()],
             vec![
                 parse("weir_2", "select 2"),
@@ -101,19 +104,19 @@ fn everything() -> [(Vec<Message>, Vec<Message>, Vec<Message>, Vec<Message>); 3]
                 closed(),
                 ready('T'),
             ],
-        ),
-        (
+        ],
+        [
             vec![parse("c", "select 1"), bind("c"), query("two"), sync()],
             vec![bind("weir_1"), query("two"), sync()],
             vec![error("42601", "syntax error"), ready('E')],
             vec![parsed(), error("42601", "syntax error"), ready('E')],
-        ),
-        (
+        ],
+        [
             vec![query("rollback"), query("copy"), copy_data("1\n"), copy_done()],
             vec![query("rollback"), query("copy"), copy_data("1\n"), copy_done()],
             vec![done("ROLLBACK"), copy_in(), status("TimeZone", "UTC"), done("COPY 1")],
             vec![done("ROLLBACK"), copy_in(), status("TimeZone", "UTC"), done("COPY 1")],
-        ),
+        ],
     ]
 }
 
@@ -122,7 +125,7 @@ fn pieces_of_any_size_make_no_difference() {
     for chunk in [1, 2, 3, 5, 7, 11, 64, usize::MAX] {
         let (rig, client, server) = prepared();
         rig.set_chunk(chunk);
-        for (asked, forwarded, answered, returned) in everything() {
+        for [asked, forwarded, answered, returned] in everything() {
             client.send(asked);
             server.expect(forwarded);
             server.send(answered);

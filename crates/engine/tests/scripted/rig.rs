@@ -23,6 +23,7 @@ use config::{Config, Database, PoolMode};
 use engine::Drain;
 use engine::auth::Peer;
 use engine::pool::Pool;
+use engine::report::Report;
 use engine::shell::ConsoleLogin;
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
@@ -181,6 +182,11 @@ impl Rig {
 
     pub(crate) fn consoles(&self) -> Vec<ConsoleLogin> {
         std::mem::take(&mut self.0.borrow_mut().net.consoles)
+    }
+
+    pub(crate) fn report(&self, worker: usize) -> Report {
+        let world = self.0.borrow();
+        world.engines[worker].report(world.now)
     }
 
     /// Was something with these words in it logged?

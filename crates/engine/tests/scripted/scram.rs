@@ -42,9 +42,9 @@ fn prove(client: &Client, secret: &str) -> (usize, u32) {
         panic!("{}", body.escape_ascii());
     };
     let mut answer = Vec::new();
-    wire::frontend::sasl_response(&mut answer, &scram.server_first(data).unwrap());
+    wire::frontend::sasl_response(&mut answer, &scram.server_first(data).expect("a challenge"));
     client.send([answer]);
-    let (salt, iterations, _) = scram.derived().unwrap();
+    let (salt, iterations, _) = scram.derived().expect("keys of the password");
     (salt.len(), iterations)
 }
 
@@ -115,7 +115,7 @@ fn challenge(server: &Server, verifier: ScramVerifier) -> Result<(), wire::scram
     server.send([out]);
     let mut scram = ScramServer::new(verifier, [9; 18]);
     let initial = server.take();
-    let initial = SaslInitialResponse::decode(&initial[5..]).unwrap();
+    let initial = SaslInitialResponse::decode(&initial[5..]).expect("a first message");
     let mut out = Vec::new();
     backend::authentication_sasl_continue(&mut out, &scram.client_first(initial.data)?);
     server.send([out]);
