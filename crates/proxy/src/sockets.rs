@@ -25,6 +25,7 @@ use std::{
 use config::Config;
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 
+pub(crate) use self::flow::LastWords;
 use self::{
     connect::{Cancel, Connecting},
     flow::Lingering,

@@ -15,11 +15,21 @@ use crate::shell::{ClientCount, Event, Exchange, Io, Mail};
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
 
+/// What the log says of a client that said Terminate.
+pub(super) const CLOSE_REQUEST: &str = "client close request";
+
 impl<X: Exchange> Engine<X> {
     /// The client's socket is gone.
     pub fn client_closed(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         if self.clients.contains(id.0 as usize) {
             self.drop_client(id, "client unexpected eof", false, now, io);
+        }
+    }
+
+    /// The client said goodbye and closed its side, without a server to hear it.
+    pub fn client_left(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+        if self.clients.contains(id.0 as usize) {
+            self.drop_client(id, CLOSE_REQUEST, false, now, io);
         }
     }
 

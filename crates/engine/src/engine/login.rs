@@ -109,9 +109,6 @@ impl<X: Exchange> Engine<X> {
         packet: &StartupPacket<'_>,
         io: &mut impl Io,
     ) -> Result<(), String> {
-        if self.drain.is_some() {
-            return Err("pooler is shutting down".into());
-        }
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let user =
             text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);
@@ -120,10 +117,13 @@ impl<X: Exchange> Engine<X> {
         }
         let database = packet.get("database").filter(|name| !name.is_empty());
         let database = database.map_or_else(|| user.clone(), text);
+        let is_console = self.is_console(&database);
+        if self.drain.is_some() && !is_console {
+            return Err("pooler is shutting down".into());
+        }
         let vars = self.startup_vars(packet)?;
         self.negotiate(id, packet, io);
         io.event(Event::LoginAttempt { client: id, database: &database, user: &user });
-        let is_console = self.is_console(&database);
         let identity = Identity { database: database.clone(), user: user.clone() };
         let client = self.client_mut(id);
         client.identity = Arc::new(identity);

@@ -10,7 +10,8 @@ use wire::messages::{Parse, StatementOrPortal, bind_names};
 use wire::{HEADER_LEN, Header, backend, frontend};
 
 use super::Engine;
-use crate::client::{Client, Extended};
+use super::leave::CLOSE_REQUEST;
+use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Micros};
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::prepared::{SERVER_NAME_PREFIX, Statement};
@@ -102,8 +103,17 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.give_back_unused(id, on, now, io);
             }
-            Stop::Terminate => self.drop_client(id, "client close request", false, now, io),
+            Stop::Terminate => self.drop_client(id, CLOSE_REQUEST, false, now, io),
             Stop::Violation(why) => self.disconnect(id, &why, now, io),
+        }
+    }
+
+    /// There was nothing to read from a client after all, though it was given a server for it.
+    pub fn client_quiet(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+        if let Some(client) = self.clients.get(id.0 as usize)
+            && let (ClientPhase::Linked, Some(on)) = (&client.phase, client.server)
+        {
+            self.give_back_unused(id, on, now, io);
         }
     }
 

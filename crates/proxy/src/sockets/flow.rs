@@ -25,6 +25,15 @@ pub(super) struct Lingering {
     until: Micros,
 }
 
+/// What stands before the end of a client's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastWords {
+    None,
+    Terminate,
+    /// Something that wants an answer, be there anybody to read it or not.
+    Request,
+}
+
 impl Sockets {
     /// May this client be read, as far as output kept back is concerned? If not, it is queued
     /// when that is gone.
@@ -154,15 +163,16 @@ impl Sockets {
         self.discard(fd);
     }
 
-    /// Has this idle client nothing more to say but goodbye? Only asked once its peer has closed
-    /// its side: then no server need be waited for to learn that.
-    pub(crate) fn client_says_goodbye(&mut self, client: ClientId) -> bool {
+    /// What an idle client has left to say. Only asked once its peer has closed its side: if that
+    /// is goodbye, no server need be waited for to learn it.
+    pub(crate) fn last_words(&mut self, client: ClientId) -> LastWords {
         const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
         let mut next = [0; TERMINATE.len()];
         match socket::peek(self.client(client).fd, &mut next) {
-            Ok(0) => true,
-            Ok(count) => next[..count] == TERMINATE,
-            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+            Ok(0) => LastWords::None,
+            Ok(count) if next[..count] == TERMINATE => LastWords::Terminate,
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => LastWords::None,
+            Ok(_) | Err(_) => LastWords::Request,
         }
     }
 }

@@ -8,7 +8,7 @@ use engine::ids::{ClientId, ServerId};
 use super::{BUFFER_LEN, READS_MAX, SMALL_READ, Worker};
 use crate::{
     conn::{BROKEN, BULK, Conn, DONE, FAILED, READABLE},
-    sockets::Outcome,
+    sockets::{LastWords, Outcome},
     sys::socket,
     table::{Kind, Token},
 };
@@ -52,8 +52,15 @@ impl Worker {
                 return;
             }
             let is_done = self.sockets.client(client).has(DONE);
-            if is_done && on.is_none() && self.sockets.client_says_goodbye(client) {
-                return self.lose_client(client);
+            if is_done && on.is_none() {
+                match self.sockets.last_words(client) {
+                    LastWords::None => return self.lose_client(client),
+                    LastWords::Terminate => {
+                        self.engine.client_left(client, now, &mut self.sockets);
+                        return self.settle();
+                    }
+                    LastWords::Request => {}
+                }
             }
             if !self.engine.client_readable(client, now, &mut self.sockets) {
                 self.settle();
@@ -76,7 +83,10 @@ impl Worker {
                         return;
                     }
                 }
-                Read::Nothing => return self.settle(),
+                Read::Nothing => {
+                    self.engine.client_quiet(client, now, &mut self.sockets);
+                    return self.settle();
+                }
                 Read::End => return self.lose_client(client),
             }
         }
