@@ -7,7 +7,9 @@ use super::*;
 
 /// One step of a conversation.
 enum Step {
-    /// A message is sent.
+    /// These messages of the client's are sent on as they are.
+    Sent(&'static [Expect]),
+    /// This message is entered.
     Owe(Expect, Verb),
     /// These messages come, by their codes, all for the client.
     Client(&'static str),
@@ -24,7 +26,8 @@ enum Step {
 }
 
 use Expect::{Bind, Close, CopyEnd, Describe, Execute, FunctionCall, Parse, Query, Sync};
-use Step::{Ambiguous, Broken, Client, InCopy, Made, Nobody, Owe, Settled as IsSettled, Skipping};
+use Step::Settled as IsSettled;
+use Step::{Ambiguous, Broken, Client, InCopy, Made, Nobody, Owe, Sent, Skipping};
 use Verb::{Forward, Internal, Replace, Swallow, Synthesize};
 
 const MADE_PARSE: Verb = Synthesize(Reply::ParseComplete);
@@ -44,6 +47,7 @@ fn play(name: &str, steps: &[Step]) {
             }
         };
         match step {
+            Sent(all) => all.iter().for_each(|expect| ledger.owe(Entry::new(*expect, Forward))),
             Owe(expect, verb) => ledger.owe(Entry::new(*expect, *verb)),
             Client(codes) => replies(codes, Owner::Client),
             Nobody(codes) => replies(codes, Owner::Nobody),
@@ -61,11 +65,6 @@ fn play(name: &str, steps: &[Step]) {
             Ambiguous(yes) => assert_eq!(ledger.is_ambiguous(), *yes, "{place}"),
         }
     }
-}
-
-/// Messages of the client's, passed on.
-fn owe(expect: Expect) -> Step {
-    Owe(expect, Forward)
 }
 
 #[test]
@@ -145,11 +144,7 @@ fn conversations() {
     play(
         "an extended query",
         &[
-            owe(Parse),
-            owe(Bind),
-            owe(Describe),
-            owe(Execute),
-            owe(Sync),
+            Sent(&[Parse, Bind, Describe, Execute, Sync]),
             Client("12TDDC"),
             IsSettled(false),
             Client("Z"),
@@ -158,24 +153,12 @@ fn conversations() {
     );
     play(
         "several executes before one sync",
-        &[
-            owe(Bind),
-            owe(Execute),
-            owe(Bind),
-            owe(Execute),
-            owe(Sync),
-            Client("2C2DsZ"),
-            IsSettled(true),
-        ],
+        &[Sent(&[Bind, Execute, Bind, Execute, Sync]), Client("2C2DsZ"), IsSettled(true)],
     );
     play(
         "several syncs in one write",
         &[
-            owe(Bind),
-            owe(Sync),
-            owe(Bind),
-            owe(Sync),
-            owe(Sync),
+            Sent(&[Bind, Sync, Bind, Sync, Sync]),
             Client("2Z2Z"),
             IsSettled(false),
             Client("Z"),
@@ -184,7 +167,7 @@ fn conversations() {
     );
     play(
         "simple queries in one write",
-        &[owe(Query), owe(Query), Client("CZ"), IsSettled(false), Client("EZ"), IsSettled(true)],
+        &[Sent(&[Query, Query]), Client("CZ"), IsSettled(false), Client("EZ"), IsSettled(true)],
     );
 }
 
@@ -193,10 +176,7 @@ fn an_error_makes_everything_up_to_the_next_sync_void() {
     play(
         "within one batch",
         &[
-            owe(Parse),
-            owe(Bind),
-            owe(Execute),
-            owe(Sync),
+            Sent(&[Parse, Bind, Execute, Sync]),
             Client("E"),
             Skipping(false),
             IsSettled(false),
@@ -206,38 +186,20 @@ fn an_error_makes_everything_up_to_the_next_sync_void() {
     );
     play(
         "a simple query in the middle of the pipeline is skipped too",
-        &[
-            owe(Bind),
-            owe(Query),
-            owe(FunctionCall),
-            owe(Execute),
-            owe(Sync),
-            Client("EZ"),
-            IsSettled(true),
-        ],
+        &[Sent(&[Bind, Query, FunctionCall, Execute, Sync]), Client("EZ"), IsSettled(true)],
     );
     play(
         "the next batch is not touched",
-        &[
-            owe(Bind),
-            owe(Execute),
-            owe(Sync),
-            owe(Bind),
-            owe(Execute),
-            owe(Sync),
-            Client("2EZ2CZ"),
-            IsSettled(true),
-        ],
+        &[Sent(&[Bind, Execute, Sync, Bind, Execute, Sync]), Client("2EZ2CZ"), IsSettled(true)],
     );
     play(
         "the sync was not sent yet",
         &[
-            owe(Bind),
-            owe(Execute),
+            Sent(&[Bind, Execute]),
             Client("E"),
             Skipping(true),
             IsSettled(false),
-            owe(Sync),
+            Sent(&[Sync]),
             Skipping(false),
             Client("Z"),
             IsSettled(true),
@@ -245,11 +207,11 @@ fn an_error_makes_everything_up_to_the_next_sync_void() {
     );
     play(
         "a simple query's error makes nothing void",
-        &[owe(Query), owe(Bind), owe(Sync), Client("EZ2Z"), IsSettled(true)],
+        &[Sent(&[Query, Bind, Sync]), Client("EZ2Z"), IsSettled(true)],
     );
     play(
         "nor does a sync's own (a deferred constraint)",
-        &[owe(Sync), owe(Bind), owe(Sync), Client("EZ2Z"), IsSettled(true)],
+        &[Sent(&[Sync, Bind, Sync]), Client("EZ2Z"), IsSettled(true)],
     );
 }
 
@@ -273,10 +235,10 @@ fn copy_in() {
     play(
         "by a simple query",
         &[
-            owe(Query),
+            Sent(&[Query]),
             Client("G"),
             InCopy(true),
-            owe(CopyEnd),
+            Sent(&[CopyEnd]),
             InCopy(false),
             Client("CZ"),
             IsSettled(true),
@@ -285,12 +247,9 @@ fn copy_in() {
     play(
         "a sync sent before CopyDone was ignored by the server",
         &[
-            owe(Bind),
-            owe(Execute),
-            owe(Sync),
+            Sent(&[Bind, Execute, Sync]),
             Client("2G"),
-            owe(CopyEnd),
-            owe(Sync),
+            Sent(&[CopyEnd, Sync]),
             Client("C"),
             IsSettled(false),
             Client("Z"),
@@ -300,11 +259,7 @@ fn copy_in() {
     play(
         "everything in one write",
         &[
-            owe(Bind),
-            owe(Execute),
-            owe(Sync),
-            owe(CopyEnd),
-            owe(Sync),
+            Sent(&[Bind, Execute, Sync, CopyEnd, Sync]),
             Client("2G"),
             InCopy(false),
             Client("CZ"),
@@ -314,11 +269,9 @@ fn copy_in() {
     play(
         "a sync during the copy is ignored",
         &[
-            owe(Execute),
+            Sent(&[Execute]),
             Client("G"),
-            owe(Sync),
-            owe(CopyEnd),
-            owe(Sync),
+            Sent(&[Sync, CopyEnd, Sync]),
             Client("CZ"),
             Ambiguous(false),
             IsSettled(true),
@@ -327,9 +280,7 @@ fn copy_in() {
     play(
         "what follows CopyDone is answered",
         &[
-            owe(Query),
-            owe(CopyEnd),
-            owe(Query),
+            Sent(&[Query, CopyEnd, Query]),
             Client("GCZ"),
             IsSettled(false),
             Client("CZ"),
@@ -339,12 +290,12 @@ fn copy_in() {
     play(
         "two copies in one query string",
         &[
-            owe(Query),
+            Sent(&[Query]),
             Client("G"),
-            owe(CopyEnd),
+            Sent(&[CopyEnd]),
             Client("CG"),
             InCopy(true),
-            owe(CopyEnd),
+            Sent(&[CopyEnd]),
             Client("CZ"),
             IsSettled(true),
         ],
@@ -355,28 +306,34 @@ fn copy_in() {
 fn copy_in_that_fails() {
     play(
         "CopyFail, simple query",
-        &[owe(Query), Client("G"), owe(CopyEnd), Client("EZ"), Ambiguous(false), IsSettled(true)],
+        &[
+            Sent(&[Query]),
+            Client("G"),
+            Sent(&[CopyEnd]),
+            Client("EZ"),
+            Ambiguous(false),
+            IsSettled(true),
+        ],
     );
     play(
         "the server gives up, and CopyDone comes late",
         &[
-            owe(Query),
+            Sent(&[Query]),
             Client("GE"),
             InCopy(false),
-            owe(CopyEnd),
+            Sent(&[CopyEnd]),
             Client("Z"),
             IsSettled(true),
-            owe(CopyEnd),
+            Sent(&[CopyEnd]),
             IsSettled(true),
         ],
     );
     play(
         "CopyFail, extended query: skips to the sync behind it",
         &[
-            owe(Execute),
+            Sent(&[Execute]),
             Client("G"),
-            owe(CopyEnd),
-            owe(Sync),
+            Sent(&[CopyEnd, Sync]),
             Client("E"),
             Ambiguous(false),
             Client("Z"),
@@ -386,13 +343,12 @@ fn copy_in_that_fails() {
     play(
         "a sync before the error: read in the copy or behind it?",
         &[
-            owe(Execute),
-            owe(Sync),
+            Sent(&[Execute, Sync]),
             Client("GE"),
             Ambiguous(true),
             IsSettled(false),
             Client("Z"),
-            owe(Sync),
+            Sent(&[Sync]),
             Client("Z"),
             IsSettled(false),
         ],
@@ -400,9 +356,9 @@ fn copy_in_that_fails() {
     play(
         "a sync in the copy, then an error",
         &[
-            owe(Query),
+            Sent(&[Query]),
             Client("G"),
-            owe(Sync),
+            Sent(&[Sync]),
             Client("E"),
             Ambiguous(true),
             Client("ZZ"),
@@ -413,12 +369,12 @@ fn copy_in_that_fails() {
 
 #[test]
 fn a_late_copy_done_stands_for_nothing() {
-    play("alone", &[owe(CopyEnd), IsSettled(true)]);
+    play("alone", &[Sent(&[CopyEnd]), IsSettled(true)]);
     play(
         "behind a query that copies nothing",
-        &[owe(Query), owe(CopyEnd), owe(Query), Client("CZCZ"), IsSettled(true)],
+        &[Sent(&[Query, CopyEnd, Query]), Client("CZCZ"), IsSettled(true)],
     );
-    play("at the end", &[owe(Query), owe(CopyEnd), Client("CZ"), IsSettled(true)]);
+    play("at the end", &[Sent(&[Query, CopyEnd]), Client("CZ"), IsSettled(true)]);
 }
 
 #[test]
@@ -427,10 +383,9 @@ fn made_up_replies_keep_their_place() {
         "between real ones",
         &[
             Owe(Parse, MADE_PARSE),
-            owe(Bind),
+            Sent(&[Bind]),
             Owe(Close, MADE_CLOSE),
-            owe(Execute),
-            owe(Sync),
+            Sent(&[Execute, Sync]),
             Made(Reply::ParseComplete),
             Client("2"),
             Made(Reply::CloseComplete),
@@ -440,13 +395,12 @@ fn made_up_replies_keep_their_place() {
     );
     play(
         "an error makes them void as well",
-        &[owe(Bind), Owe(Parse, MADE_PARSE), owe(Sync), Client("EZ"), IsSettled(true)],
+        &[Sent(&[Bind]), Owe(Parse, MADE_PARSE), Sent(&[Sync]), Client("EZ"), IsSettled(true)],
     );
     play(
         "behind a late CopyDone",
         &[
-            owe(Query),
-            owe(CopyEnd),
+            Sent(&[Query, CopyEnd]),
             Owe(Parse, MADE_PARSE),
             Client("CZ"),
             Made(Reply::ParseComplete),
@@ -468,7 +422,7 @@ fn answers_to_messages_of_ours() {
         &[
             Owe(Parse, Swallow),
             Owe(Bind, Replace),
-            owe(Sync),
+            Sent(&[Sync]),
             Nobody("1"),
             Client("2Z"),
             IsSettled(true),
@@ -476,7 +430,7 @@ fn answers_to_messages_of_ours() {
     );
     play(
         "an error in its place is the client's",
-        &[Owe(Parse, Swallow), Owe(Bind, Replace), owe(Sync), Client("EZ"), IsSettled(true)],
+        &[Owe(Parse, Swallow), Owe(Bind, Replace), Sent(&[Sync]), Client("EZ"), IsSettled(true)],
     );
     play(
         "an internal query is nobody's, errors included",
@@ -502,14 +456,13 @@ fn a_batch_is_open_until_its_sync_is_answered() {
     play(
         "with all its replies there",
         &[
-            owe(Parse),
+            Sent(&[Parse]),
             Client("1"),
             IsSettled(false),
-            owe(Bind),
-            owe(Execute),
+            Sent(&[Bind, Execute]),
             Client("2C"),
             IsSettled(false),
-            owe(Sync),
+            Sent(&[Sync]),
             Client("Z"),
             IsSettled(true),
         ],
@@ -517,20 +470,15 @@ fn a_batch_is_open_until_its_sync_is_answered() {
     play(
         "the sync of the batch before does not end it",
         &[
-            owe(Bind),
-            owe(Sync),
-            owe(Bind),
+            Sent(&[Bind, Sync, Bind]),
             Client("2Z2"),
             IsSettled(false),
-            owe(Sync),
+            Sent(&[Sync]),
             Client("Z"),
             IsSettled(true),
         ],
     );
-    play(
-        "a simple query ends it as well",
-        &[owe(Bind), owe(Query), Client("2CZ"), IsSettled(true)],
-    );
+    play("a simple query ends it as well", &[Sent(&[Bind, Query]), Client("2CZ"), IsSettled(true)]);
     play(
         "what the server never sees opens none",
         &[Owe(Parse, MADE_PARSE), Made(Reply::ParseComplete), IsSettled(true)],
@@ -561,8 +509,11 @@ fn rows_of_the_clients_own_queries_need_no_look() {
 fn out_of_the_blue() {
     play("a dying server says good-bye", &[Client("E"), IsSettled(true)]);
     play("an answer nobody asked for", &[Broken('Z'), Broken('C'), IsSettled(true)]);
-    play("an answer to another question", &[owe(Sync), Broken('2'), Client("Z"), IsSettled(true)]);
-    play("an answer in the skipped part", &[owe(Bind), Client("E"), Broken('Z')]);
+    play(
+        "an answer to another question",
+        &[Sent(&[Sync]), Broken('2'), Client("Z"), IsSettled(true)],
+    );
+    play("an answer in the skipped part", &[Sent(&[Bind]), Client("E"), Broken('Z')]);
 }
 
 #[test]
