@@ -81,8 +81,13 @@ pub enum Undo {
     Prepare { statement: Arc<Statement> },
     /// A Close of ours: the server still has the statement.
     Evict { statement: Arc<Statement> },
-    /// The unnamed statement is not there.
-    Unnamed,
+    /// The client's Parse of its unnamed statement. If it failed there is none now; if the server
+    /// never got to it, the one before still stands.
+    ParseUnnamed { before: u64, message: Vec<u8> },
+    /// The client's Query or Close: its unnamed statement still stands.
+    DropUnnamed { before: u64 },
+    /// A Parse of ours: the server does not have the client's unnamed statement.
+    PrepareUnnamed,
 }
 
 #[derive(Clone, Debug)]
@@ -94,11 +99,13 @@ pub struct Entry {
     /// The statement that a Bind, Describe or Parse names on the server; 0 = none of ours.
     pub statement: u64,
     pub undo: Option<Box<Undo>>,
+    /// It is void because it failed itself, and not because the server discarded it.
+    pub failed: bool,
 }
 
 impl Entry {
     pub fn new(expect: Expect, verb: Verb) -> Self {
-        Self { expect, verb, serial: 0, statement: 0, undo: None }
+        Self { expect, verb, serial: 0, statement: 0, undo: None, failed: false }
     }
 
     pub fn undo(mut self, undo: Undo) -> Self {
@@ -366,6 +373,9 @@ impl Ledger {
         }
         let sync = self.owed.iter().position(|entry| entry.expect == Expect::Sync);
         let end = sync.unwrap_or(self.owed.len());
+        if let Some(front) = self.owed.front_mut() {
+            front.failed = true;
+        }
         for entry in self.owed.drain(..end).rev() {
             void(entry);
         }

@@ -381,11 +381,19 @@ fn undo(
             statements.remove(statement.id);
         }
         Undo::Evict { statement } => statements.insert(statement, entry.serial),
-        Undo::Unnamed => {
+        // Whatever the server has now, the client's Parse is sent again when it is needed.
+        Undo::ParseUnnamed { before, message } => {
             *unnamed = 0;
             if let Some(client) = client {
-                client.unnamed = 0;
+                client.unnamed = if entry.failed { 0 } else { before };
+                client.unnamed_parse = message;
             }
         }
+        Undo::DropUnnamed { before } => {
+            if let Some(client) = client {
+                client.unnamed = before;
+            }
+        }
+        Undo::PrepareUnnamed => *unnamed = 0,
     }
 }

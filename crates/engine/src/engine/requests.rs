@@ -220,8 +220,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         match header.code {
             QUERY => {
-                self.forget_unnamed();
-                self.owe(Entry::new(Expect::Query, Verb::Forward));
+                let entry = Entry::new(Expect::Query, Verb::Forward);
+                self.owe_without_unnamed(entry);
                 Ok(Fate::Pass)
             }
             SYNC => {
@@ -274,12 +274,16 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.client.extended.get_or_insert_default()
     }
 
-    /// A simple Query destroys the unnamed statement.
-    fn forget_unnamed(&mut self) {
+    /// A simple Query, and of course a Close, destroys the unnamed statement.
+    fn owe_without_unnamed(&mut self, mut entry: Entry) {
         self.server.unnamed = 0;
         if let Some(extended) = &mut self.client.extended {
-            extended.unnamed = 0;
+            let before = std::mem::take(&mut extended.unnamed);
+            if before != 0 {
+                entry = entry.undo(Undo::DropUnnamed { before });
+            }
         }
+        self.owe(entry);
     }
 
     /// With nothing but made-up replies due there is nothing the server could flush. In the middle
@@ -331,12 +335,14 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let message = &input[self.at..];
         self.server.unnamed = serial;
         let extended = self.extended();
-        extended.unnamed = serial;
-        extended.unnamed_parse.clear();
-        if whole && header.total <= UNNAMED_KEPT_LEN_MAX {
-            extended.unnamed_parse.extend_from_slice(&message[..header.total]);
-        }
-        self.owe(Entry::new(Expect::Parse, Verb::Forward).undo(Undo::Unnamed));
+        let before = std::mem::replace(&mut extended.unnamed, serial);
+        let kept = match whole && header.total <= UNNAMED_KEPT_LEN_MAX {
+            true => message[..header.total].to_vec(),
+            false => Vec::new(),
+        };
+        let message = std::mem::replace(&mut extended.unnamed_parse, kept);
+        let undo = Undo::ParseUnnamed { before, message };
+        self.owe(Entry::new(Expect::Parse, Verb::Forward).undo(undo));
     }
 
     fn parse_named(&mut self, parse: &Parse<'_>) {
@@ -494,8 +500,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             return Ok(Fate::Pass);
         }
         if named.name.is_empty() {
-            self.forget_unnamed();
-            self.owe(entry);
+            self.owe_without_unnamed(entry);
             return Ok(Fate::Pass);
         }
         // Others may use the statement: only the client's name for it goes. Closing a name that
@@ -561,7 +566,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             self.out.insert().extend_from_slice(&again);
             self.extended().unnamed_parse = again;
             self.stats.server_parses += 1;
-            self.owe(Entry::new(Expect::Parse, Verb::Swallow).undo(Undo::Unnamed));
+            self.owe(Entry::new(Expect::Parse, Verb::Swallow).undo(Undo::PrepareUnnamed));
         } else {
             // Somebody else's may be there.
             self.server.unnamed = 0;
