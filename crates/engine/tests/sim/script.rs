@@ -43,7 +43,7 @@ pub(crate) struct Author<'a> {
     in_transaction: bool,
 }
 
-const NAMES: [&[u8]; 4] = [b"a", b"b", b"stmt with blanks", b"d"];
+const NAMES: [&[u8]; 5] = [b"a", b"b", b"stmt with blanks", b"d", b"behind"];
 const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
 
 impl<'a> Author<'a> {
@@ -118,10 +118,7 @@ impl<'a> Author<'a> {
             11 => self.copy_in(),
             12 => self.sleep(),
             13 => self.function_call(),
-            14 => {
-                let sql = self.rng.pick(&["DISCARD ALL", "DEALLOCATE ALL", ""]);
-                self.query(sql);
-            }
+            14 => self.discard(),
             _ => {
                 let sql = self.set_sql();
                 self.query(&sql);
@@ -256,8 +253,6 @@ impl<'a> Author<'a> {
             3 => format!("SELECT $1 2 {}", 10 * self.client),
             4 => String::new(),
             5 => "SHOW DateStyle".to_owned(),
-            6 if self.rng.once_in(4) => "DISCARD ALL".to_owned(),
-            7 if self.rng.once_in(4) => "DEALLOCATE ALL".to_owned(),
             _ => format!("SELECT $1 {} 5", self.rng.below(5)),
         };
         let types =
@@ -278,6 +273,23 @@ impl<'a> Author<'a> {
         }
         rest.extend([0, 0]);
         frontend::bind(&mut self.out, portal, statement, &rest);
+    }
+
+    fn discard(&mut self) {
+        let sql = self.rng.pick(&["DISCARD ALL", "DEALLOCATE ALL", ""]);
+        if self.rng.once_in(2) {
+            return self.query(sql);
+        }
+        frontend::parse(&mut self.out, b"", sql.as_bytes(), frontend::NO_TYPES);
+        frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
+        frontend::execute(&mut self.out, b"", 0);
+        // What is parsed behind it in the same batch stays.
+        if self.rng.once_in(2) {
+            self.parse(b"behind");
+        }
+        frontend::sync(&mut self.out);
+        // So that no later Bind finds the statement and discards unawares.
+        self.query("");
     }
 
     fn copy_in(&mut self) {

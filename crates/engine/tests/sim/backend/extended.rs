@@ -24,13 +24,15 @@ impl Backend {
         if parse.name.is_empty() {
             self.statements.remove(&b""[..]);
         }
-        let Some(parsed) = Sql::parse(parse.sql).filter(|sql| sql.statements.len() <= 1) else {
-            return Err(Error("42601", format!("syntax error in {}", text(parse.sql))));
-        };
-        let exits = parsed.statements.first().is_some_and(Statement::ends_transaction);
-        if self.block == Block::Failed && !exits {
+        let parsed = Sql::parse(parse.sql).filter(|sql| sql.statements.len() <= 1);
+        let first = parsed.as_ref().and_then(|sql| sql.statements.first());
+        // PostgreSQL looks at the syntax first; see `bind`.
+        if self.block == Block::Failed && !first.is_some_and(Statement::ends_transaction) {
             return Err(aborted());
         }
+        let Some(parsed) = parsed else {
+            return Err(Error("42601", format!("syntax error in {}", text(parse.sql))));
+        };
         if self.statements.contains_key(parse.name) {
             let name = text(parse.name);
             return Err(Error("42P05", format!("prepared statement \"{name}\" already exists")));
@@ -61,14 +63,16 @@ impl Backend {
         let bind = Bind::decode(body).map_err(malformed)?;
         let prepared = self.statement(bind.statement)?.clone();
         let values = values(bind.rest).ok_or(Error("08P01", "malformed Bind".into()))?;
+        // PostgreSQL counts the values first. But a pooler that has to prepare the statement here
+        // cannot do it in a failed transaction, so either order must do.
+        let exits = prepared.parsed.statements.first().is_some_and(Statement::ends_transaction);
+        if self.block == Block::Failed && !exits {
+            return Err(aborted());
+        }
         let wanted = usize::from(prepared.parsed.has_parameter);
         if values.len() != wanted {
             let why = format!("bind message supplies {}, requires {wanted}", values.len());
             return Err(Error("08P01", why));
-        }
-        let exits = prepared.parsed.statements.first().is_some_and(Statement::ends_transaction);
-        if self.block == Block::Failed && !exits {
-            return Err(aborted());
         }
         if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
             let name = text(bind.portal);
@@ -90,7 +94,9 @@ impl Backend {
         };
         let prepared = prepared.clone();
         let has_rows = prepared.parsed.statements.first().is_some_and(Statement::returns_rows);
-        if self.block == Block::Failed && has_rows {
+        let exits = prepared.parsed.statements.first().is_some_and(Statement::ends_transaction);
+        // PostgreSQL describes what returns no rows; see `bind`.
+        if self.block == Block::Failed && (has_rows || !exits) {
             return Err(aborted());
         }
         if is_statement {
