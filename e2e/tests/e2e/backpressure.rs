@@ -163,3 +163,22 @@ fn send_watched(pooler: &Pooler, client: &mut RawClient, request: &[u8]) -> u64 
     }
     peak
 }
+
+/// A read that fills the buffer to the last byte cannot know that nothing follows; the second look
+/// must not keep a server for a client that has nothing to say.
+#[test]
+fn a_request_that_fills_the_buffer_exactly_leaves_no_server_behind() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.start();
+    let mut client = pooler.client(&database);
+    for buffer in [16 * 1024, 64 * 1024] {
+        let padding = buffer - 1 - 4 - "SELECT 1 --\0".len();
+        let sql = format!("SELECT 1 --{}", "x".repeat(padding));
+        assert_eq!(frontend::query(&sql).len(), buffer);
+        assert_eq!(client.value(&sql), "1");
+        eventually("the server is given back", Duration::from_secs(5), || {
+            let [active] = pooler.pool_sums(&database, ["sv_active"]);
+            (active == 0).then_some(())
+        });
+    }
+}
