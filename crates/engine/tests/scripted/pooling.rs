@@ -286,6 +286,36 @@ fn a_server_that_has_not_got_everything_is_closed() {
 }
 
 #[test]
+fn a_client_with_nothing_to_say_gives_its_server_back() {
+    let rig = Rig::of_size(1);
+    let (client, server) = pair(&rig);
+    client.poke();
+    assert!(server.is_parked());
+    let (second, third) = (rig.client(), rig.client());
+    client.send([query("one")]);
+    second.poke();
+    third.send([query("three")]);
+    server.answers("one");
+    server.answers("three");
+    third.expect([done("OK")]);
+}
+
+#[test]
+fn a_goodbye_needs_no_server() {
+    let rig = Rig::of_size(1);
+    let (client, server) = pair(&rig);
+    let (waiting, idle) = (rig.client(), rig.client());
+    client.send([query("one")]);
+    waiting.send([query("two")]);
+    waiting.say_goodbye();
+    idle.say_goodbye();
+    server.answers("one");
+    assert!(server.is_parked());
+    assert_eq!(rig.clients_in_tables(), 1);
+    assert!(rig.logged("client close request"));
+}
+
+#[test]
 fn one_who_leaves_the_queue_is_skipped() {
     let rig = Rig::of_size(1);
     let (first, server) = pair(&rig);

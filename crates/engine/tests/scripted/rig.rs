@@ -278,6 +278,17 @@ impl Client {
         self.world.borrow_mut().pump();
     }
 
+    /// Something happens on its socket, and then there is nothing to read.
+    pub(crate) fn poke(&self) {
+        self.end(|end| end.poked = true);
+        self.world.borrow_mut().pump();
+    }
+
+    /// It says Terminate where no server is needed to hear it.
+    pub(crate) fn say_goodbye(&self) {
+        self.world.borrow_mut().say_goodbye(self.at);
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.end(|end| end.id.is_some())
     }

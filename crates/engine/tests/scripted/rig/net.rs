@@ -16,6 +16,8 @@ pub(crate) struct ClientEnd {
     /// Sent by the client, still in the kernel.
     pub(crate) unread: VecDeque<u8>,
     pub(crate) left: bool,
+    /// An event without anything to read.
+    pub(crate) poked: bool,
     /// The engine did not want its bytes, and has not asked for them since.
     pub(crate) blocked: bool,
     /// Sent to the client.

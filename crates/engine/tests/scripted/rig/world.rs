@@ -85,6 +85,14 @@ impl World {
         panic!("the engines do not come to rest");
     }
 
+    /// The client has closed its side after a Terminate that nobody had to read.
+    pub(crate) fn say_goodbye(&mut self, at: usize) {
+        let end = &self.net.clients[at];
+        let (worker, Some(id)) = (end.worker, end.id) else { return };
+        self.engines[worker].client_left(id, self.now, &mut self.net.io(worker));
+        self.pump();
+    }
+
     pub(crate) fn check_invariants(&self) {
         self.engines.iter().for_each(Engine::check_invariants);
         self.shared.state(|state| {
@@ -122,7 +130,7 @@ impl World {
             assert_eq!(self.net.clients[at].id, None, "who has left is closed");
             return true;
         }
-        if end.unread.is_empty() || end.blocked {
+        if end.blocked || (end.unread.is_empty() && !end.poked) {
             return false;
         }
         end.blocked = true;
@@ -131,6 +139,11 @@ impl World {
         }
         let end = &mut self.net.clients[at];
         end.blocked = false;
+        end.poked = false;
+        if end.unread.is_empty() {
+            self.engines[worker].client_quiet(id, now, &mut self.net.io(worker));
+            return true;
+        }
         let len = end.unread.len().min(self.chunk);
         let bytes: Vec<u8> = end.unread.drain(..len).collect();
         self.engines[worker].client_bytes(id, &bytes, now, &mut self.net.io(worker));
