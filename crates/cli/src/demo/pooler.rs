@@ -68,11 +68,8 @@ pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running>
     log::init(false, 0);
     boot::open_log(&config)?;
     // Ctrl-C is ours to obey: there is more to end than the pooler.
-    let options = StartOptions {
-        config_path: Some(path),
-        signals: false,
-        console: Some(console::handler()),
-    };
+    let options =
+        StartOptions { config_path: Some(path), signals: false, console: Some(console::handler()) };
     let pooler = Pooler::start(config, options).context("Weir did not start")?;
     Ok(Running { pooler, port })
 }
