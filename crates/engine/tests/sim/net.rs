@@ -8,7 +8,7 @@ use engine::settings::Target;
 use engine::shell::{ConsoleLogin, Event, Io};
 
 use crate::backend::Backend;
-use crate::reference::show_all;
+use crate::reference::{messages, show_all};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 
@@ -214,12 +214,9 @@ impl Io for SimIo<'_> {
         }
         self.net.log(|| format!("  to client {at}: {}", show_all(bytes)));
         let reorders = self.net.harms(Sabotage::ReorderReplies, 30);
-        let socket = &mut self.net.clients[at];
-        if reorders && !socket.pending.is_empty() {
-            socket.pending.splice(0..0, bytes.iter().copied());
-        } else {
-            socket.pending.extend_from_slice(bytes);
-        }
+        let first = messages(bytes).next().map_or(0, <[u8]>::len);
+        let (first, rest) = bytes.split_at(if reorders { first } else { 0 });
+        self.net.clients[at].pending.extend(rest.iter().chain(first));
         self.net.flush_client(at);
     }
 
@@ -289,7 +286,9 @@ impl Io for SimIo<'_> {
     }
 
     fn send_cancel(&mut self, cancel: u64, _server: ServerId, packet: &[u8]) {
-        let (worker, due) = (self.worker, self.net.now + self.net.rng.below(3000) as u64);
+        let hurries = self.net.sabotage == Some(Sabotage::HastyCancel);
+        let delay = self.net.rng.below(if hurries { 30_000 } else { 3_000 });
+        let (worker, due) = (self.worker, self.net.now + delay as u64);
         let packet = packet.to_vec();
         let (delivered, finished) = (false, false);
         self.net.cancels.push(CancelSocket { worker, cancel, packet, delivered, finished, due });

@@ -43,7 +43,7 @@ pub(crate) struct Author<'a> {
     in_transaction: bool,
 }
 
-const NAMES: [&[u8]; 5] = [b"a", b"b", b"stmt with blanks", b"d", b"behind"];
+const NAMES: [&[u8]; 4] = [b"a", b"b", b"stmt with blanks", b"d"];
 const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
 
 impl<'a> Author<'a> {
@@ -283,13 +283,20 @@ impl<'a> Author<'a> {
         frontend::parse(&mut self.out, b"", sql.as_bytes(), frontend::NO_TYPES);
         frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
         frontend::execute(&mut self.out, b"", 0);
-        // What is parsed behind it in the same batch stays.
+        // What is parsed behind it in the same batch stays. The name is a new one, since nobody
+        // but the server can know at that moment that a name is free again.
+        let name = format!("behind {}", self.number);
         if self.rng.once_in(2) {
-            self.parse(b"behind");
+            self.parse(name.as_bytes());
         }
         frontend::sync(&mut self.out);
         // So that no later Bind finds the statement and discards unawares.
         self.query("");
+        self.act(true);
+        self.bind(b"", name.as_bytes());
+        frontend::describe_statement(&mut self.out, name.as_bytes());
+        frontend::execute(&mut self.out, b"", 0);
+        frontend::sync(&mut self.out);
     }
 
     fn copy_in(&mut self) {
