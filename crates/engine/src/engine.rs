@@ -204,7 +204,6 @@ impl<X: Exchange> Engine<X> {
             Mail::CancelDone { requester, serial } => {
                 self.cancel_answered(requester, serial, now, io)
             }
-            Mail::Open { pool } => self.open_server(pool, None, now, io),
         }
     }
 

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId};
-use crate::server::Server;
+use crate::server::{Learnt, Server};
 use crate::settings::{PoolKey, PoolSettings};
 use crate::vars::Welcome;
 use wire::error_fields::ErrorFields;
-use wire::scram::{ScramKeys, ScramVerifier};
+use wire::scram::ScramVerifier;
 
 /// How much older another worker's first waiter must be before a released server crosses threads
 /// to it. A wake-up across cores costs as much as a whole transaction, so strict first-come order
@@ -77,8 +77,8 @@ pub struct Pool {
     pub settings: Arc<PoolSettings>,
     /// What a client is told at login, learnt from the first server.
     pub welcome: Option<Arc<Welcome>>,
-    /// Keys recovered from a client's own SCRAM proof, good for logging in to the server.
-    pub scram_keys: Option<ScramKeys>,
+    /// What takes a password's place for further logins to the server.
+    pub learnt: Option<Learnt>,
     /// The password that the server accepted from a client, salted (see `AccessPolicy`).
     pub proven: Option<ScramVerifier>,
     pub failure: Option<Failure>,
@@ -98,7 +98,7 @@ impl Pool {
             key,
             settings,
             welcome: None,
-            scram_keys: None,
+            learnt: None,
             proven: None,
             failure: None,
             closed: false,

@@ -43,13 +43,29 @@ pub enum Preparation {
     Apply,
 }
 
+/// What a client's login has shown us and the server takes in place of a password.
+#[derive(Clone)]
+pub enum Learnt {
+    /// From the client's own SCRAM proof, or derived from the password it gave.
+    Scram(ScramKeys),
+    /// `md5` and 32 digits.
+    Md5(String),
+}
+
+impl std::fmt::Debug for Learnt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Scram(_) => "Learnt::Scram",
+            Self::Md5(_) => "Learnt::Md5",
+        })
+    }
+}
+
 /// A login to PostgreSQL in progress.
 #[derive(Debug, Default)]
 pub struct ServerLogin {
     pub scram: Option<ScramClient>,
-    /// Iterations and salt are not needed again: the keys alone, if the password had to be worked
-    /// out from a client's own.
-    pub learnt: Option<ScramKeys>,
+    pub learnt: Option<Learnt>,
     pub welcome: Welcome,
     /// The client whose password is being proven, and that password.
     pub proof: Option<(ClientId, Vec<u8>)>,

@@ -107,10 +107,6 @@ pub enum Mail {
         requester: ClientId,
         serial: u64,
     },
-    /// Open a server for this pool: its place is reserved.
-    Open {
-        pool: PoolId,
-    },
 }
 
 /// A client that logged in to the console database.

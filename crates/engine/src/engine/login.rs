@@ -15,6 +15,7 @@ use crate::auth::{Challenge, Credential, Login, LoginStep, challenge};
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::pool::Pool;
+use crate::server::Learnt;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ClientCount, ConsoleLogin, Event, Exchange, Io};
 use crate::vars::Vars;
@@ -375,7 +376,7 @@ impl<X: Exchange> Engine<X> {
         self.exchange.pool(pool, |pool| {
             // A forced user's keys are not this client's.
             if !pool.settings.forced_user {
-                pool.scram_keys = Some(keys);
+                pool.learnt = Some(Learnt::Scram(keys));
             }
         });
     }

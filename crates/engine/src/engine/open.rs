@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
 use wire::messages::{AuthenticationRequest, BackendKeyData, ParameterStatus};
-use wire::scram::{self, ScramClient, ScramKeys, ScramSecret, ScramVerifier};
+use wire::scram::{self, ScramClient, ScramSecret, ScramVerifier};
 use wire::secret::Secret;
 use wire::{Header, backend, frontend, md5};
 
 use super::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::server::{Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
 
@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let serial = self.next_serial();
         let settings = self.view(pool).settings.clone();
-        let learnt = self.exchange.pool(pool, |pool| pool.scram_keys.clone());
+        let learnt = self.exchange.pool(pool, |pool| pool.learnt.clone());
         let client = proof.as_ref().map(|(client, _)| *client);
         let login = ServerLogin { proof, learnt, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
@@ -236,6 +236,7 @@ impl<X: Exchange> Engine<X> {
         };
         let ServerLogin { scram, welcome, proof, challenged, .. } = *login;
         let pool = server.pool;
+        let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         server.vars = welcome.vars.clone();
         let vars = &mut server.vars;
         let proven = proof.as_ref().filter(|_| challenged);
@@ -244,8 +245,14 @@ impl<X: Exchange> Engine<X> {
             io.random(&mut salt);
             ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
         });
-        let derived: Option<ScramKeys> =
-            scram.as_ref().and_then(ScramClient::derived).map(|(_, _, keys)| keys);
+        // Once the password itself is forgotten this opens further servers.
+        let learnt = proven.map(|(_, password)| {
+            let derived = scram.as_ref().and_then(ScramClient::derived);
+            derived.map_or_else(
+                || Learnt::Md5(md5::hash(startup_user(&settings).as_bytes(), password)),
+                |(_, _, keys)| Learnt::Scram(keys),
+            )
+        });
         self.exchange.pool(pool, |pool| {
             pool.opened();
             match &pool.welcome {
@@ -256,9 +263,8 @@ impl<X: Exchange> Engine<X> {
             if verifier.is_some() {
                 pool.proven = verifier;
             }
-            // Once the password itself is forgotten the keys alone open further servers.
-            if proof.is_some() && derived.is_some() {
-                pool.scram_keys = derived;
+            if learnt.is_some() {
+                pool.learnt = learnt;
             }
         });
         // Even with a lifetime of nothing it is used once.
@@ -313,11 +319,12 @@ fn cleartext_password<'a>(
 
 fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
     let hash = |password: &[u8]| md5::hash(startup_user(settings).as_bytes(), password);
-    match (&login.proof, &settings.secret) {
-        (Some((_, password)), _) => Some(hash(password)),
-        (None, Some(Secret::Plain(password))) => Some(hash(password.as_bytes())),
-        (None, Some(Secret::Md5(stored))) => Some(stored.clone()),
-        (None, Some(Secret::Scram(_)) | None) => None,
+    match (&login.proof, &settings.secret, &login.learnt) {
+        (Some((_, password)), _, _) => Some(hash(password)),
+        (None, Some(Secret::Plain(password)), _) => Some(hash(password.as_bytes())),
+        (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
+        (None, _, Some(Learnt::Md5(stored))) => Some(stored.clone()),
+        (None, Some(Secret::Scram(_)) | None, Some(Learnt::Scram(_)) | None) => None,
     }
 }
 
@@ -330,11 +337,13 @@ fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSec
         (Some(Secret::Plain(password)), _) => {
             Ok(ScramSecret::Password(password.clone().into_bytes()))
         }
-        (_, Some(keys)) => Ok(ScramSecret::Keys(keys.clone())),
-        (Some(Secret::Scram(_)), None) => Err("cannot do SCRAM authentication: password is SCRAM \
+        (_, Some(Learnt::Scram(keys))) => Ok(ScramSecret::Keys(keys.clone())),
+        (Some(Secret::Scram(_)), Some(Learnt::Md5(_)) | None) => {
+            Err("cannot do SCRAM authentication: password is SCRAM \
              secret but client authentication did not provide SCRAM keys"
-            .into()),
-        (Some(Secret::Md5(_)) | None, None) => {
+                .into())
+        }
+        (Some(Secret::Md5(_)) | None, Some(Learnt::Md5(_)) | None) => {
             Err("cannot do SCRAM authentication: wrong password type".into())
         }
     }

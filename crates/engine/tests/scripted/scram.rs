@@ -255,6 +255,30 @@ fn further_servers_open_with_the_keys_of_the_proof() {
 }
 
 #[test]
+fn further_servers_open_with_the_hash_where_md5_is_asked_for() {
+    let rig = proving();
+    let answer = |at: usize| {
+        let server = rig.server(at);
+        server.connect();
+        server.expect([startup(&[("user", "alice"), ("database", "app")])]);
+        server.send([b"R\0\0\0\x0c\0\0\0\x05salt".to_vec()]);
+        let response = md5::response(&md5::hash(b"alice", b"secret"), *b"salt");
+        server.expect([password(&response)]);
+        server.send([server_welcome(at)]);
+    };
+    let client = asked(&rig, "secret");
+    answer(0);
+    client.expect_welcome(&[]);
+    let other = asked(&rig, "secret");
+    other.expect_welcome(&[]);
+    client.send([query("begin")]);
+    rig.server(0).send([complete("BEGIN"), ready('T')]);
+    other.send([query("select 1")]);
+    answer(1);
+    rig.server(1).expect([query("select 1")]);
+}
+
+#[test]
 fn a_server_that_trusts_everybody_proves_nothing() {
     let rig = proving();
     let client = asked(&rig, "anything");

@@ -35,7 +35,9 @@ pub(crate) struct Author<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) client: usize,
     pub(crate) mode: PoolMode,
-    /// It sends nothing behind a Sync before the answers to what came before are there.
+    /// It sends nothing behind a Sync before the answers to what came before are there. Who does
+    /// not wait gives each statement a new name, as drivers with pipelines do: what a name used
+    /// twice stands for behind an unanswered error only the server knows.
     patient: bool,
     number: usize,
     steps: Vec<Step>,
@@ -49,7 +51,7 @@ const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
 impl<'a> Author<'a> {
     pub(crate) fn new(rng: &'a mut Rng, client: usize, mode: PoolMode) -> Self {
         let (steps, out) = (Vec::new(), Vec::new());
-        let patient = true;
+        let patient = !rng.once_in(3);
         Self { rng, client, mode, patient, number: 0, steps, out, in_transaction: false }
     }
 
@@ -178,7 +180,7 @@ impl<'a> Author<'a> {
     /// Some sequence of the extended protocol up to its Sync, or its several.
     fn pipeline(&mut self) {
         for _ in 0..self.rng.range(1, 3) {
-            if self.rng.once_in(3) {
+            if !self.patient || self.rng.once_in(3) {
                 self.proper_sequence();
             } else {
                 for _ in 0..self.rng.range(1, 6) {
@@ -212,7 +214,8 @@ impl<'a> Author<'a> {
     }
 
     fn proper_sequence(&mut self) {
-        let name = self.name();
+        let fresh = format!("s{}", self.number);
+        let name = if self.patient { self.name() } else { fresh.as_bytes() };
         frontend::close_statement(&mut self.out, name);
         self.parse(name);
         frontend::describe_statement(&mut self.out, name);

@@ -34,6 +34,7 @@ pub(crate) struct Login {
 }
 
 #[derive(Debug)]
+#[expect(clippy::enum_variant_names, reason = "states are named for what they wait for")]
 enum Step {
     ExpectStartup,
     ExpectPassword,
