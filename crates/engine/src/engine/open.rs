@@ -249,7 +249,7 @@ impl<X: Exchange> Engine<X> {
         let learnt = proven.map(|(_, password)| {
             let derived = scram.as_ref().and_then(ScramClient::derived);
             derived.map_or_else(
-                || Learnt::Md5(md5::hash(startup_user(&settings).as_bytes(), password)),
+                || Learnt::Md5(md5::hash(startup_user(settings).as_bytes(), password)),
                 |(_, _, keys)| Learnt::Scram(keys),
             )
         });
