@@ -1,0 +1,1 @@
+"""What all driver suites are run with; each module is one noun."""

@@ -1,0 +1,82 @@
+"""The folder where pinned packages are unpacked, once: sources of suites, environments to run
+them in. A folder counts only when it is whole, which its `.whole` file says."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+
+class FetchError(Exception):
+    """A package could not be had."""
+
+
+def root():
+    """$WEIR_CACHE, or weir-drivers in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
+    return Path(os.environ.get("WEIR_CACHE", Path(home) / "weir-drivers"))
+
+
+def run(argv, cwd=None, env=None):
+    """Runs an installer; its output matters only when it fails."""
+    done = subprocess.run(
+        [str(word) for word in argv], cwd=cwd, env=env and {**os.environ, **env},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )
+    if done.returncode != 0:
+        raise FetchError(f"{' '.join(map(str, argv))}:\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def folder(name, fill):
+    """The cache's folder `name`; `fill(path)` makes it when it is not there whole."""
+    path = root() / name
+    if not (path / ".whole").exists():
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        print(f"  fetching {name}", flush=True)
+        fill(path)
+        (path / ".whole").touch()
+    return path
+
+
+def unpack(archive, into):
+    """The single folder inside a tar file, its name left away."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            _, _, name = member.name.partition("/")
+            if name:
+                member.name = name
+                tar.extract(member, into, filter="data")
+
+
+def sdist(project, version, path_extra=""):
+    """The unpacked source package of a project on PyPI."""
+    def fill(path):
+        env = {"PATH": f"{path_extra}:{os.environ['PATH']}"}
+        run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", project,
+             "-d", path / ".download", f"{project}=={version}"], env=env)
+        archive, = (path / ".download").iterdir()
+        unpack(archive, path)
+    return folder(f"{project}-{version}-src", fill)
+
+
+def venv(name, requirements):
+    """A virtual environment with these packages; returns its python."""
+    def fill(path):
+        run([sys.executable, "-m", "venv", path])
+        run([path / "bin/python", "-m", "pip", "install", "-q", *requirements])
+    return folder(f"{name}-venv", fill) / "bin/python"
+
+
+def go_module(module, version):
+    """A writable copy of a Go module, which the module cache keeps read-only."""
+    def fill(path):
+        said = run(["go", "mod", "download", "-json", f"{module}@{version}"], cwd="/")
+        source = next(line.split('"')[3] for line in said.splitlines() if '"Dir"' in line)
+        run(["cp", "-R", f"{source}/.", path])
+        run(["chmod", "-R", "u+w", path])
+        run(["go", "mod", "download"], cwd=path)
+    return folder(f"{module.replace('/', '-')}-{version}", fill)

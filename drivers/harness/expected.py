@@ -1,0 +1,58 @@
+"""The checked-in list of what may fail through the pooler, and why: expected/SUITE.toml.
+
+    [[session]]                       # at most SESSION_MAX tests in all
+    reason = "why it cannot pass"
+    tests = ["id", "id"]
+    flaky = true                      # may also pass
+
+    [[transaction]]
+    feature = "LISTEN"                # the session feature these tests need
+    tests = ["id", "prefix*"]
+"""
+
+import fnmatch
+import tomllib
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "expected"
+SESSION_MAX = 5
+
+
+class Expected:
+    """The entries of one suite in one mode."""
+
+    def __init__(self, suite, mode):
+        path = FOLDER / f"{suite}.toml"
+        document = tomllib.loads(path.read_text()) if path.exists() else {}
+        self.why = {}
+        self.flaky = set()
+        for group in document.get(mode, []):
+            why = group["feature"] if mode == "transaction" else group["reason"]
+            for test in group["tests"]:
+                self.why[test] = why
+                if group.get("flaky"):
+                    self.flaky.add(test)
+        if mode == "session" and len(self.why) > SESSION_MAX:
+            raise ValueError(f"{path}: {len(self.why)} tests; session mode allows {SESSION_MAX}")
+        if mode == "session" and any("*" in test for test in self.why):
+            raise ValueError(f"{path}: no patterns in session mode; name each test")
+
+    def reason(self, test):
+        """Why this test may fail, or nothing."""
+        entry = self._entry(test)
+        return self.why[entry] if entry else None
+
+    def _entry(self, test):
+        if test in self.why:
+            return test
+        return next((entry for entry in self.why if matches(test, entry)), None)
+
+    def stale(self, failed):
+        """Entries that no failure needed."""
+        used = {self._entry(test) for test in failed}
+        return sorted(set(self.why) - used - self.flaky)
+
+
+def matches(test, pattern):
+    """Only `*` is special; brackets stand for themselves, since pytest's ids are full of them."""
+    return "*" in pattern and fnmatch.fnmatchcase(test, pattern.replace("[", "[[]"))

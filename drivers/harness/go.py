@@ -1,0 +1,48 @@
+"""Suites of Go modules: `go test` in a writable copy of the module."""
+
+import json
+
+from . import cache
+from .outcome import Outcome
+from .suite import Suite
+
+
+class GoSuite(Suite):
+    """Tests of a Go module, run in a writable copy of it."""
+
+    module = ""
+    packages = ("./...",)
+    separator = "/"
+
+    def environment(self, target):
+        raise NotImplementedError
+
+    def fetch(self):
+        self.work = cache.go_module(self.module, self.version)
+
+    def run(self, target, log):
+        argv = ["go", "test", "-count=1", "-p=1", "-json", f"-timeout={self.seconds_max - 10}s"]
+        if self.left_out:
+            argv.append("-skip=" + "|".join(f"^{test}$" for test in self.left_out))
+        said = {}
+        return self.spawn(
+            [*argv, *self.packages], self.work, self.environment(target), log, Outcome(),
+            lambda outcome, row: self.event(outcome, row, said),
+        )
+
+    def event(self, outcome, row, said):
+        if not row.startswith("{"):
+            return
+        event = json.loads(row)
+        package = event.get("Package", "").removeprefix(self.module).lstrip("/")
+        action, test = event["Action"], event.get("Test")
+        if test is None:
+            if action == "fail" and "FailedBuild" in event:
+                outcome.add(f"{package}:build", "failed", event["FailedBuild"])
+            return
+        test = f"{package}:{test}"
+        if action == "output":
+            said.setdefault(test, []).append(event["Output"])
+        elif action in ("pass", "fail", "skip"):
+            result = {"pass": "passed", "fail": "failed", "skip": "skipped"}[action]
+            outcome.add(test, result, "".join(said.pop(test, []))[-4000:])

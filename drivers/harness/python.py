@@ -1,0 +1,61 @@
+"""Suites of Python packages: the tests of the source package, run by pytest."""
+
+import json
+from pathlib import Path
+
+from . import cache
+from .outcome import Outcome
+from .suite import Suite
+
+
+class PytestSuite(Suite):
+    """Tests of a Python package, from its source package, run in an environment of their own."""
+
+    project = ""
+    requirements = ()
+    # Below the source package.
+    paths = ("tests",)
+    options = ()
+    test_seconds_max = 60
+    source_path_extra = ""
+
+    def environment(self, target):
+        raise NotImplementedError
+
+    def fetch(self):
+        self.source = cache.sdist(self.project, self.version, self.source_path_extra)
+        self.work = cache.folder(f"{self.project}-{self.version}-tests", self.copy_tests)
+        self.python = cache.venv(f"{self.project}-{self.version}", [
+            "pytest==8.4.2", "pytest-timeout==2.4.0", *self.requirements,
+        ])
+
+    def copy_tests(self, path):
+        """The tests alone, or `import` would find the package's sources, which are not built."""
+        for name in self.paths:
+            cache.run(["cp", "-R", self.source / name, path])
+
+    def run(self, target, log):
+        record = Path(log).with_suffix(".jsonl")
+        record.unlink(missing_ok=True)
+        plugin = Path(__file__).parent / "pytest_plugin"
+        outcome = Outcome()
+        self.spawn(
+            [self.python, "-m", "pytest", "-q", "-p", "weir_record", "-p", "no:cacheprovider",
+             f"--timeout={self.test_seconds_max}", "--tb=short", *self.deselect(), *self.options,
+             *self.paths],
+            self.work,
+            {"PYTHONPATH": str(plugin), "WEIR_RECORD": str(record), "PYTHONDONTWRITEBYTECODE": "1",
+             **self.environment(target)},
+            log, outcome, lambda *_: None,
+        )
+        read_record(record, outcome)
+        return outcome
+
+    def deselect(self):
+        return [f"--deselect={test}" for test in self.left_out]
+
+
+def read_record(path, outcome):
+    if path.exists():
+        for row in path.read_text().splitlines():
+            outcome.add(*json.loads(row))

@@ -1,0 +1,63 @@
+"""What a run prints and writes: a table for people, JSON for everything else."""
+
+import json
+
+from .outcome import FAILED, PASSED, SKIPPED
+
+HEAD = ("driver", "mode", "passed", "failed", "skipped", "only through Weir", "listed", "seconds")
+
+
+class Report:
+    """Gathers one row for each suite and mode, and the problems that make the run fail."""
+
+    def __init__(self):
+        self.rows = []
+        self.problems = []
+        self.details = []
+
+    def direct(self, suite, outcome):
+        self._row(suite, "direct", outcome, "-", "-")
+
+    def pooled(self, suite, mode, outcome, lost, expected):
+        unlisted = {test: why for test, why in lost.items() if expected.reason(test) is None}
+        self._row(suite, mode, outcome, len(lost), len(lost) - len(unlisted))
+        for test, message in sorted(unlisted.items()):
+            last = message.strip().splitlines()[-1:] or [""]
+            self.problem(f"{suite.name}, {mode}: {test} fails only through Weir: {last[0][:200]}")
+        for entry in expected.stale(lost):
+            print(f"  warning: {suite.name}, {mode}: {entry} is listed but does not fail")
+        self.details.append({
+            "driver": suite.name, "mode": mode,
+            "only_through_weir": [
+                {"test": test, "listed_as": expected.reason(test), "message": message}
+                for test, message in sorted(lost.items())
+            ],
+        })
+
+    def problem(self, text):
+        print(f"  problem: {text}", flush=True)
+        self.problems.append(text)
+
+    def _row(self, suite, mode, outcome, lost, listed):
+        self.rows.append((
+            f"{suite.name} {suite.version}", mode, outcome.count(PASSED), outcome.count(FAILED),
+            outcome.count(SKIPPED), lost, listed, round(outcome.seconds),
+        ))
+
+    def table(self):
+        rows = [tuple(map(str, row)) for row in (HEAD, *self.rows)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column < 2 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths))
+            ).rstrip()
+            for row in rows
+        )
+
+    def write(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({
+            "rows": [dict(zip(HEAD, row)) for row in self.rows],
+            "problems": self.problems, "details": self.details,
+        }, indent=1) + "\n")

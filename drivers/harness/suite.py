@@ -1,0 +1,86 @@
+"""What a suite is: a pinned package, what it needs of its surroundings, and how it is run."""
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+MODES = ("session", "transaction")
+
+
+@dataclass
+class Target:
+    """Where a suite shall connect to."""
+
+    port: int
+    lab: object
+    host: str = "127.0.0.1"
+
+    def libpq(self, user, database):
+        """The environment libpq and its kin read."""
+        return {
+            "PGHOST": self.host, "PGPORT": str(self.port), "PGUSER": user,
+            "PGDATABASE": database, "PGSSLMODE": "disable",
+        }
+
+
+class Suite:
+    """Subclasses in python.py, go.py and the like know one kind of test runner; theirs in suites/
+    are a driver each and say the rest by their attributes."""
+
+    name = ""
+    version = ""
+    modes = MODES
+    # PostgreSQL's settings and pg_hba.conf.
+    settings = {}
+    hba = ""
+    # Before the tests, straight to PostgreSQL: pairs of (database, statements).
+    setup = ()
+    # What Weir needs: user -> password, further keys, and the pool size of each mode. Transaction
+    # pools are small so that servers are shared; session pools as large as one test needs.
+    users = {"postgres": ""}
+    keys = {}
+    pool_size = {"session": 5, "transaction": 3}
+    # Tests that are run nowhere: id or prefix -> reason. Not for what fails through the pooler.
+    left_out = {}
+    seconds_max = 1200
+    # What stands between a test and those below it.
+    separator = ""
+
+    def fetch(self):
+        """Gets the pinned package; slow the first time only."""
+        raise NotImplementedError
+
+    def run(self, target, log):
+        """Runs the tests against `target`; returns an Outcome. `log` is a file for their output."""
+        raise NotImplementedError
+
+    def prepare(self, lab):
+        for database, statements in self.setup:
+            lab.sql(statements, database)
+
+    def spawn(self, argv, cwd, env, log, outcome, line):
+        """Runs a test process and gives each line it prints to `line(outcome, text)`."""
+        begin = time.monotonic()
+        with open(log, "w", encoding="utf8") as out:
+            child = subprocess.Popen(
+                [str(word) for word in argv], cwd=cwd, env={**os.environ, **env},
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            )
+            try:
+                child.wait(self.seconds_max)
+            except subprocess.TimeoutExpired:
+                print(f"  {self.name}: stopped after {self.seconds_max} s", flush=True)
+            finally:
+                # What it started itself must not outlive it; the group is its own.
+                try:
+                    os.killpg(child.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                child.wait()
+        with open(log, encoding="utf8", errors="replace") as text:
+            for row in text:
+                line(outcome, row.rstrip("\n"))
+        outcome.seconds = time.monotonic() - begin
+        return outcome

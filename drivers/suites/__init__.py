@@ -1,0 +1,12 @@
+"""The suites there are, one module each, in the order they are run."""
+
+from .asyncpg import Asyncpg
+from .lib_pq import LibPq
+from .pg8000 import Pg8000
+from .pgx import Pgx
+from .psycopg2 import Psycopg2
+
+SUITES = {suite.name: suite() for suite in (Asyncpg, Psycopg2, Pg8000, Pgx, LibPq)}
+
+# What continuous integration can afford, in session mode.
+QUICK = ("asyncpg", "lib-pq")

@@ -1,0 +1,21 @@
+"""asyncpg: prepared statements by default, pipelines, COPY both ways, cancel, listeners."""
+
+from harness.python import PytestSuite
+
+
+class Asyncpg(PytestSuite):
+    name = "asyncpg"
+    version = "0.32.0"
+    project = "asyncpg"
+    requirements = ("asyncpg==0.32.0",)
+    settings = {"max_prepared_transactions": 10}
+    # test_pool opens 20 connections of one user at a time.
+    pool_size = {"session": 30, "transaction": 3}
+    keys = {"ignore_startup_parameters": "extra_float_digits"}
+    left_out = {
+        "tests/test__environment.py": "wants variables of its authors' CI",
+        "tests/test__sourcecode.py": "looks at the driver's sources",
+    }
+
+    def environment(self, target):
+        return target.libpq("postgres", "postgres")

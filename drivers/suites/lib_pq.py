@@ -1,0 +1,17 @@
+"""lib/pq: Go's oldest driver; unnamed statements, COPY, listeners, cancel."""
+
+from harness.go import GoSuite
+
+
+class LibPq(GoSuite):
+    name = "lib-pq"
+    version = "v1.12.3"
+    module = "github.com/lib/pq"
+    setup = (
+        ("postgres", "create role pqgo login superuser; create database pqgo owner pqgo"),
+    )
+    users = {"pqgo": "", "postgres": ""}
+    pool_size = {"session": 20, "transaction": 3}
+
+    def environment(self, target):
+        return target.libpq("pqgo", "pqgo")

@@ -1,0 +1,25 @@
+"""pgx: pipelines, statement caches, batches, COPY, cancel; pgconn, pgxpool and stdlib beside it."""
+
+from harness.go import GoSuite
+
+
+class Pgx(GoSuite):
+    name = "pgx"
+    version = "v5.12.0"
+    module = "github.com/jackc/pgx/v5"
+    settings = {"max_prepared_transactions": 10}
+    setup = (
+        ("postgres", "create database pgx_test"),
+        ("pgx_test", """
+            create extension hstore;
+            create extension ltree;
+            create domain uint64 as numeric(20,0);
+            create user " tricky, ' } "" \\\\ test user " superuser password 'secret';
+        """),
+    )
+    pool_size = {"session": 30, "transaction": 3}
+
+    def environment(self, target):
+        url = f"host={target.host} port={target.port} user=postgres dbname=pgx_test"
+        return {**target.libpq("postgres", "pgx_test"), "PGX_TEST_DATABASE": url,
+                "PGX_TEST_TCP_CONN_STRING": url}
