@@ -55,6 +55,8 @@ pub struct Client {
     pub welcomed: bool,
     /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
     pub key: u64,
+    /// Was it given a long secret (protocol 3.2)?
+    pub long_key: bool,
     pub vars: Arc<Vars>,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
@@ -86,6 +88,7 @@ impl Client {
             counted: false,
             welcomed: false,
             key: 0,
+            long_key: false,
             vars: Arc::default(),
             stream: Stream::default(),
             extended: None,

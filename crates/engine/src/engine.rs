@@ -66,8 +66,9 @@ pub struct Engine<X> {
     nobody: Arc<Identity>,
     /// Counts messages, connections and cancel requests of this worker; never 0.
     serial: u64,
-    /// Makes up salts for users that do not exist.
-    mock_seed: [u8; 32],
+    /// A secret of this worker: what only we can compute is made from it (salts of users that do
+    /// not exist, tags of cancel keys).
+    seed: [u8; 32],
     drain: Option<Drain>,
     /// Servers without a client that are being placed.
     to_place: VecDeque<ServerId>,
@@ -76,7 +77,7 @@ pub struct Engine<X> {
 }
 
 impl<X: Exchange> Engine<X> {
-    pub fn new(worker: WorkerId, config: Arc<Config>, exchange: X, mock_seed: [u8; 32]) -> Self {
+    pub fn new(worker: WorkerId, config: Arc<Config>, exchange: X, seed: [u8; 32]) -> Self {
         let names = Arc::new(TrackedNames::new(&config.global.track_extra_parameters));
         Self {
             worker,
@@ -91,7 +92,7 @@ impl<X: Exchange> Engine<X> {
             cancels: HashMap::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
             serial: 0,
-            mock_seed,
+            seed,
             drain: None,
             to_place: VecDeque::new(),
             scratch: Vec::new(),

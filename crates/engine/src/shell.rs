@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
+use wire::startup::CancelKey;
 
 use crate::ids::{ClientId, Handle, PoolId, ServerId, WorkerId};
 use crate::pool::{Pool, Waiter};
@@ -100,7 +101,7 @@ pub enum Mail {
     },
     /// Whose key is this? Answer with `CancelDone`, at once or when the request was delivered.
     Cancel {
-        key: u64,
+        key: CancelKey,
         requester: (WorkerId, ClientId, u64),
     },
     CancelDone {

@@ -18,6 +18,7 @@
 )]
 
 pub mod backend;
+pub mod cancel_key;
 pub mod error_fields;
 pub mod frame;
 pub mod frontend;

@@ -26,6 +26,7 @@ use thiserror::Error;
 
 pub use self::client::{ScramClient, ScramSecret};
 pub use self::keys::ScramKeys;
+pub(crate) use self::keys::hmac;
 pub use self::server::{ScramServer, ServerFinished};
 pub use self::verifier::ScramVerifier;
 

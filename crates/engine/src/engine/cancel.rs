@@ -2,8 +2,8 @@
 //! request asks all of them; the one whose client it is sends the server's own key to where the
 //! server is connected to, and does not give the server to anybody else before that is over.
 
-use wire::frontend;
 use wire::startup::CancelKey;
+use wire::{cancel_key, frontend};
 
 use super::Engine;
 use crate::client::ClientPhase;
@@ -25,21 +25,17 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn ask_cancel(
         &mut self,
         id: ClientId,
-        key: &CancelKey,
+        key: CancelKey,
         now: Micros,
         io: &mut impl Io,
     ) {
-        let Ok(secret) = <[u8; 4]>::try_from(key.secret.as_slice()) else {
-            return self.drop_client(id, "bad cancel request", true, now, io);
-        };
-        let key = (u64::from(key.pid) << 32) | u64::from(u32::from_be_bytes(secret));
         let workers = self.exchange.worker_count();
         let client = self.client_mut(id);
         client.phase = ClientPhase::Canceling { answers_missing: workers };
         let requester = (self.worker, id, self.client(id).serial);
         for worker in (0..workers).map(WorkerId) {
             if worker != self.worker {
-                self.exchange.post(worker, Mail::Cancel { key, requester });
+                self.exchange.post(worker, Mail::Cancel { key: key.clone(), requester });
             }
         }
         self.cancel_asked(key, requester, now, io);
@@ -48,12 +44,12 @@ impl<X: Exchange> Engine<X> {
     /// Is it one of our clients, and is there anything to cancel?
     pub(super) fn cancel_asked(
         &mut self,
-        key: u64,
+        key: CancelKey,
         requester: (WorkerId, ClientId, u64),
         now: Micros,
         io: &mut impl Io,
     ) {
-        match self.busy_server_of(key) {
+        match self.busy_server_of(&key) {
             Some(on) => {
                 let cancel = self.next_serial();
                 let server = self.server_mut(on);
@@ -70,8 +66,18 @@ impl<X: Exchange> Engine<X> {
 
     /// The server that is working for the owner of this key. One request at a time is enough for
     /// it: what comes while another is under way changes nothing.
-    fn busy_server_of(&self, key: u64) -> Option<ServerId> {
-        let client = self.clients.get(self.keys.get(&key)?.0 as usize)?;
+    fn busy_server_of(&self, key: &CancelKey) -> Option<ServerId> {
+        let (short, tag) = key.secret.split_first_chunk::<4>()?;
+        let number = (u64::from(key.pid) << 32) | u64::from(u32::from_be_bytes(*short));
+        let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
+        // A client that was given a long key is not to be cancelled by whoever guesses a short one.
+        let right = match client.long_key {
+            true => tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag)),
+            false => tag.is_empty(),
+        };
+        if !right {
+            return None;
+        }
         let on = client.server?;
         let server = self.server(on);
         let busy = matches!(server.phase, ServerPhase::Linked) && !server.ledger.owes_nothing();

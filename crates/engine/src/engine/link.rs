@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use wire::{backend, frontend};
+use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
 use crate::client::ClientPhase;
@@ -212,7 +212,11 @@ impl<X: Exchange> Engine<X> {
         }
         client.key = key;
         client.welcomed = true;
-        backend::backend_key_data(&mut out, (key >> 32) as u32, &(key as u32).to_be_bytes());
+        let mut secret = (key as u32).to_be_bytes().to_vec();
+        if client.long_key {
+            secret.extend_from_slice(&cancel_key::tag(&self.seed, key));
+        }
+        backend::backend_key_data(&mut out, (key >> 32) as u32, &secret);
         backend::ready_for_query(&mut out, b'I');
         io.send_client(id, &out);
         self.scratch = out;

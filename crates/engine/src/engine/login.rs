@@ -22,6 +22,8 @@ use crate::vars::Vars;
 
 /// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
+/// The newest protocol we speak is 3.2, PostgreSQL 18's.
+const MINOR_VERSION: u16 = 2;
 const USER_LEN_MAX: usize = 128;
 const SASL_FAILED: &str = "SASL authentication failed";
 const PASSWORD_FAILED: &str = "password authentication failed";
@@ -92,7 +94,7 @@ impl<X: Exchange> Engine<X> {
                 Step::Wait
             }
             Ok(StartupRequest::Cancel(key)) => {
-                self.ask_cancel(id, &key, now, io);
+                self.ask_cancel(id, key, now, io);
                 Step::Done
             }
             Ok(StartupRequest::Startup(packet)) => match self.startup(id, &packet, io) {
@@ -142,16 +144,19 @@ impl<X: Exchange> Engine<X> {
         Ok(())
     }
 
-    /// Protocol extensions we do not know, or a newer minor version, are politely declined.
+    /// Protocol extensions we do not know, or a newer minor version than ours, are politely
+    /// declined. What 3.2 has more than 3.0 is longer cancel keys.
     fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io) {
         let unknown: Vec<&[u8]> = packet
             .parameters()
             .map(|(name, _)| name)
             .filter(|name| name.starts_with(b"_pq_."))
             .collect();
-        if packet.minor > 0 || !unknown.is_empty() {
+        self.client_mut(id).long_key = packet.minor >= MINOR_VERSION;
+        if packet.minor > MINOR_VERSION || !unknown.is_empty() {
             let mut out = Vec::new();
-            backend::negotiate_protocol_version(&mut out, 0, &unknown);
+            let minor = packet.minor.min(MINOR_VERSION);
+            backend::negotiate_protocol_version(&mut out, minor, &unknown);
             io.send_client(id, &out);
         }
     }
@@ -231,8 +236,8 @@ impl<X: Exchange> Engine<X> {
             }
             Challenge::Scram => {
                 let verifier = credential.as_ref().and_then(|known| known.verifier.clone());
-                let verifier = verifier
-                    .unwrap_or_else(|| ScramVerifier::mock(&self.mock_seed, user.as_bytes()));
+                let verifier =
+                    verifier.unwrap_or_else(|| ScramVerifier::mock(&self.seed, user.as_bytes()));
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
                 backend::authentication_sasl(&mut out, &[scram::MECHANISM]);

@@ -174,3 +174,30 @@ fn a_session_client_cancels_by_its_servers_number_and_a_secret_of_ours() {
     asks(&rig, 0, &key);
     assert_eq!(rig.cancels(), [(0, own_packet(&server))]);
 }
+
+/// Protocol 3.2: the key is long, the whole of it counts, and a short one that fits is not enough.
+#[test]
+fn a_client_of_protocol_3_2_has_a_long_key() {
+    let rig = Rig::transaction();
+    // Makes the pool warm.
+    rig.client();
+    let client = rig.connect_from(0, Peer::default());
+    let mut hello = startup(&[("user", "alice"), ("database", "app")]);
+    hello[7] = 2;
+    client.send([hello]);
+    let got = client.take();
+    let key = got.len() - ready('I').len() - wire::cancel_key::LONG_SECRET_LEN - 4;
+    let (pid, secret) = (&got[key..key + 4], &got[key + 4..got.len() - ready('I').len()]);
+    let pid = u32::from_be_bytes(pid.try_into().expect("four bytes"));
+    assert!(got.ends_with(&[key_data(pid, secret), ready('I')].concat()));
+
+    client.send([query("slow")]);
+    let mut forged = secret.to_vec();
+    forged[31] ^= 1;
+    for wrong in [&secret[..4], &secret[..31], &forged] {
+        assert!(!asks(&rig, 0, &cancel_request(pid, wrong)).is_open());
+    }
+    assert_eq!(rig.cancels(), []);
+    asks(&rig, 0, &cancel_request(pid, secret));
+    assert_eq!(rig.cancels().len(), 1);
+}

@@ -267,7 +267,7 @@ fn newer_protocols_and_extensions_are_talked_down() {
     packet[7] = 2;
     client.send([packet]);
     let mut declined = Vec::new();
-    wire::backend::negotiate_protocol_version(&mut declined, 0, &[b"_pq_.compression"]);
+    wire::backend::negotiate_protocol_version(&mut declined, 2, &[b"_pq_.compression"]);
     let got = client.take();
     assert_eq!(show(&got[..declined.len()]), show(&declined));
     assert!(client.is_open() && got.ends_with(&ready('I')));

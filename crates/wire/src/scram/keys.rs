@@ -51,7 +51,7 @@ fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
 }
 
 /// HMAC-SHA-256 of the parts in a row.
-pub(super) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = keyed(key);
     for part in parts {
         mac.update(part);
