@@ -75,12 +75,12 @@ pub enum Undo {
     /// The client's Parse: it has no such name after all. If the statement was sent, the server
     /// does not have it either.
     Parse { name: Box<[u8]>, statement: Arc<Statement>, sent: bool },
-    /// The client's Close: it still has the name.
-    Close { name: Box<[u8]>, statement: Arc<Statement> },
+    /// The client's Close: it still has the name, since that Parse.
+    Close { name: Box<[u8]>, statement: Arc<Statement>, since: u64 },
     /// A Parse of ours: the server does not have the statement.
     Prepare { statement: Arc<Statement> },
-    /// A Close of ours: the server still has the statement.
-    Evict { statement: Arc<Statement> },
+    /// A Close of ours: the server still has the statement, since that Parse.
+    Evict { statement: Arc<Statement>, since: u64 },
     /// The client's Parse of its unnamed statement. If it failed there is none now; if the server
     /// never got to it, the one before still stands.
     ParseUnnamed { before: u64, message: Vec<u8> },
@@ -111,6 +111,11 @@ impl Entry {
     pub fn undo(mut self, undo: Undo) -> Self {
         self.undo = Some(Box::new(undo));
         self
+    }
+
+    /// Is it answered with ReadyForQuery?
+    fn ends_batch(&self) -> bool {
+        matches!(self.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
     }
 
     /// Does the server wait for a Sync once it has got this message?
@@ -203,6 +208,41 @@ impl Ledger {
 
     pub fn is_ambiguous(&self) -> bool {
         self.ambiguous
+    }
+
+    /// Is a ReadyForQuery still to come? Until then nobody knows what the server makes of a
+    /// message sent now: there may be an error before it, and a failed transaction.
+    pub fn awaits_ready(&self) -> bool {
+        self.owed.iter().any(Entry::ends_batch)
+    }
+
+    /// Is a message unanswered that makes or closes the statement of this number?
+    pub fn concerns(&self, id: u64) -> bool {
+        self.owed.iter().any(|entry| match entry.undo.as_deref() {
+            Some(
+                Undo::Parse { statement, sent: true, .. }
+                | Undo::Prepare { statement }
+                | Undo::Evict { statement, .. },
+            ) => statement.id == id,
+            Some(
+                Undo::Taken { .. }
+                | Undo::Parse { .. }
+                | Undo::Close { .. }
+                | Undo::ParseUnnamed { .. }
+                | Undo::DropUnnamed { .. }
+                | Undo::PrepareUnnamed,
+            )
+            | None => false,
+        })
+    }
+
+    /// Is the message with this serial number unanswered, and in an earlier batch than the next
+    /// one to be sent? Whether that one finds its effect is open. (Within one batch it is sure to,
+    /// or else it is discarded itself.)
+    pub fn is_in_doubt(&self, serial: u64) -> bool {
+        let last_end = self.owed.iter().rev().find(|entry| entry.ends_batch());
+        last_end.is_some_and(|end| serial < end.serial)
+            && self.owed.front().is_some_and(|front| serial >= front.serial)
     }
 
     /// Will the server discard a message sent now, unless it is a Sync?

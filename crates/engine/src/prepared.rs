@@ -102,8 +102,21 @@ impl ClientStatements {
         self.by_name.insert(name.into(), Named { statement, since });
     }
 
-    pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
-        self.by_name.remove(name).map(|named| named.statement)
+    /// What the name stood for, and since which Parse.
+    pub fn remove(&mut self, name: &[u8]) -> Option<(Arc<Statement>, u64)> {
+        self.by_name.remove(name).map(|named| (named.statement, named.since))
+    }
+
+    /// The Parse with this serial number had no effect.
+    pub fn remove_parsed(&mut self, name: &[u8], since: u64) {
+        if self.by_name.get(name).is_some_and(|named| named.since == since) {
+            self.by_name.remove(name);
+        }
+    }
+
+    /// The Close had no effect; but the name may have a new meaning already.
+    pub fn restore(&mut self, name: &[u8], statement: Arc<Statement>, since: u64) {
+        self.by_name.entry(name.into()).or_insert(Named { statement, since });
     }
 
     /// `DISCARD ALL` or `DEALLOCATE ALL` was done as message number `serial`: what was parsed
@@ -125,6 +138,10 @@ impl ClientStatements {
         self.by_name.is_empty()
     }
 }
+
+/// In place of a serial number: the statement may be on the server or not, so it has to be closed
+/// before it is prepared anew.
+pub const DOUBTFUL: u64 = u64::MAX;
 
 /// What one server has prepared, the least recently used first to go.
 #[derive(Debug, Default)]
@@ -148,6 +165,25 @@ impl ServerStatements {
         self.by_id.get_mut(&id).map(|prepared| prepared.used = clock).is_some()
     }
 
+    /// Serial number of the Parse that made it; [`DOUBTFUL`] if nobody knows whether it is there.
+    pub fn since(&self, id: u64) -> Option<u64> {
+        self.by_id.get(&id).map(|prepared| prepared.since)
+    }
+
+    /// The Parse with this serial number had no effect.
+    pub fn remove_parsed(&mut self, id: u64, since: u64) {
+        if self.since(id) == Some(since) {
+            self.by_id.remove(&id);
+        }
+    }
+
+    /// A Close had no effect, unless the statement has been prepared again behind it.
+    pub fn restore(&mut self, statement: Arc<Statement>, since: u64) {
+        if !self.by_id.contains_key(&statement.id) {
+            self.insert(statement, since);
+        }
+    }
+
     pub fn insert(&mut self, statement: Arc<Statement>, since: u64) {
         self.clock += 1;
         self.by_id.insert(statement.id, Prepared { statement, used: self.clock, since });
@@ -157,13 +193,14 @@ impl ServerStatements {
         self.by_id.remove(&id).map(|prepared| prepared.statement)
     }
 
-    /// Make room for one more within `limit`: the least recently used statement, taken out.
-    pub fn evict(&mut self, limit: u32) -> Option<Arc<Statement>> {
+    /// Make room for one more within `limit`: the least recently used statement, taken out, and
+    /// since when it was there.
+    pub fn evict(&mut self, limit: u32) -> Option<(Arc<Statement>, u64)> {
         if self.by_id.len() < limit as usize {
             return None;
         }
         let id = self.by_id.values().min_by_key(|prepared| prepared.used)?.statement.id;
-        self.remove(id)
+        self.by_id.remove(&id).map(|prepared| (prepared.statement, prepared.since))
     }
 
     pub fn discard_before(&mut self, serial: u64) {
@@ -173,7 +210,7 @@ impl ServerStatements {
     /// The server comes from another worker, whose serial numbers mean nothing here: all it has
     /// is older than anything to come.
     pub fn age(&mut self) {
-        for prepared in self.by_id.values_mut() {
+        for prepared in self.by_id.values_mut().filter(|prepared| prepared.since != DOUBTFUL) {
             prepared.since = 0;
         }
     }
@@ -217,7 +254,7 @@ mod tests {
         all.iter().for_each(|statement| server.insert(statement.clone(), 0));
         assert!(server.touch(all[0].id));
         assert_eq!(server.evict(4), None);
-        assert_eq!(server.evict(3).unwrap().id, all[1].id);
+        assert_eq!(server.evict(3).unwrap().0.id, all[1].id);
     }
 
     #[test]

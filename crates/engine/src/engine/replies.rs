@@ -366,21 +366,19 @@ fn undo(
         Undo::Taken { .. } => {}
         Undo::Parse { name, statement, sent } => {
             if sent {
-                statements.remove(statement.id);
+                statements.remove_parsed(statement.id, entry.serial);
             }
             if let Some(client) = client {
-                client.statements.remove(&name);
+                client.statements.remove_parsed(&name, entry.serial);
             }
         }
-        Undo::Close { name, statement } => {
+        Undo::Close { name, statement, since } => {
             if let Some(client) = client {
-                client.statements.insert(&name, statement, entry.serial);
+                client.statements.restore(&name, statement, since);
             }
         }
-        Undo::Prepare { statement } => {
-            statements.remove(statement.id);
-        }
-        Undo::Evict { statement } => statements.insert(statement, entry.serial),
+        Undo::Prepare { statement } => statements.remove_parsed(statement.id, entry.serial),
+        Undo::Evict { statement, since } => statements.restore(statement, since),
         // Whatever the server has now, the client's Parse is sent again when it is needed.
         Undo::ParseUnnamed { before, message } => {
             *unnamed = 0;

@@ -14,7 +14,7 @@ use super::leave::CLOSE_REQUEST;
 use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Micros};
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
-use crate::prepared::{SERVER_NAME_PREFIX, Statement};
+use crate::prepared::{DOUBTFUL, SERVER_NAME_PREFIX, Statement};
 use crate::server::Server;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
@@ -360,18 +360,16 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         let statement = self.exchange.intern(parse.sql, parse.types_raw);
         let name: Box<[u8]> = parse.name.into();
-        let known = self.server.statements.touch(statement.id);
-        if known && self.server.status == b'E' {
-            // In a failed transaction the server must have its say about the text.
-            self.close_on_server(&statement);
-        }
+        // In a failed transaction the server must have its say about the text; and while a
+        // ReadyForQuery is awaited nobody knows whether this is one.
+        let is_certain = self.server.status != b'E' && !self.server.ledger.awaits_ready();
         let serial;
-        if known && self.server.status != b'E' {
+        if is_certain && self.has(&statement) {
             serial = self.next_serial();
             let undo = Undo::Parse { name, statement: statement.clone(), sent: false };
             self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
         } else {
-            self.make_room();
+            self.make_room(&statement);
             serial = self.next_serial();
             frontend::parse(self.out.insert(), &statement.server_name, parse.sql, parse.types_raw);
             self.stats.server_parses += 1;
@@ -386,10 +384,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
 
     /// See to it that the server knows the statement.
     fn prepare(&mut self, statement: &Arc<Statement>) {
-        if self.server.statements.touch(statement.id) {
+        if self.has(statement) {
             return;
         }
-        self.make_room();
+        self.make_room(statement);
         frontend::parse(
             self.out.insert(),
             &statement.server_name,
@@ -405,20 +403,34 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.owe(entry);
     }
 
-    fn make_room(&mut self) {
-        if let Some(old) = self.server.statements.evict(self.settings.max_prepared_statements) {
-            self.close_message(&old);
+    /// Does the server have the statement, or will it by the time it gets to the next message?
+    fn has(&mut self, statement: &Statement) -> bool {
+        let (statements, ledger) = (&mut self.server.statements, &self.server.ledger);
+        let is_sure = |since| since != DOUBTFUL && !ledger.is_in_doubt(since);
+        statements.touch(statement.id) && statements.since(statement.id).is_some_and(is_sure)
+    }
+
+    /// The statement is about to be prepared: the server must not have it, nor too many others.
+    fn make_room(&mut self, statement: &Arc<Statement>) {
+        let since = self.server.statements.since(statement.id);
+        self.server.statements.remove(statement.id);
+        let ledger = &self.server.ledger;
+        if ledger.awaits_ready() && ledger.concerns(statement.id) {
+            self.close_message(statement, DOUBTFUL);
+        } else if let Some(since) = since {
+            self.close_message(statement, since);
+        }
+        let limit = self.settings.max_prepared_statements;
+        if let Some((old, since)) = self.server.statements.evict(limit) {
+            let ledger = &self.server.ledger;
+            let in_doubt = ledger.awaits_ready() && ledger.concerns(old.id);
+            self.close_message(&old, if in_doubt { DOUBTFUL } else { since });
         }
     }
 
-    fn close_on_server(&mut self, statement: &Arc<Statement>) {
-        self.server.statements.remove(statement.id);
-        self.close_message(statement);
-    }
-
-    fn close_message(&mut self, statement: &Arc<Statement>) {
+    fn close_message(&mut self, statement: &Arc<Statement>, since: u64) {
         frontend::close_statement(self.out.insert(), &statement.server_name);
-        let undo = Undo::Evict { statement: statement.clone() };
+        let undo = Undo::Evict { statement: statement.clone(), since };
         self.owe(Entry::new(Expect::Close, Verb::Swallow).undo(undo));
     }
 
@@ -506,8 +518,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         // Others may use the statement: only the client's name for it goes. Closing a name that
         // does not exist is no error.
         let mut entry = Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete));
-        if let Some(statement) = self.extended().statements.remove(named.name) {
-            entry = entry.undo(Undo::Close { name: named.name.into(), statement });
+        if let Some((statement, since)) = self.extended().statements.remove(named.name) {
+            entry = entry.undo(Undo::Close { name: named.name.into(), statement, since });
         }
         self.owe(entry);
         Ok(Fate::Replaced)
