@@ -1,0 +1,154 @@
+//! Which statements a server has, and under which names: the part of a client's requests that makes
+//! and finds prepared statements on whatever server it was given.
+
+use std::sync::Arc;
+
+use wire::frontend;
+use wire::messages::Parse;
+
+use super::Requests;
+use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::prepared::{DOUBTFUL, SERVER_NAME_PREFIX, Statement};
+use crate::shell::Exchange;
+
+/// A statement's name on the server.
+pub(super) enum Name {
+    AsItIs,
+    Statement(Arc<Statement>),
+    Unknown(Vec<u8>),
+}
+
+impl<X: Exchange> Requests<'_, X> {
+    pub(super) fn parse_named(&mut self, parse: &Parse<'_>) {
+        if let Some(existing) = self.extended().statements.get(parse.name).cloned() {
+            // Let the server itself say that the name is taken (42P05), after anything else that
+            // is wrong with the text: under the existing name the message must fail.
+            self.prepare(&existing);
+            frontend::parse(self.out.insert(), &existing.server_name, parse.sql, parse.types_raw);
+            self.stats.server_parses += 1;
+            let mut entry = Entry::new(Expect::Parse, Verb::Replace)
+                .undo(Undo::Taken { name: parse.name.into() });
+            entry.statement = existing.id;
+            self.owe(entry);
+            return;
+        }
+        let statement = self.exchange.intern(parse.sql, parse.types_raw);
+        let name: Box<[u8]> = parse.name.into();
+        // In a failed transaction the server must have its say about the text; and while a
+        // ReadyForQuery is awaited nobody knows whether this is one.
+        let is_certain = self.server.status != b'E' && !self.server.ledger.awaits_ready();
+        let serial;
+        if is_certain && self.has(&statement) {
+            serial = self.next_serial();
+            let undo = Undo::Parse { name, statement: statement.clone(), sent: false };
+            self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
+        } else {
+            self.make_room(&statement);
+            serial = self.next_serial();
+            frontend::parse(self.out.insert(), &statement.server_name, parse.sql, parse.types_raw);
+            self.stats.server_parses += 1;
+            self.server.statements.insert(statement.clone(), serial);
+            let undo = Undo::Parse { name, statement: statement.clone(), sent: true };
+            let mut entry = Entry::new(Expect::Parse, Verb::Replace).undo(undo);
+            entry.statement = statement.id;
+            self.owe(entry);
+        }
+        self.extended().statements.insert(parse.name, statement, serial);
+    }
+
+    /// See to it that the server knows the statement.
+    fn prepare(&mut self, statement: &Arc<Statement>) {
+        if self.has(statement) {
+            return;
+        }
+        self.make_room(statement);
+        frontend::parse(
+            self.out.insert(),
+            &statement.server_name,
+            &statement.sql,
+            &statement.types,
+        );
+        self.stats.server_parses += 1;
+        let serial = self.next_serial();
+        self.server.statements.insert(statement.clone(), serial);
+        let mut entry = Entry::new(Expect::Parse, Verb::Swallow)
+            .undo(Undo::Prepare { statement: statement.clone() });
+        entry.statement = statement.id;
+        self.owe(entry);
+    }
+
+    /// Does the server have the statement, or will it by the time it gets to the next message?
+    fn has(&mut self, statement: &Statement) -> bool {
+        let (statements, ledger) = (&mut self.server.statements, &self.server.ledger);
+        let is_sure = |since| since != DOUBTFUL && !ledger.is_in_doubt(since);
+        statements.touch(statement.id) && statements.since(statement.id).is_some_and(is_sure)
+    }
+
+    /// The statement is about to be prepared: the server must not have it, nor too many others.
+    fn make_room(&mut self, statement: &Arc<Statement>) {
+        let since = self.server.statements.since(statement.id);
+        self.server.statements.remove(statement.id);
+        let ledger = &self.server.ledger;
+        if ledger.awaits_ready() && ledger.concerns(statement.id) {
+            self.close_message(statement, DOUBTFUL);
+        } else if let Some(since) = since {
+            self.close_message(statement, since);
+        }
+        let limit = self.settings.max_prepared_statements;
+        if let Some((old, since)) = self.server.statements.evict(limit) {
+            let ledger = &self.server.ledger;
+            let in_doubt = ledger.awaits_ready() && ledger.concerns(old.id);
+            self.close_message(&old, if in_doubt { DOUBTFUL } else { since });
+        }
+    }
+
+    fn close_message(&mut self, statement: &Arc<Statement>, since: u64) {
+        frontend::close_statement(self.out.insert(), &statement.server_name);
+        let undo = Undo::Evict { statement: statement.clone(), since };
+        self.owe(Entry::new(Expect::Close, Verb::Swallow).undo(undo));
+    }
+
+    /// What the client's name for a statement is on this server. The statement is there
+    /// afterwards, if there is one.
+    pub(super) fn resolve(&mut self, name: &[u8]) -> Name {
+        if name.is_empty() {
+            self.resolve_unnamed();
+            return Name::AsItIs;
+        }
+        match self.extended().statements.get(name).cloned() {
+            Some(statement) => {
+                self.prepare(&statement);
+                Name::Statement(statement)
+            }
+            // The server itself says that it does not exist (26000), in the client's words; but
+            // one of our own names in a client's mouth must not find anything.
+            None if name.starts_with(SERVER_NAME_PREFIX) => {
+                let mut escaped = b"client's ".to_vec();
+                escaped.extend_from_slice(name);
+                Name::Unknown(escaped)
+            }
+            None => Name::AsItIs,
+        }
+    }
+
+    /// The unnamed statement of the server must be this client's own.
+    fn resolve_unnamed(&mut self) {
+        let own = self.extended().unnamed;
+        if own != 0 && own == self.server.unnamed {
+            return;
+        }
+        self.server.unnamed = own;
+        if own != 0 && !self.extended().unnamed_parse.is_empty() {
+            let again = std::mem::take(&mut self.extended().unnamed_parse);
+            self.out.insert().extend_from_slice(&again);
+            self.extended().unnamed_parse = again;
+            self.stats.server_parses += 1;
+            self.owe(Entry::new(Expect::Parse, Verb::Swallow).undo(Undo::PrepareUnnamed));
+        } else {
+            // Somebody else's may be there.
+            self.server.unnamed = 0;
+            frontend::close_statement(self.out.insert(), b"");
+            self.owe(Entry::new(Expect::Close, Verb::Swallow));
+        }
+    }
+}
