@@ -159,10 +159,12 @@ impl World {
         }
         socket.blocked = false;
         let available = socket.up.data.len().min(READ_LEN_MAX);
-        let bytes = match available {
-            0 => Vec::new(),
-            _ => socket.up.read(self.rng.chunk(available)),
-        };
+        if available == 0 {
+            socket.latch = socket.up.ended;
+            let (engine, mut io) = self.engine(worker);
+            return engine.client_quiet(slot, now, &mut io);
+        }
+        let bytes = socket.up.read(self.rng.chunk(available));
         socket.latch = !socket.up.data.is_empty() || socket.up.ended;
         let (engine, mut io) = self.engine(worker);
         engine.client_bytes(slot, &bytes, now, &mut io);
@@ -186,7 +188,10 @@ impl World {
         }
         self.net.servers[found].wakes_at = None;
         self.summary.cancels_hit += 1;
-        let asked = sleeper.is_some_and(|client| self.clients[client].cancels > 0);
+        // Who has gone needs no answer any more: the pooler itself may cancel what it was doing.
+        let asked = sleeper.is_some_and(|client| {
+            self.clients[client].cancels > 0 || self.net.clients[client].slot.is_none()
+        });
         self.run_server(found);
         if asked { Ok(()) } else { Err(format!("canceled {sleeper:?}, who had not asked for it")) }
     }
