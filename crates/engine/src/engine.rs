@@ -157,6 +157,7 @@ impl<X: Exchange> Engine<X> {
             }
             ServerPhase::Preparing(_)
             | ServerPhase::Linked
+            | ServerPhase::Finishing
             | ServerPhase::Settling
             | ServerPhase::Parked => self.reply_bytes(id, bytes, now, io),
         }

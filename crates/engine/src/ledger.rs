@@ -167,7 +167,7 @@ pub struct Settled {
 
 impl Settled {
     /// A message that answers nothing.
-    fn unowed() -> Self {
+    pub fn unowed() -> Self {
         Self { owner: Owner::Client, serial: 0, statement: 0, taken: None }
     }
 }
@@ -243,6 +243,18 @@ impl Ledger {
         let last_end = self.owed.iter().rev().find(|entry| entry.ends_batch());
         last_end.is_some_and(|end| serial < end.serial)
             && self.owed.front().is_some_and(|front| serial >= front.serial)
+    }
+
+    /// Is the server busy with what it was sent, rather than waiting for more?
+    pub fn is_working(&self) -> bool {
+        !self.owed.is_empty() && !self.copy_in
+    }
+
+    /// Will the server come to rest without being sent anything more?
+    pub fn ends_by_itself(&self) -> bool {
+        self.owed.back().is_some_and(|last| {
+            matches!(last.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
+        })
     }
 
     /// Will the server discard a message sent now, unless it is a Sync?

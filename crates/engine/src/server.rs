@@ -30,6 +30,8 @@ pub enum ServerPhase {
     Preparing(Preparation),
     /// For its client's messages and PostgreSQL's answers.
     Linked,
+    /// For the end of what a lost client has asked of it.
+    Finishing,
     /// For the answer to a message of ours, or for a cancel request under way; it has no client.
     Settling,
 }

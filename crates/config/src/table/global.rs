@@ -211,8 +211,11 @@ keys! {
     user: Option<String> = unset, boot, acts;
     /// How much to log, from 0 to 3.
     verbose: u32 = unset, reload, acts;
-    /// Threads that carry the traffic; 0 is one for each processor. Weir's own.
+    /// Threads that carry the traffic; 0 is one for every two processors. Weir's own.
     workers: u32 = "0", boot, acts;
+    /// Cancel the query of a client that is lost while it runs; PostgreSQL would finish it for
+    /// nobody. A client that says goodbye in mid-query is not lost. Weir's own.
+    cancel_lost_queries: bool = "1", reload, acts;
 }
 
 impl Global {

@@ -6,6 +6,7 @@ use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
 
 use super::Engine;
+use super::leave::Leaving;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::server::ServerPhase;
@@ -17,7 +18,8 @@ pub(super) struct Cancel {
     server: ServerId,
     /// Is the server in that slot still the one that was meant?
     serial: u64,
-    requester: (WorkerId, ClientId, u64),
+    /// Who waits for it to be over; nobody, if it is for a client that was lost.
+    requester: Option<(WorkerId, ClientId, u64)>,
 }
 
 impl<X: Exchange> Engine<X> {
@@ -50,18 +52,32 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         match self.busy_server_of(&key) {
-            Some(on) => {
-                let cancel = self.next_serial();
-                let server = self.server_mut(on);
-                server.cancel_pending = true;
-                let mut packet = Vec::new();
-                frontend::cancel_request(&mut packet, server.process_id, &server.secret);
-                let serial = server.serial;
-                self.cancels.insert(cancel, Cancel { server: on, serial, requester });
-                io.send_cancel(cancel, on, &packet);
-            }
+            Some(on) => self.send_cancel(on, Some(requester), io),
             None => self.answer_cancel(requester, now, io),
         }
+    }
+
+    /// The client this server works for is lost: nobody wants what it is doing.
+    pub(super) fn cancel_lost(&mut self, on: ServerId, io: &mut impl Io) {
+        if !self.server(on).cancel_pending {
+            self.send_cancel(on, None, io);
+        }
+    }
+
+    fn send_cancel(
+        &mut self,
+        on: ServerId,
+        requester: Option<(WorkerId, ClientId, u64)>,
+        io: &mut impl Io,
+    ) {
+        let cancel = self.next_serial();
+        let server = self.server_mut(on);
+        server.cancel_pending = true;
+        let mut packet = Vec::new();
+        frontend::cancel_request(&mut packet, server.process_id, &server.secret);
+        let serial = server.serial;
+        self.cancels.insert(cancel, Cancel { server: on, serial, requester });
+        io.send_cancel(cancel, on, &packet);
     }
 
     /// The server that is working for the owner of this key. One request at a time is enough for
@@ -92,12 +108,15 @@ impl<X: Exchange> Engine<X> {
         let same = self.servers.get_mut(server.0 as usize).filter(|found| found.serial == serial);
         if let Some(found) = same {
             found.cancel_pending = false;
-            let waits = matches!(found.phase, ServerPhase::Settling);
-            if waits && found.client.is_none() && found.ledger.is_at_rest() {
+            let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
+            let over = found.doomed.is_some() || found.ledger.is_at_rest();
+            if waits && found.client.is_none() && over {
                 self.free(server, now, io);
             }
         }
-        self.answer_cancel(requester, now, io);
+        if let Some(requester) = requester {
+            self.answer_cancel(requester, now, io);
+        }
     }
 
     fn answer_cancel(
@@ -130,7 +149,7 @@ impl<X: Exchange> Engine<X> {
         }
         *answers_missing -= 1;
         if *answers_missing == 0 {
-            self.drop_client(id, "successfully sent cancel request", false, now, io);
+            self.drop_client(id, Leaving::Answered, now, io);
         }
     }
 }

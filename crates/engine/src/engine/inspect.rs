@@ -112,6 +112,7 @@ pub fn server_row(
             ServerPhase::Parked => ServerState::Idle,
             ServerPhase::Preparing(_) => ServerState::Tested,
             ServerPhase::Linked => ServerState::Active,
+            ServerPhase::Finishing => ServerState::BeingCanceled,
             ServerPhase::Settling if server.cancel_pending => ServerState::BeingCanceled,
             ServerPhase::Settling => ServerState::Tested,
         },

@@ -15,21 +15,45 @@ use crate::shell::{ClientCount, Event, Exchange, Io, Mail};
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
 
-/// What the log says of a client that said Terminate.
-pub(super) const CLOSE_REQUEST: &str = "client close request";
+/// How a client goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving<'a> {
+    /// It said Terminate.
+    Goodbye,
+    /// Its socket is gone.
+    Lost,
+    /// It was a cancel request, and has been dealt with.
+    Answered,
+    /// By our own decision, which it was told if that was possible.
+    Refused(&'a str),
+}
+
+impl<'a> Leaving<'a> {
+    fn reason(self) -> &'a str {
+        match self {
+            Self::Goodbye => "client close request",
+            Self::Lost => "client unexpected eof",
+            Self::Answered => "successfully sent cancel request",
+            Self::Refused(why) => why,
+        }
+    }
+}
+
+/// Why a server ends whose client has left it with work to do.
+const IN_PROGRESS: &str = "client disconnected with query in progress";
 
 impl<X: Exchange> Engine<X> {
     /// The client's socket is gone.
     pub fn client_closed(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         if self.clients.contains(id.0 as usize) {
-            self.drop_client(id, "client unexpected eof", false, now, io);
+            self.drop_client(id, Leaving::Lost, now, io);
         }
     }
 
     /// The client said goodbye and closed its side, without a server to hear it.
     pub fn client_left(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         if self.clients.contains(id.0 as usize) {
-            self.drop_client(id, CLOSE_REQUEST, false, now, io);
+            self.drop_client(id, Leaving::Goodbye, now, io);
         }
     }
 
@@ -54,15 +78,14 @@ impl<X: Exchange> Engine<X> {
             wire::backend::error(&mut out, error);
             io.send_client(id, &out);
         }
-        self.drop_client(id, &error.message(), true, now, io);
+        self.drop_client(id, Leaving::Refused(&error.message()), now, io);
     }
 
     /// Take the client out, and its server from it.
     pub(super) fn drop_client(
         &mut self,
         id: ClientId,
-        reason: &str,
-        error: bool,
+        leaving: Leaving<'_>,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -70,9 +93,9 @@ impl<X: Exchange> Engine<X> {
         io.event(Event::ClientClosing {
             client: id,
             name: client.name(),
-            reason,
+            reason: leaving.reason(),
             age: now.saturating_sub(client.connected_at),
-            error,
+            error: matches!(leaving, Leaving::Refused(_)),
         });
         if client.key != 0 {
             self.keys.remove(&client.key);
@@ -86,12 +109,20 @@ impl<X: Exchange> Engine<X> {
             self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
         }
         if let Some(on) = client.server {
-            self.take_server_from(on, &client, now, io);
+            self.take_server_from(on, &client, leaving, now, io);
         }
     }
 
     /// The client has gone; what becomes of its server?
-    fn take_server_from(&mut self, on: ServerId, client: &Client, now: Micros, io: &mut impl Io) {
+    fn take_server_from(
+        &mut self,
+        on: ServerId,
+        client: &Client,
+        leaving: Leaving<'_>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let cancels = leaving == Leaving::Lost && self.config.global.cancel_lost_queries;
         let server = self.server_mut(on);
         server.client = None;
         match server.phase {
@@ -102,10 +133,17 @@ impl<X: Exchange> Engine<X> {
                 self.server_closed(on, "client disconnected during login", now, io);
             }
             _ if server.is_clean() && !client.stream.is_mid_message() => self.free(on, now, io),
-            _ => {
-                let reason = "client disconnected with query in progress";
-                self.close_server(on, reason, now, io);
+            _ if cancels && server.ledger.is_working() => {
+                // Only a server that will have answered everything can be of use again.
+                let whole = !client.stream.is_mid_message() && io.server_flushed(on);
+                if !whole || !server.ledger.ends_by_itself() {
+                    server.doomed = Some(IN_PROGRESS);
+                }
+                server.phase = ServerPhase::Finishing;
+                server.asked_at = now;
+                self.cancel_lost(on, io);
             }
+            _ => self.close_server(on, IN_PROGRESS, now, io),
         }
     }
 
@@ -132,7 +170,9 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.close_server(id, reason, now, io);
             }
-            ServerPhase::Settling | ServerPhase::Parked => self.close_server(id, reason, now, io),
+            ServerPhase::Finishing | ServerPhase::Settling | ServerPhase::Parked => {
+                self.close_server(id, reason, now, io);
+            }
         }
     }
 
@@ -149,7 +189,7 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(id).server = None;
         self.server_mut(on).client = None;
         if in_message {
-            self.drop_client(id, reason, true, now, io);
+            self.drop_client(id, Leaving::Refused(reason), now, io);
         } else {
             self.disconnect(id, reason, now, io);
         }

@@ -91,6 +91,8 @@ impl<X: Exchange> Engine<X> {
         }
         match server.phase {
             ServerPhase::Preparing(_) => self.prepared(on, now, io),
+            // A cancel request under way is waited for there.
+            ServerPhase::Finishing => self.free(on, now, io),
             ServerPhase::Settling => {
                 if server.is_clean() {
                     self.settled(on, now, io);
@@ -256,8 +258,10 @@ impl Replies<'_> {
             return Ok(Owner::Nobody);
         }
         if self.client.is_none() {
-            // An idle server says good-bye.
-            self.server.doomed = Some("idle server got dirty");
+            if settled == Settled::unowed() {
+                // An idle server says good-bye.
+                self.server.doomed = Some("idle server got dirty");
+            }
             return Ok(Owner::Nobody);
         }
         if complete

@@ -8,7 +8,7 @@ use wire::messages::{Parse, StatementOrPortal, bind_names};
 use wire::{HEADER_LEN, Header, backend, frontend};
 
 use super::Engine;
-use super::leave::CLOSE_REQUEST;
+use super::leave::Leaving;
 use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Micros};
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
@@ -104,7 +104,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.give_back_unused(id, on, now, io);
             }
-            Stop::Terminate => self.drop_client(id, CLOSE_REQUEST, false, now, io),
+            Stop::Terminate => self.drop_client(id, Leaving::Goodbye, now, io),
             Stop::Violation(why) => self.disconnect(id, &why, now, io),
         }
     }

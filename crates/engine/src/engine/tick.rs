@@ -101,7 +101,7 @@ impl<X: Exchange> Engine<X> {
                     }
                 }
                 // An answer to a question of ours that never comes.
-                (ServerPhase::Preparing(_) | ServerPhase::Settling, _)
+                (ServerPhase::Preparing(_) | ServerPhase::Finishing | ServerPhase::Settling, _)
                     if !server.ledger.owes_nothing()
                         && over(settings.server_connect_timeout, server.asked_at, now) =>
                 {

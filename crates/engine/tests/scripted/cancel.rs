@@ -55,7 +55,7 @@ fn there_is_nothing_to_cancel_for_an_idle_client() {
 
 #[test]
 fn an_unknown_key_and_a_broken_one() {
-    let rig = Rig::transaction();
+    let rig = Rig::new(|config| config.global.cancel_lost_queries = false);
     let (client, key, _) = busy(&rig, 0);
     let mut wrong = key.clone();
     wrong[15] ^= 1;
@@ -200,4 +200,59 @@ fn a_client_of_protocol_3_2_has_a_long_key() {
     assert_eq!(rig.cancels(), []);
     asks(&rig, 0, &cancel_request(pid, secret));
     assert_eq!(rig.cancels().len(), 1);
+}
+
+#[test]
+fn the_query_of_a_lost_client_is_cancelled_and_its_server_kept() {
+    let rig = Rig::of_size(1);
+    let (client, _, server) = busy(&rig, 0);
+    let other = rig.client();
+    other.send([query("other")]);
+    client.leave();
+    assert_eq!(rig.cancels(), [(0, own_packet(&server))]);
+    server.send([row("x"), error("57014", "canceling statement due to user request"), ready('I')]);
+    server.expect([]);
+    rig.finish_cancel();
+    server.expect([query("other")]);
+    server.send([done("OK")]);
+    other.expect([done("OK")]);
+    assert_eq!(rig.pool(|pool| pool.counts()), (1, 0));
+}
+
+#[test]
+fn a_lost_client_leaves_no_transaction_behind() {
+    let rig = Rig::of_size(1);
+    let client = rig.client();
+    client.send([query("begin")]);
+    let server = rig.server(0);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.send([query("slow")]);
+    client.leave();
+    rig.finish_cancel();
+    server.send([error("57014", "canceling statement due to user request"), ready('E')]);
+    assert!(!server.is_open());
+}
+
+/// What will never be answered in full cannot be waited for: the server goes once it was told.
+#[test]
+fn a_lost_client_in_mid_batch_costs_its_server() {
+    let rig = Rig::of_size(1);
+    let client = rig.client();
+    client.send([parse("", "slow"), bind(""), execute(), flush()]);
+    let server = rig.server(0);
+    client.leave();
+    assert_eq!(rig.cancels().len(), 1);
+    assert!(server.is_open());
+    rig.finish_cancel();
+    assert!(!server.is_open());
+    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+}
+
+#[test]
+fn who_says_goodbye_in_a_query_has_it_finished() {
+    let rig = Rig::transaction();
+    let (client, _, server) = busy(&rig, 0);
+    client.send([terminate()]);
+    assert_eq!(rig.cancels(), []);
+    assert!(!server.is_open());
 }
