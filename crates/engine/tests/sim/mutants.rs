@@ -1,11 +1,11 @@
-//! The checks can fail: each kind of sabotage is found within a few seeds.
+//! The checks can fail: each kind of sabotage is found within the seeds tried, most in the first few.
 
 use crate::run;
 use crate::sabotage::Sabotage;
 
 /// The first seed at which the harm is noticed, and how.
 fn caught(sabotage: Sabotage) -> (u64, String) {
-    (0..200)
+    (0..2_000)
         .filter(|seed| run(*seed, None, false).is_ok())
         .find_map(|seed| run(seed, Some(sabotage), false).err().map(|why| (seed, why)))
         .unwrap_or_else(|| panic!("nobody noticed {sabotage:?}"))
