@@ -233,12 +233,14 @@ impl<X: Exchange> Engine<X> {
     ) {
         let mut message = Vec::with_capacity(sql.len() + 6);
         frontend::query(&mut message, sql);
+        let mut entry = Entry::new(Expect::Query, Verb::Internal);
+        entry.serial = self.next_serial();
         let server = self.server_mut(on);
         debug_assert!(server.is_clean(), "a message of ours into a client's conversation");
         server.own_error = None;
         server.asked_at = now;
         server.unnamed = 0;
-        server.ledger.owe(Entry::new(Expect::Query, Verb::Internal));
+        server.ledger.owe(entry);
         io.send_server(on, &message);
     }
 
@@ -271,8 +273,8 @@ impl<X: Exchange> Engine<X> {
         let pool = server.pool;
         let settings = self.settings(pool);
         if settings.resets() {
+            // Whether it discards the statements is told by its replies, not guessed.
             let reset = settings.reset_query.clone();
-            self.server_mut(on).statements = Default::default();
             return self.send_own_query(on, reset.as_bytes(), now, io);
         }
         self.settled(on, now, io);

@@ -399,3 +399,36 @@ fn an_eviction_that_was_skipped_has_not_happened() {
     client.send([bind("a"), sync()]);
     server.expect([bind("weir_1"), sync()]);
 }
+
+/// One client has prepared `a`, and its server was reset by a query with this command tag.
+fn prepared_and_reset(tag: &str) -> (Rig, Client, Server) {
+    let rig = Rig::new(|config| {
+        config.global.default_pool_size = 1;
+        config.global.server_reset_query = "clean up".into();
+        config.global.server_reset_query_always = true;
+    });
+    let client = rig.client();
+    let server = rig.server(0);
+    server.answers("clean up");
+    client.send([parse("a", "select 1"), sync()]);
+    server.expect([parse("weir_1", "select 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    server.expect([query("clean up")]);
+    server.send([done(tag)]);
+    client.expect([parsed(), ready('I')]);
+    (rig, client, server)
+}
+
+#[test]
+fn a_reset_that_spares_the_statements_is_not_taken_for_one_that_does_not() {
+    let (_rig, client, server) = prepared_and_reset("RESET");
+    client.send([bind("a"), sync()]);
+    server.expect([bind("weir_1"), sync()]);
+}
+
+#[test]
+fn after_a_reset_that_discards_them_statements_are_prepared_again() {
+    let (_rig, client, server) = prepared_and_reset("DISCARD ALL");
+    client.send([bind("a"), sync()]);
+    server.expect([parse("weir_1", "select 1"), bind("weir_1"), sync()]);
+}
