@@ -25,6 +25,7 @@ ALLOWED = {
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
     "weir-cli": "*",
+    "weir-fuzzing": "*",
     "weir-bench": "*",
     "weir-e2e": "*",
 }
