@@ -1,6 +1,8 @@
 """The folder where pinned packages are unpacked, once: sources of suites, environments to run
 them in. A folder counts only when it is whole, which its `.whole` file says."""
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -68,7 +70,9 @@ def venv(name, requirements):
     def fill(path):
         run([sys.executable, "-m", "venv", path])
         run([path / "bin/python", "-m", "pip", "install", "-q", *requirements])
-    return folder(f"{name}-venv", fill) / "bin/python"
+    # A changed requirement is another environment.
+    mark = hashlib.sha256(" ".join(requirements).encode()).hexdigest()[:8]
+    return folder(f"{name}-venv-{mark}", fill) / "bin/python"
 
 
 def go_module(module, version):
@@ -80,3 +84,25 @@ def go_module(module, version):
         run(["chmod", "-R", "u+w", path])
         run(["go", "mod", "download"], cwd=path)
     return folder(f"{module.replace('/', '-')}-{version}", fill)
+
+
+def crate(name, version):
+    """A copy of a crate's sources, and a package of its own, so that its tests can be run."""
+    def fill(path):
+        probe = path / ".probe"
+        (probe / "src").mkdir(parents=True)
+        (probe / "src/lib.rs").touch()
+        (probe / "Cargo.toml").write_text(
+            f'[package]\nname = "probe"\nversion = "0.0.0"\nedition = "2021"\n'
+            f'[workspace]\n[dependencies]\n{name} = "={version}"\n'
+        )
+        said = run(["cargo", "metadata", "--format-version=1"], cwd=probe)
+        document = json.loads(said[said.index('{"packages"'):])
+        manifest = next(package["manifest_path"] for package in document["packages"]
+                        if package["name"] == name)
+        run(["cp", "-R", f"{Path(manifest).parent}/.", path])
+        shutil.rmtree(probe)
+        with open(path / "Cargo.toml", "a", encoding="utf8") as file:
+            file.write("\n[workspace]\n")
+        run(["cargo", "fetch"], cwd=path)
+    return folder(f"{name}-{version}", fill)

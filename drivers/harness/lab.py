@@ -100,10 +100,11 @@ class Lab:
         self.running = []
         try:
             self._initdb(dict(settings), hba)
-            self.postgres = self._start(
+            postgres = self._start(
                 [str(self.bin / "postgres"), "-D", str(self.data)], self.port, "postgres.log",
                 signal.SIGINT, USER,
             )
+            self._await_logins(postgres)
         except BaseException:
             self.close()
             raise
@@ -151,15 +152,26 @@ class Lab:
         self.running.append(process)
         return process
 
+    def _await_logins(self, postgres):
+        # Its port answers before it lets anybody in.
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while self._try_sql("select", "postgres").returncode != 0:
+            if not postgres.alive() or time.monotonic() > deadline:
+                raise LabError(f"PostgreSQL lets nobody in:\n{postgres.tail()}")
+            time.sleep(0.02)
+
     def sql(self, text, database="postgres"):
         """Runs statements as the superuser, straight against PostgreSQL."""
-        done = subprocess.run(
+        done = self._try_sql(text, database)
+        if done.returncode != 0:
+            raise LabError(f"psql: {done.stderr}")
+
+    def _try_sql(self, text, database):
+        return subprocess.run(
             [str(self.bin / "psql"), "-Xq", "-v", "ON_ERROR_STOP=1", "-h", str(self.dir),
              "-p", str(self.port), "-U", "postgres", "-d", database],
             input=text, capture_output=True, text=True, check=False,
         )
-        if done.returncode != 0:
-            raise LabError(f"psql: {done.stderr}")
 
     def weir(self, mode, pool_size, users, keys):
         """Starts Weir before this PostgreSQL; returns its process."""

@@ -22,8 +22,7 @@ class Report:
         unlisted = {test: why for test, why in lost.items() if expected.reason(test) is None}
         self._row(suite, mode, outcome, len(lost), len(lost) - len(unlisted))
         for test, message in sorted(unlisted.items()):
-            last = message.strip().splitlines()[-1:] or [""]
-            self.problem(f"{suite.name}, {mode}: {test} fails only through Weir: {last[0][:200]}")
+            self.problem(f"{suite.name}, {mode}: {test} fails only through Weir: {gist(message)}")
         for entry in expected.stale(lost):
             print(f"  warning: {suite.name}, {mode}: {entry} is listed but does not fail")
         self.details.append({
@@ -61,3 +60,10 @@ class Report:
             "rows": [dict(zip(HEAD, row)) for row in self.rows],
             "problems": self.problems, "details": self.details,
         }, indent=1) + "\n")
+
+
+def gist(message):
+    """The line of a failure that says most."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line or "rror:" in line]
+    return (telling or lines or [""])[-1][:200]

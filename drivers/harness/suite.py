@@ -8,6 +8,15 @@ from dataclasses import dataclass
 
 MODES = ("session", "transaction")
 
+# In transaction mode nothing is reset between clients, so one test's temporary table or SET would
+# fail whichever test gets that server next. This keeps each failure with the test that needs a
+# session; prepared statements, which Weir keeps track of, are left alone.
+TRANSACTION_KEYS = {
+    "server_reset_query": "close all; reset session authorization; reset all; unlisten *; "
+                          "select pg_advisory_unlock_all(); discard temp; discard sequences",
+    "server_reset_query_always": 1,
+}
+
 
 @dataclass
 class Target:

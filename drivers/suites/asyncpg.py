@@ -7,7 +7,7 @@ class Asyncpg(PytestSuite):
     name = "asyncpg"
     version = "0.32.0"
     project = "asyncpg"
-    requirements = ("asyncpg==0.32.0",)
+    requirements = ("asyncpg==0.32.0", "distro==1.9.0")
     settings = {"max_prepared_transactions": 10}
     # test_pool opens 20 connections of one user at a time.
     pool_size = {"session": 30, "transaction": 3}

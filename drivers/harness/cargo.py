@@ -1,0 +1,59 @@
+"""Suites of Rust crates: `cargo test` in a copy of the crate."""
+
+import re
+import shutil
+
+from . import cache
+from .outcome import FAILED, PASSED, SKIPPED, Outcome
+from .suite import Suite
+
+RESULTS = {"ok": PASSED, "FAILED": FAILED, "ignored": SKIPPED}
+
+
+class CargoSuite(Suite):
+    crate = ""
+    arguments = ()
+    # Files with addresses written into them: path below the crate.
+    patched = ()
+
+    def patch(self, text, target):
+        """The text of a `patched` file with the target's addresses in it."""
+        return text
+
+    def environment(self, target):
+        return {}
+
+    def fetch(self):
+        self.pristine = cache.crate(self.crate, self.version)
+
+    def run(self, target, log):
+        work = cache.root() / f"{self.crate}-{self.version}-patched"
+        shutil.copytree(self.pristine, work, dirs_exist_ok=True)
+        for name in self.patched:
+            text = (self.pristine / name).read_text()
+            (work / name).write_text(self.patch(text, target))
+        self.binary, self.failing = "", None
+        skipped = [word for test in self.left_out for word in ("--skip", test)]
+        return self.spawn(
+            ["cargo", "test", "--no-fail-fast", *self.arguments, "--", "--test-threads=2",
+             *skipped],
+            work,
+            {"CARGO_TARGET_DIR": str(cache.root() / "cargo-target"), "CARGO_TERM_COLOR": "never",
+             **self.environment(target)},
+            log, Outcome(), self.line,
+        )
+
+    def line(self, outcome, row):
+        if found := re.match(r" +Running (?:unittests )?(\S+)", row):
+            self.binary = found[1].removeprefix("tests/").removesuffix(".rs")
+        elif found := re.match(r"test (\S+) \.\.\. (ok|FAILED|ignored)", row):
+            outcome.add(f"{self.binary}:{found[1]}", RESULTS[found[2]])
+        elif found := re.match(r"---- (\S+) stdout ----", row):
+            self.failing = f"{self.binary}:{found[1]}"
+            outcome.messages[self.failing] = ""
+        elif row in ("failures:", ""):
+            self.failing = None if row else self.failing
+        elif row.startswith("error"):
+            outcome.add(f"{self.binary or 'build'}:{row[:60]}", FAILED, row)
+        elif self.failing:
+            outcome.messages[self.failing] += row + "\n"
