@@ -18,7 +18,7 @@ max_connections = 100
 # What the suites' driver gives at the start of each session. A pooler sets them on the server it
 # has; RESET then leads to the server's own values (docs/regress.md).
 datestyle = 'Postgres, MDY'
-timezone = 'PST8PDT'
+timezone = 'America/Los_Angeles'
 max_prepared_transactions = 10
 fsync = off
 synchronous_commit = off
