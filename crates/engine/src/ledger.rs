@@ -363,9 +363,8 @@ impl Ledger {
             Part::Belongs => {}
             Part::StartsCopy => self.start_copy(),
             Part::Fails => self.fail(void),
-            Part::Foreign if self.ambiguous && code == backend::READY_FOR_QUERY => {
-                return Ok(Settled::unowed());
-            }
+            // Out of step by a ReadyForQuery or two; whatever it is, it is this client's.
+            Part::Foreign if self.ambiguous => return Ok(Settled::unowed()),
             Part::Foreign => {
                 return Err(Unexpected { code: char::from(code), expected: Some(expect) });
             }
@@ -375,9 +374,7 @@ impl Ledger {
 
     fn reply_to_nothing(&self, code: u8) -> Result<Settled, Unexpected> {
         // An error out of the blue is the server saying good-bye (57P01 and its like).
-        let allowed =
-            code == backend::ERROR || (self.ambiguous && code == backend::READY_FOR_QUERY);
-        if !allowed {
+        if code != backend::ERROR && !self.ambiguous {
             return Err(Unexpected { code: char::from(code), expected: None });
         }
         Ok(Settled::unowed())

@@ -62,7 +62,7 @@ impl<X: Exchange> Engine<X> {
             client: client.filter(|_| reachable),
             server,
             names: &self.names,
-            forbids_transactions: view.settings.mode == PoolMode::Statement,
+            mode: view.settings.mode,
             transactions: 0,
         };
         let stop = replies.run();
@@ -121,11 +121,11 @@ impl<X: Exchange> Engine<X> {
             client.transaction_at = 0;
         }
         // In the middle of a message of the client's the rest of it belongs to this server.
-        if view.settings.is_session() || client.stream.is_mid_message() {
+        // Where the replies still to come cannot be counted they are this client's, as long as it
+        // stays; nobody else gets the server.
+        let keeps = view.settings.is_session() || server.ledger.is_ambiguous();
+        if keeps || client.stream.is_mid_message() {
             return;
-        }
-        if server.ledger.is_ambiguous() {
-            server.doomed = Some("replies still owed by the server cannot be counted");
         }
         self.unlink(id, on, now, io);
     }
@@ -139,7 +139,7 @@ struct Replies<'a> {
     client: Option<&'a mut Client>,
     server: &'a mut Server,
     names: &'a TrackedNames,
-    forbids_transactions: bool,
+    mode: PoolMode,
     /// Transactions that came to their end.
     transactions: u64,
 }
@@ -219,7 +219,10 @@ impl Replies<'_> {
                     return Err("malformed ReadyForQuery".into());
                 }
                 self.server.status = status;
-                if status != b'I' && settled.owner == Owner::Client && self.forbids_transactions {
+                if status != b'I'
+                    && settled.owner == Owner::Client
+                    && self.mode == PoolMode::Statement
+                {
                     let why = "transaction blocks not allowed in statement pooling mode";
                     return Err(why.into());
                 }
@@ -257,11 +260,14 @@ impl Replies<'_> {
             self.server.own_error = Some(text.unwrap_or_default());
             return Ok(Owner::Nobody);
         }
+        let is_farewell = settled == Settled::unowed();
+        // A client that has had its answers is about to lose this server anyway.
+        let is_done = self.mode != PoolMode::Session && self.server.is_clean();
+        if is_farewell && (self.client.is_none() || is_done) {
+            self.server.doomed = Some("idle server got dirty");
+            return Ok(Owner::Nobody);
+        }
         if self.client.is_none() {
-            if settled == Settled::unowed() {
-                // An idle server says good-bye.
-                self.server.doomed = Some("idle server got dirty");
-            }
             return Ok(Owner::Nobody);
         }
         if complete

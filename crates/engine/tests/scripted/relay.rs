@@ -315,7 +315,7 @@ fn late_copy_messages_need_no_server() {
 }
 
 #[test]
-fn a_server_of_unknown_debts_is_not_handed_on() {
+fn a_server_of_unknown_debts_stays_with_its_client_and_goes_with_it() {
     let (_rig, client, server) = prepared();
     client.send([bind("a"), execute(), sync()]);
     server.take();
@@ -323,6 +323,24 @@ fn a_server_of_unknown_debts_is_not_handed_on() {
     client.send([sync()]);
     server.send([ready('I')]);
     client.expect([bound(), copy_in(), error("22P02", "no"), ready('I')]);
+    // It may have counted the Sync that it should have ignored.
+    server.send([ready('I')]);
+    client.expect([ready('I')]);
+    server.take();
+    client.send([query("q")]);
+    server.answers("q");
+    client.expect([done("OK")]);
+    client.leave();
+    assert!(!server.is_open());
+}
+
+#[test]
+fn a_client_that_has_had_its_answers_hears_no_farewell() {
+    let (_rig, client, server) = pair();
+    client.send([query("q")]);
+    server.take();
+    server.send([complete("OK"), ready('I'), fatal("57P01", "terminating connection")]);
+    client.expect([done("OK")]);
     assert!(client.is_open() && !server.is_open());
 }
 
