@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench setup setup-demo release
+.PHONY: help demo test sim bench setup setup-demo release
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -12,6 +12,7 @@ help:
 	@echo "make demo    a throw-away PostgreSQL with Weir before it; Ctrl-C removes both"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
+	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..20000)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
 	@echo "make help    this list"
 	@echo
@@ -26,6 +27,11 @@ demo: setup-demo release
 
 test: setup
 	@scripts/check
+
+# make test runs 256 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
+SEEDS ?= 0..20000
+sim:
+	SIM_SEEDS=$(SEEDS) cargo test --locked --release -p weir-engine --test sim nobody -- --nocapture
 
 bench: setup release
 	@bench/run $(ARGS)
