@@ -31,7 +31,7 @@ test: setup
 # make test runs 256 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
 SEEDS ?= 0..20000
 sim:
-	SIM_SEEDS=$(SEEDS) cargo test --locked --release -p weir-engine --test sim nobody -- --nocapture
+	SIM_SEEDS=$(SEEDS) cargo test --locked -p weir-engine --test sim nobody -- --nocapture
 
 bench: setup release
 	@bench/run $(ARGS)
