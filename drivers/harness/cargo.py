@@ -33,7 +33,7 @@ class CargoSuite(Suite):
             text = (self.pristine / name).read_text()
             (work / name).write_text(self.patch(text, target))
         self.binary, self.failing = "", None
-        skipped = [word for test in self.left_out for word in ("--skip", test)]
+        skipped = [word for test in self.skipped(target) for word in ("--skip", test)]
         return self.spawn(
             ["cargo", "test", "--no-fail-fast", *self.arguments, "--", "--test-threads=2",
              *skipped],

@@ -22,8 +22,8 @@ class GoSuite(Suite):
 
     def run(self, target, log):
         argv = ["go", "test", "-count=1", "-p=1", "-json", f"-timeout={self.seconds_max - 10}s"]
-        if self.left_out:
-            argv.append("-skip=" + "|".join(f"^{test}$" for test in self.left_out))
+        if skipped := self.skipped(target):
+            argv.append("-skip=" + "|".join(f"^{test}$" for test in skipped))
         said = {}
         return self.spawn(
             [*argv, *self.packages], self.work, self.environment(target), log, Outcome(),

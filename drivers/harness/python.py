@@ -39,9 +39,10 @@ class PytestSuite(Suite):
         record.unlink(missing_ok=True)
         plugin = Path(__file__).parent / "pytest_plugin"
         outcome = Outcome()
+        skipped = [f"--deselect={test}" for test in self.skipped(target)]
         self.spawn(
             [self.python, "-m", "pytest", "-q", "-p", "weir_record", "-p", "no:cacheprovider",
-             f"--timeout={self.test_seconds_max}", "--tb=short", *self.deselect(), *self.options,
+             f"--timeout={self.test_seconds_max}", "--tb=short", *skipped, *self.options,
              *self.paths],
             self.work,
             {"PYTHONPATH": str(plugin), "WEIR_RECORD": str(record), "PYTHONDONTWRITEBYTECODE": "1",
@@ -50,10 +51,6 @@ class PytestSuite(Suite):
         )
         read_record(record, outcome)
         return outcome
-
-    def deselect(self):
-        return [f"--deselect={test}" for test in self.left_out]
-
 
 def read_record(path, outcome):
     if path.exists():

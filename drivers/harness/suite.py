@@ -24,6 +24,8 @@ class Target:
 
     port: int
     lab: object
+    # A pool mode, or "direct".
+    mode: str
     host: str = "127.0.0.1"
 
     def libpq(self, user, database):
@@ -53,6 +55,9 @@ class Suite:
     pool_size = {"session": 5, "transaction": 3}
     # Tests that are run nowhere: id or prefix -> reason. Not for what fails through the pooler.
     left_out = {}
+    # The same, but in one mode only, for what hangs there: mode -> tests. These stay failures, so
+    # the expectations have to name them.
+    hanging = {}
     seconds_max = 1200
     # What stands between a test and those below it.
     separator = ""
@@ -64,6 +69,9 @@ class Suite:
     def run(self, target, log):
         """Runs the tests against `target`; returns an Outcome. `log` is a file for their output."""
         raise NotImplementedError
+
+    def skipped(self, target):
+        return [*self.left_out, *self.hanging.get(target.mode, ())]
 
     def prepare(self, lab):
         for database, statements in self.setup:

@@ -10,7 +10,8 @@ class LibPq(GoSuite):
     setup = (
         ("postgres", "create role pqgo login superuser; create database pqgo owner pqgo"),
     )
-    users = {"pqgo": "", "postgres": ""}
+    # Two of them are unknown to PostgreSQL, which is to say so itself.
+    users = {"pqgo": "", "postgres": "", "pqgounknown": "", "thisuserreallydoesntexist": ""}
     pool_size = {"session": 20, "transaction": 3}
 
     def environment(self, target):
