@@ -47,22 +47,52 @@ fn a_polite_goodbye_inside_a_transaction_is_no_better() {
     assert_server_not_handed_on(&pooler, &database, &server);
 }
 
+/// PgBouncer closes the server and PostgreSQL sleeps on; Weir has the query cancelled.
 #[test]
-fn leaving_in_the_middle_of_a_query_closes_the_server() {
+fn the_query_of_a_lost_client_is_cancelled_and_its_server_kept() {
     let (pooler, database, mut client, server) = linked_client();
-    client.send(frontend::query("SELECT pg_sleep(2)"));
-    support::until_running(&database, "SELECT pg_sleep(2)");
+    client.send(frontend::query("SELECT pg_sleep(60)"));
+    support::until_running(&database, "SELECT pg_sleep(60)");
     drop(client);
-    assert_server_not_handed_on(&pooler, &database, &server);
+    let mut next = pooler.client(&database);
+    if support::only_weir() {
+        assert_eq!(pid(&mut next), server);
+        assert_eq!(next.value("SELECT count(*) FROM t"), "0");
+    } else {
+        assert_ne!(pid(&mut next), server);
+    }
 }
 
 #[test]
-fn leaving_in_the_middle_of_a_result_closes_the_server() {
+fn with_cancel_lost_queries_off_the_server_is_closed() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).set("cancel_lost_queries", 0).start();
+    let mut client = pooler.client(&database);
+    client.rows("CREATE TABLE t (n int)");
+    let server = pid(&mut client);
+    client.send(frontend::query("INSERT INTO t SELECT 1 FROM pg_sleep(1)"));
+    support::until_running(&database, "INSERT INTO t SELECT 1 FROM pg_sleep(1)");
+    drop(client);
+    let mut next = pooler.client(&database);
+    assert_ne!(pid(&mut next), server);
+    eventually("PostgreSQL has finished it all the same", Duration::from_secs(10), || {
+        (next.value("SELECT count(*) FROM t") == "1").then_some(())
+    });
+}
+
+/// What is left of the result is nobody's, and does not reach the next client.
+#[test]
+fn leaving_in_the_middle_of_a_result_leaves_nothing_of_it_to_the_next() {
     let (pooler, database, mut client, server) = linked_client();
     client.send(frontend::query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"));
     client.read_until(|message| message.tag == b'D');
     drop(client);
-    assert_server_not_handed_on(&pooler, &database, &server);
+    let mut next = pooler.client(&database);
+    assert_eq!(pid(&mut next) == server, support::only_weir());
+    assert_eq!(next.value("SELECT 'mine'"), "mine");
 }
 
 #[test]
