@@ -13,11 +13,9 @@ RESULTS = {"ok": PASSED, "FAILED": FAILED, "ignored": SKIPPED}
 class CargoSuite(Suite):
     crate = ""
     arguments = ()
-    # Files with addresses written into them: path below the crate.
-    patched = ()
 
     def patch(self, text, target):
-        """The text of a `patched` file with the target's addresses in it."""
+        """The text of a test's source with the target's addresses in it."""
         return text
 
     def environment(self, target):
@@ -29,9 +27,10 @@ class CargoSuite(Suite):
     def run(self, target, log):
         work = cache.root() / f"{self.crate}-{self.version}-patched"
         shutil.copytree(self.pristine, work, dirs_exist_ok=True)
-        for name in self.patched:
-            text = (self.pristine / name).read_text()
-            (work / name).write_text(self.patch(text, target))
+        for path in self.pristine.glob("tests/**/*.rs"):
+            (work / path.relative_to(self.pristine)).write_text(
+                self.patch(path.read_text(), target)
+            )
         self.binary, self.failing = "", None
         skipped = [word for test in self.skipped(target) for word in ("--skip", test)]
         return self.spawn(
@@ -39,6 +38,7 @@ class CargoSuite(Suite):
              *skipped],
             work,
             {"CARGO_TARGET_DIR": str(cache.root() / "cargo-target"), "CARGO_TERM_COLOR": "never",
+             "RUST_BACKTRACE": "0",
              **self.environment(target)},
             log, Outcome(), self.line,
         )

@@ -42,7 +42,7 @@ class PytestSuite(Suite):
         skipped = [f"--deselect={test}" for test in self.skipped(target)]
         self.spawn(
             [self.python, "-m", "pytest", "-q", "-p", "weir_record", "-p", "no:cacheprovider",
-             f"--timeout={self.test_seconds_max}", "--tb=short", *skipped, *self.options,
+             f"--timeout={self.test_seconds_max}", "--tb=native", *skipped, *self.options,
              *self.paths],
             self.work,
             {"PYTHONPATH": str(plugin), "WEIR_RECORD": str(record), "PYTHONDONTWRITEBYTECODE": "1",

@@ -4,6 +4,9 @@ import json
 
 from .outcome import FAILED, PASSED, SKIPPED
 
+# So many tests that did not run are named one by one; more mean that the suite has died.
+ABSENT_MAX = 10
+
 HEAD = ("driver", "mode", "passed", "failed", "skipped", "only through Weir", "listed", "seconds")
 
 
@@ -21,6 +24,11 @@ class Report:
     def pooled(self, suite, mode, outcome, lost, expected):
         unlisted = {test: why for test, why in lost.items() if expected.reason(test) is None}
         self._row(suite, mode, outcome, len(lost), len(lost) - len(unlisted))
+        absent = sorted(test for test in unlisted if test not in outcome.tests)
+        if len(absent) > ABSENT_MAX:
+            self.problem(f"{suite.name}, {mode}: {len(absent)} tests did not run, "
+                         f"{absent[0]} the first by name")
+            unlisted = {test: why for test, why in unlisted.items() if test in outcome.tests}
         for test, message in sorted(unlisted.items()):
             self.problem(f"{suite.name}, {mode}: {test} fails only through Weir: {gist(message)}")
         for entry in expected.stale(lost):
@@ -65,5 +73,5 @@ class Report:
 def gist(message):
     """The line of a failure that says most."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line or "rror:" in line]
+    telling = [line for line in lines if "rror" in line or "FATAL" in line]
     return (telling or lines or [""])[-1][:200]

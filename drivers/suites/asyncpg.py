@@ -11,7 +11,7 @@ class Asyncpg(PytestSuite):
     settings = {"max_prepared_transactions": 10}
     # test_pool opens 20 connections of one user at a time.
     pool_size = {"session": 30, "transaction": 3}
-    keys = {"ignore_startup_parameters": "extra_float_digits"}
+    keys = {"ignore_startup_parameters": "client_min_messages"}
     left_out = {
         "tests/test__environment.py": "wants variables of its authors' CI",
         "tests/test__sourcecode.py": "looks at the driver's sources",

@@ -17,6 +17,8 @@ class Pgx(GoSuite):
             create user " tricky, ' } "" \\\\ test user " superuser password 'secret';
         """),
     )
+    # The second is unknown to PostgreSQL, which is to say so itself.
+    users = {"postgres": "", "pgxinvalidusertest": ""}
     pool_size = {"session": 30, "transaction": 3}
 
     def environment(self, target):

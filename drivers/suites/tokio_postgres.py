@@ -12,7 +12,6 @@ class TokioPostgres(CargoSuite):
     version = "0.7.18"
     crate = "tokio-postgres"
     arguments = ("--tests", "--all-features")
-    patched = ("tests/test/main.rs", "tests/test/runtime.rs", "tests/test/types/mod.rs")
     hba = "local all all scram-sha-256\nhost all all all scram-sha-256\n"
     setup = (("postgres", f"""
         alter role postgres password '{PASSWORD}';
