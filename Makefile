@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim bench setup setup-demo release
+.PHONY: help demo test sim bench setup setup-demo drivers release
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -14,6 +14,7 @@ help:
 	@echo "make test    formatting, lints, unit and end-to-end tests"
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..20000)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
+	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
 	@echo "make help    this list"
 	@echo
 	@echo "Missing Debian packages are installed when root or by sudo, else named."
@@ -35,6 +36,9 @@ sim:
 
 bench: setup release
 	@bench/run $(ARGS)
+
+drivers: setup release
+	@drivers/run $(ARGS)
 
 release:
 	@echo "building weir (release); the first build takes a few minutes"
