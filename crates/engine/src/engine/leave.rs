@@ -40,7 +40,7 @@ impl<'a> Leaving<'a> {
 }
 
 /// Why a server ends whose client has left it with work to do.
-const IN_PROGRESS: &str = "client disconnected with query in progress";
+pub(super) const IN_PROGRESS: &str = "client disconnected with query in progress";
 
 impl<X: Exchange> Engine<X> {
     /// The client's socket is gone.

@@ -8,6 +8,7 @@ use wire::messages::{CommandComplete, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
 
 use super::Engine;
+use super::leave::IN_PROGRESS;
 use super::requests::write_reply;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
@@ -86,6 +87,10 @@ impl<X: Exchange> Engine<X> {
     /// All that came is dealt with: where does the server stand now?
     fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = &mut *self.servers[on.0 as usize];
+        if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
+            // It waits for data, which nobody will send, and while it does it heeds no cancel.
+            return self.close_server(on, IN_PROGRESS, now, io);
+        }
         if !server.ledger.is_at_rest() || !server.stream.at_boundary() {
             return;
         }

@@ -248,6 +248,24 @@ fn a_lost_client_in_mid_batch_costs_its_server() {
     assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
 }
 
+/// PostgreSQL heeds no cancel request while it reads copy data: it would be waited for in vain.
+#[test]
+fn a_client_lost_before_its_copy_begins_costs_its_server() {
+    let rig = Rig::of_size(1);
+    let client = rig.client();
+    client.send([query("COPY t FROM STDIN")]);
+    let server = rig.server(0);
+    let other = rig.client();
+    other.send([query("other")]);
+    client.leave();
+    assert!(server.is_open());
+    server.send([copy_in()]);
+    assert!(!server.is_open());
+    rig.finish_cancel();
+    rig.server(1).answers("other");
+    other.expect([done("OK")]);
+}
+
 #[test]
 fn who_says_goodbye_in_a_query_has_it_finished() {
     let rig = Rig::transaction();
