@@ -11,6 +11,7 @@ mod console;
 mod crosstalk;
 mod drivers;
 mod faults;
+mod kill_matrix;
 mod pipeline;
 mod pool;
 mod prepared;
