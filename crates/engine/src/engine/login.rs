@@ -206,7 +206,7 @@ impl<X: Exchange> Engine<X> {
             backend::authentication_cleartext(&mut out);
             self.login_mut(id).step = LoginStep::ExpectCleartext;
             io.send_client(id, &out);
-            return Step::Wait;
+            return Step::Continue;
         }
         let credential = self.credentials.get(&self.config, &user, || {
             let mut salt = [0; 16];
