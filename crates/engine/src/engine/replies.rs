@@ -174,8 +174,13 @@ impl Replies<'_> {
                 continue;
             }
             let complete = available == header.total;
-            if !complete && wanted_whole(header.code) && header.total <= WHOLE_LEN_MAX {
-                return Stop::Incomplete;
+            if wanted_whole(header.code) {
+                if header.total > WHOLE_LEN_MAX && header.code != backend::ERROR {
+                    return Stop::Violation("overlong message from server".into());
+                }
+                if !complete && header.total <= WHOLE_LEN_MAX {
+                    return Stop::Incomplete;
+                }
             }
             let body = &rest[HEADER_LEN..available];
             let to_client = match self.message(header.code, body, complete) {
