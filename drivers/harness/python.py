@@ -13,14 +13,18 @@ class PytestSuite(Suite):
 
     project = ""
     requirements = ()
-    # Below the source package.
+    # What is copied from the source package, and what of that pytest collects: by default all.
     paths = ("tests",)
-    options = ()
+    collected = ()
     test_seconds_max = 60
     source_path_extra = ""
 
     def environment(self, target):
         raise NotImplementedError
+
+    def options(self, target):
+        """Further arguments of pytest."""
+        return ()
 
     def fetch(self):
         self.source = cache.sdist(self.project, self.version, self.source_path_extra)
@@ -42,8 +46,8 @@ class PytestSuite(Suite):
         skipped = [f"--deselect={test}" for test in self.skipped(target)]
         self.spawn(
             [self.python, "-m", "pytest", "-q", "-p", "weir_record", "-p", "no:cacheprovider",
-             f"--timeout={self.test_seconds_max}", "--tb=native", *skipped, *self.options,
-             *self.paths],
+             f"--timeout={self.test_seconds_max}", "--tb=native", *skipped,
+             *self.options(target), *(self.collected or self.paths)],
             self.work,
             {"PYTHONPATH": str(plugin), "WEIR_RECORD": str(record), "PYTHONDONTWRITEBYTECODE": "1",
              **self.environment(target)},

@@ -5,10 +5,13 @@ from .lib_pq import LibPq
 from .pg8000 import Pg8000
 from .pgx import Pgx
 from .psycopg2 import Psycopg2
+from .sqlalchemy import SqlAlchemy
 from .tokio_postgres import TokioPostgres
 
-SUITES = {suite.name: suite() for suite in (Asyncpg, Psycopg2, Pg8000, Pgx, LibPq,
-                                             TokioPostgres)}
+SUITES = {
+    suite.name: suite()
+    for suite in (Asyncpg, Psycopg2, Pg8000, Pgx, LibPq, TokioPostgres, SqlAlchemy)
+}
 
 # What continuous integration can afford, in session mode.
 QUICK = ("asyncpg", "lib-pq")

@@ -10,7 +10,6 @@ class Pg8000(PytestSuite):
     requirements = ("pg8000==1.31.6", "pytest-mock==3.15.1", "pytest-benchmark==5.2.0",
                     "pytz==2025.2")
     paths = ("test",)
-    options = ("--benchmark-disable",)
     settings = {"max_prepared_transactions": 10}
     setup = (("postgres", "create extension hstore"),)
     # A test makes the second one; PostgreSQL is to have the say on its login.
@@ -22,6 +21,9 @@ class Pg8000(PytestSuite):
     # Its statement of 60,000 parameters is longer than what Weir remembers of an unnamed one, and
     # after PostgreSQL's error the driver waits for an answer to a message nobody may answer.
     hanging = {"transaction": ["test/native/test_query.py::test_max_parameters"]}
+
+    def options(self, target):
+        return ("--benchmark-disable",)
 
     def environment(self, target):
         return {"PGHOST": target.host, "PGPORT": str(target.port), "PGPASSWORD": "pw"}
