@@ -24,6 +24,7 @@ ALLOWED = {
     "weir-proxy": {"weir-engine", "weir-config", "weir-wire"},
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
+    "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-wire"},
     "weir-cli": "*",
     "weir-fuzzing": "*",
     "weir-bench": "*",

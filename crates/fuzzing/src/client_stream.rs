@@ -1,0 +1,236 @@
+//! Any bytes of a logged-in client, with models of PostgreSQL behind the engine.
+//!
+//! The first byte is the settings, the second a seed for cuts; the rest is what the client sends.
+//! It is played three times: in one piece alone, byte by byte, and cut at random while another
+//! client works in the same pool. Each time the client must see what it would have seen without a
+//! pooler, until one side ends the connection, and the other client exactly its own replies.
+
+use config::{Config, PoolMode};
+use wire::{backend, frontend};
+
+use crate::cuts::Cuts;
+use crate::postgres::Postgres;
+use crate::rng::Rng;
+use crate::seen::{Seen, messages};
+use crate::world::{World, base_config};
+
+/// What is longer says nothing new and takes its time.
+const LEN_MAX: usize = 4_096;
+/// Byte by byte up to this length.
+const BYTES_LEN_MAX: usize = 256;
+
+/// Why the pooler may cut a client off whom PostgreSQL would have let go on.
+const ALLOWED: [&str; 6] = [
+    "broken Parse packet",
+    "broken Bind packet",
+    "broken Describe packet",
+    "broken Close packet",
+    "bad packet: longer than max_packet_size",
+    "transaction blocks not allowed in statement pooling mode",
+];
+
+pub fn client_stream(data: &[u8]) {
+    let [settings, seed, bytes @ ..] = data else { return };
+    let bytes = &bytes[..bytes.len().min(LEN_MAX)];
+    let settings = Settings(*settings);
+    let (direct, due) = direct(bytes);
+    let judge = |seen: &Seen, cuts: &Cuts| {
+        let in_a_pipeline = !matches!(cuts, Cuts::Bytes);
+        let differs =
+            names_ours(bytes) || in_a_pipeline && settings.pools() && is_unforeseen(bytes, &direct);
+        if settings.keeps_sessions() && !differs {
+            compare(seen, &direct, due);
+        }
+    };
+    let rng = Rng::new(u64::from(*seed));
+    let mut plays = vec![(Cuts::Whole, None), (Cuts::Random(rng.clone()), Some(rng))];
+    if bytes.len() <= BYTES_LEN_MAX {
+        plays.push((Cuts::Bytes, None));
+    }
+    for (cuts, noise) in plays {
+        judge(&through(settings, bytes, &cuts, noise), &cuts);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Settings(u8);
+
+impl Settings {
+    fn mode(self) -> PoolMode {
+        match self.0 & 3 {
+            0 => PoolMode::Session,
+            1 | 2 => PoolMode::Transaction,
+            _ => PoolMode::Statement,
+        }
+    }
+
+    fn max_prepared_statements(self) -> u32 {
+        [200, 1, 2, 0][usize::from(self.0 >> 2 & 3)]
+    }
+
+    /// Do clients share servers?
+    fn pools(self) -> bool {
+        self.mode() != PoolMode::Session
+    }
+
+    /// Is a client's prepared statement there whatever server it gets?
+    fn keeps_sessions(self) -> bool {
+        self.max_prepared_statements() > 0 || !self.pools()
+    }
+
+    fn config(self) -> Config {
+        let mut config = base_config();
+        config.global.pool_mode = self.mode();
+        config.global.max_prepared_statements = self.max_prepared_statements();
+        // In session mode each client keeps its server.
+        let apart = !self.pools() || self.0 & 16 != 0;
+        config.global.default_pool_size = if apart { 2 } else { 1 };
+        config
+    }
+}
+
+/// A name like those the pooler gives to statements is told to the client in other words.
+fn names_ours(bytes: &[u8]) -> bool {
+    bytes.windows(5).any(|part| part == b"weir_")
+}
+
+/// Does the meaning of a name depend on replies that are still to come? An error undoes what its
+/// batch has prepared, DISCARD ALL and DEALLOCATE ALL all there is; what is sent behind them in one
+/// pipeline, under names prepared before, is not always dealt with as PostgreSQL does.
+fn is_unforeseen(bytes: &[u8], direct: &Seen) -> bool {
+    let is_named = |(code, body): (u8, &[u8])| code == frontend::PARSE && body.first() != Some(&0);
+    let names = messages(bytes).any(is_named);
+    let fails = messages(&direct.got).any(|(code, _)| code == backend::ERROR);
+    names && (fails || bytes.windows(4).any(|part| part.eq_ignore_ascii_case(b" all")))
+}
+
+/// What the client sees of PostgreSQL itself, and how much of it must have come.
+fn direct(bytes: &[u8]) -> (Seen, usize) {
+    let mut postgres = Postgres::logged_in();
+    let mut got = Vec::new();
+    postgres.feed(bytes, &mut got);
+    (Seen { got, closed: postgres.is_closed() }, postgres.due())
+}
+
+fn compare(seen: &Seen, direct: &Seen, due: usize) {
+    if !seen.closed && !direct.closed {
+        let is_same = direct.got.starts_with(&seen.got) && seen.got.len() >= due;
+        assert!(is_same, "the pooler shows:{seen:?}\nPostgreSQL shows:{direct:?}");
+        return;
+    }
+    let (got, farewell) = seen.without_farewell();
+    assert!(
+        direct.got.starts_with(got),
+        "what came before the end, through the pooler:{seen:?}\nPostgreSQL shows:{direct:?}"
+    );
+    assert!(seen.closed, "PostgreSQL ends the connection and the pooler does not:{seen:?}");
+    let allowed = farewell.as_deref().is_some_and(|why| ALLOWED.contains(&why));
+    assert!(direct.closed || allowed, "the pooler ends the connection for no reason:{seen:?}");
+}
+
+/// What the client sees through the engine.
+fn through(settings: Settings, bytes: &[u8], cuts: &Cuts, noise: Option<Rng>) -> Seen {
+    let mut world = World::new(settings.config(), cuts.clone());
+    let mut other = noise.map(|rng| Other::new(&mut world, rng, settings.keeps_sessions()));
+    let client = world.log_in();
+    let mut cuts = cuts.clone();
+    let mut rest = bytes;
+    while !rest.is_empty() && world.net.clients[client].id.is_some() {
+        let (piece, behind) = rest.split_at(cuts.next(rest.len()));
+        world.send(client, piece);
+        rest = behind;
+        if let Some(other) = &mut other {
+            other.disturb(&mut world);
+        }
+    }
+    let end = &world.net.clients[client];
+    let seen = Seen { got: end.got.clone(), closed: end.id.is_none() };
+    world.leave(client);
+    let mut clients = 0;
+    if let Some(other) = other {
+        other.check_all(&world);
+        clients = 1;
+    }
+    assert_eq!(world.table_sizes().0, clients, "clients left over");
+    assert_eq!(world.clients_counted(), clients as u32, "clients still counted");
+    seen
+}
+
+/// A well-behaved client that shares the pool.
+struct Other {
+    at: usize,
+    rng: Rng,
+    turn: u64,
+    /// May it use prepared statements?
+    prepares: bool,
+    /// Its own PostgreSQL, and all that one has said.
+    direct: Postgres,
+    expected: Vec<u8>,
+}
+
+impl Other {
+    fn new(world: &mut World, rng: Rng, prepares: bool) -> Self {
+        let at = world.log_in();
+        let (direct, expected) = (Postgres::logged_in(), Vec::new());
+        Self { at, rng, turn: 0, prepares, direct, expected }
+    }
+
+    fn disturb(&mut self, world: &mut World) {
+        // Now and then so much time goes by that servers are checked before their next use.
+        if self.turn < 8 && self.rng.one_in(16) {
+            world.wait(35);
+        }
+        if self.rng.one_in(2) && self.is_answered(world) {
+            self.turn += 1;
+            let mut batch = Vec::new();
+            self.write_batch(&mut batch);
+            self.direct.feed(&batch, &mut self.expected);
+            world.send(self.at, &batch);
+        }
+        self.check(world);
+    }
+
+    fn write_batch(&mut self, out: &mut Vec<u8>) {
+        let sql = format!("2 of the other, {}", self.turn);
+        let kind = if self.prepares { self.rng.below(4) } else { 0 };
+        if kind == 0 {
+            return frontend::query(out, sql.as_bytes());
+        }
+        // Named by text the other client may use as well, or one that is used but once, or none.
+        let (name, sql) = match kind {
+            1 => ("", sql.as_str()),
+            2 => ("s", "1 s"),
+            _ => ("t", sql.as_str()),
+        };
+        frontend::close_statement(out, name.as_bytes());
+        frontend::parse(out, name.as_bytes(), sql.as_bytes(), frontend::NO_TYPES);
+        frontend::bind_text(out, name.as_bytes(), &[]);
+        frontend::describe_portal(out, b"");
+        frontend::execute(out, b"", 0);
+        frontend::sync(out);
+    }
+
+    fn is_answered(&self, world: &World) -> bool {
+        world.net.clients[self.at].got.len() == self.expected.len()
+    }
+
+    fn seen(&self, world: &World) -> Seen {
+        let end = &world.net.clients[self.at];
+        Seen { got: end.got.clone(), closed: end.id.is_none() }
+    }
+
+    fn check(&self, world: &World) {
+        let seen = self.seen(world);
+        let expected = Seen { got: self.expected.clone(), closed: false };
+        assert!(
+            expected.got.starts_with(&seen.got) && !seen.closed,
+            "another client saw:{seen:?}\nand should have seen:{expected:?}"
+        );
+    }
+
+    /// Nobody is in its way any more.
+    fn check_all(&self, world: &World) {
+        self.check(world);
+        assert!(self.is_answered(world), "another client waits for ever:{:?}", self.seen(world));
+    }
+}

@@ -1,0 +1,108 @@
+//! Any text of a configuration, in its three forms. What was understood can be described and
+//! asked, and the values it shows make the same configuration when they are read again.
+
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+
+use config::{AccessPolicy, Config, ConfigError, Key, Scope, describe, show};
+
+/// Includes of includes multiply.
+const LEN_MAX: usize = 16_384;
+
+/// Parts behind a NUL are the files `1`, `2`, … for `%include`.
+pub fn ini(data: &[u8]) {
+    let text = String::from_utf8_lossy(&data[..data.len().min(LEN_MAX)]);
+    let parts: Vec<&str> = text.split('\0').collect();
+    let mut opened = 0;
+    let opened = std::cell::RefCell::new(&mut opened);
+    let include = |path: &Path| {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        // A file that includes itself twice would be read two to the tenth times.
+        **opened.borrow_mut() += 1;
+        if **opened.borrow() > 32 {
+            return Err(missing());
+        }
+        let number = path.to_str().and_then(|name| name.parse::<usize>().ok());
+        let part = number.filter(|number| *number > 0).and_then(|number| parts.get(number));
+        part.map(|part| (*part).to_owned()).ok_or_else(missing)
+    };
+    check(Config::parse_ini(parts[0], "fuzz.ini", &include));
+}
+
+pub fn toml(data: &[u8]) {
+    let text = String::from_utf8_lossy(&data[..data.len().min(LEN_MAX)]);
+    check(Config::parse_toml(&text, "fuzz.toml"));
+}
+
+pub fn url(data: &[u8]) {
+    let text = String::from_utf8_lossy(&data[..data.len().min(LEN_MAX)]);
+    let read = Config::from_url(&text);
+    if let Ok(config) = &read
+        && let AccessPolicy::UrlUser { user, password } = &config.access
+        && password.len() >= 8
+        && text.matches(password.as_str()).count() == 1
+        && !user.contains(password.as_str())
+    {
+        for shown in [format!("{config:?}"), describe(config)] {
+            assert!(!shown.contains(password.as_str()), "the password is shown: {shown}");
+        }
+    }
+    check(read);
+}
+
+fn check(read: Result<Config, ConfigError>) {
+    let config = match read {
+        Ok(config) => config,
+        Err(error) => {
+            assert!(!error.mistakes.is_empty(), "refused for no reason");
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    for warning in &config.warnings {
+        assert!(!warning.to_string().is_empty());
+    }
+    assert!(!describe(&config).is_empty());
+    let _ = format!("{config:?}");
+    let _ = config.not_yet_effective();
+    for name in config.databases.keys().map(String::as_str).chain(["nowhere"]) {
+        if let Some(database) = config.database(name) {
+            let _ = config.pool_mode(&database, "somebody");
+            let _ = config.pool_size(&database, "somebody");
+            let _ = config.server_lifetime(&database);
+        }
+    }
+    write_again(&config);
+}
+
+fn write_again(config: &Config) {
+    let mut text = "[pgbouncer]\n".to_owned();
+    let secret =
+        |name| Key::all().any(|key| key.scope == Scope::Global && key.name == name && key.secret);
+    let rows = show(&config.global);
+    for row in rows.iter().filter(|row| !secret(row.key)) {
+        let Some(value) = &row.value else { continue };
+        // Only a TOML string can hold these.
+        if value.contains('\n') || value.trim_matches(is_space) != value {
+            return;
+        }
+        writeln!(text, "{} = {value}", row.key).expect("a string grows");
+    }
+    let none = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    match Config::parse_ini(&text, "again.ini", &none) {
+        Ok(again) => {
+            for (row, before) in show(&again.global).iter().zip(&rows) {
+                if !secret(row.key) {
+                    assert_eq!(row.value, before.value, "{}", row.key);
+                }
+            }
+        }
+        Err(error) => panic!("what SHOW CONFIG shows is refused: {error}\n{text}"),
+    }
+}
+
+/// C's `isspace`.
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
+}

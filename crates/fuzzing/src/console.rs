@@ -1,0 +1,152 @@
+//! Any bytes of a client of the console.
+//!
+//! The first byte is the settings, the second a seed for cuts; the rest is what the client sends.
+//! Replies are whole messages, the same however the bytes are cut; and nothing is reloaded or shut
+//! down by those who may only look.
+
+mod stream;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use admin::{Boxed, ClientRow, ClientState, Connection, Console, Control, Login, Shutdown};
+use admin::{PoolRow, ServerRow, ServerState, Snapshot};
+use config::PoolMode;
+use engine::averages::Averages;
+use engine::ids::PoolId;
+use engine::stats::Stats;
+use wire::{HEADER_LEN, backend};
+
+use self::stream::Pipe;
+use crate::cuts::Cuts;
+use crate::rng::Rng;
+use crate::seen::message;
+use crate::world::base_config;
+
+const LEN_MAX: usize = 40_000;
+
+pub fn console(data: &[u8]) {
+    let [settings, seed, bytes @ ..] = data else { return };
+    let bytes = &bytes[..bytes.len().min(LEN_MAX)];
+    let admin = settings & 1 != 0;
+    let fails = settings & 2 != 0;
+    let whole = play(admin, fails, bytes, Cuts::Whole);
+    let cut = play(admin, fails, bytes, Cuts::Random(Rng::new(u64::from(*seed))));
+    // Times differ from one to the next, so only the kinds of the messages are compared.
+    assert_eq!(whole.codes, cut.codes, "cuts make a difference");
+    assert_eq!(whole.end, cut.end, "cuts make a difference");
+    assert_eq!(whole.changes, cut.changes, "cuts make a difference");
+    assert!(admin || whole.changes == 0, "somebody without the right changed something");
+}
+
+struct Outcome {
+    /// Of all replies.
+    codes: Vec<u8>,
+    /// Why it ended.
+    end: String,
+    /// RELOADs and SHUTDOWNs that were carried out.
+    changes: usize,
+}
+
+fn play(admin: bool, fails: bool, bytes: &[u8], cuts: Cuts) -> Outcome {
+    let process = Arc::new(Process { fails, changes: AtomicUsize::new(0) });
+    let console = Console::new(process.clone());
+    let login = Login {
+        admin,
+        process_id: 1,
+        secret: [1; 4],
+        connection: connection(),
+        unread: Vec::new(),
+    };
+    let mut pipe = Pipe::new(bytes, cuts);
+    let end = {
+        // Neither the pipe nor the process ever makes it wait.
+        let serving = std::pin::pin!(console.serve(&mut pipe, login));
+        match serving.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(end) => end,
+            Poll::Pending => panic!("the console waits for nothing"),
+        }
+    };
+    let codes = codes(&pipe.written);
+    assert!(
+        matches!(codes.last(), Some(&backend::READY_FOR_QUERY | &backend::ERROR)) || end == DOWN,
+        "the last message is none to end with"
+    );
+    Outcome { codes, end, changes: process.changes.load(Ordering::Relaxed) }
+}
+
+/// What the console says at the end that needs no words.
+const DOWN: &str = "shutting down";
+
+fn codes(mut written: &[u8]) -> Vec<u8> {
+    let mut codes = Vec::new();
+    while let Some((code, body)) = message(written) {
+        codes.push(code);
+        written = &written[HEADER_LEN + body.len()..];
+    }
+    assert!(written.is_empty(), "part of a message: {}", written.escape_ascii());
+    codes
+}
+
+/// The process the console belongs to.
+struct Process {
+    /// Is its configuration wrong?
+    fails: bool,
+    changes: AtomicUsize,
+}
+
+impl Control for Process {
+    fn snapshot(&self) -> Boxed<'_, Snapshot> {
+        Box::pin(std::future::ready(snapshot()))
+    }
+
+    fn reload(&self) -> Boxed<'_, Result<(), String>> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        let result = if self.fails { Err("line 1".into()) } else { Ok(()) };
+        Box::pin(std::future::ready(result))
+    }
+
+    fn shutdown(&self, _: Shutdown) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let pool = PoolRow {
+        id: PoolId(0),
+        database: "app".into(),
+        user: "alice".into(),
+        pool_mode: PoolMode::Transaction,
+        oldest_wait: 0,
+        stats: Stats::default(),
+    };
+    Snapshot {
+        config: Arc::new(base_config()),
+        pools: vec![pool],
+        clients: vec![ClientRow { state: ClientState::Active, connection: connection() }],
+        servers: vec![ServerRow { state: ServerState::Idle, connection: connection() }],
+        averages: Arc::new(Averages::new(0)),
+        local_time: |moment| moment.to_string(),
+    }
+}
+
+fn connection() -> Connection {
+    Connection {
+        id: 1,
+        pool: Some(PoolId(0)),
+        database: "app".into(),
+        user: "alice".into(),
+        peer: None,
+        local: None,
+        connected_at: 1,
+        request_at: 1,
+        wait: 0,
+        close_needed: false,
+        link: 0,
+        remote_pid: 0,
+        tls: String::new(),
+        application_name: "fuzz".into(),
+        prepared_statements: 0,
+    }
+}

@@ -1,0 +1,165 @@
+//! The ledger against the least that is true of PostgreSQL: a queue of messages, and what each is
+//! answered with.
+//!
+//! Each byte is a step: a message is sent (and entered), or the server reads the next one and
+//! answers. Every reply must be taken by the entry of the very message that made it, and the
+//! ledger must call the server settled only when it is: nothing to be read, nothing skipped, no
+//! copy and no batch open.
+
+mod server;
+
+use engine::ledger::{Entry, Expect, Ledger, Owner, Reply, Verb};
+
+use self::server::{Answer, Outcome, Sent, Server};
+
+const LEN_MAX: usize = 2_048;
+
+pub fn ledger(data: &[u8]) {
+    let mut play = Play::default();
+    for byte in &data[..data.len().min(LEN_MAX)] {
+        if play.step(*byte).is_none() {
+            return;
+        }
+        play.check();
+    }
+    // The server catches up.
+    while play.read() == Some(true) {
+        play.check();
+    }
+    play.check_rest();
+}
+
+#[derive(Default)]
+struct Play {
+    ledger: Ledger,
+    server: Server,
+    serial: u64,
+    /// Replies of messages that were never sent, by their serial numbers.
+    made_up: Vec<u64>,
+    /// The server has ended the connection.
+    over: bool,
+}
+
+impl Play {
+    /// None at the end of the connection.
+    fn step(&mut self, byte: u8) -> Option<()> {
+        let outcome = Outcome::ALL[usize::from(byte >> 4) % Outcome::ALL.len()];
+        let expect = match byte & 15 {
+            0 => Expect::Query,
+            1 => Expect::FunctionCall,
+            2 | 3 => Expect::Sync,
+            4 => Expect::Parse,
+            5 => Expect::Bind,
+            6 => Expect::Describe,
+            7 => Expect::Execute,
+            8 => Expect::Close,
+            9 => Expect::CopyEnd,
+            10 => {
+                self.make_up();
+                return Some(());
+            }
+            _ => return self.read().map(|_| ()),
+        };
+        self.send(expect, outcome);
+        Some(())
+    }
+
+    fn verb(&self, outcome: Outcome) -> Verb {
+        match outcome {
+            Outcome::Swallowed => Verb::Swallow,
+            _ => Verb::Forward,
+        }
+    }
+
+    fn send(&mut self, expect: Expect, outcome: Outcome) {
+        // As the engine does: what the server will discard is not sent; CopyDone outside of
+        // anything neither.
+        if self.ledger.is_skipping() && expect != Expect::Sync {
+            return;
+        }
+        if expect == Expect::CopyEnd && self.ledger.owes_nothing() {
+            return;
+        }
+        self.serial += 1;
+        let mut entry = Entry::new(expect, self.verb(outcome));
+        entry.serial = self.serial;
+        self.ledger.owe(entry);
+        self.server.queue.push_back(Sent { expect, outcome, serial: self.serial });
+    }
+
+    /// A Parse of what the server has already.
+    fn make_up(&mut self) {
+        if self.ledger.is_skipping() {
+            return;
+        }
+        self.serial += 1;
+        let mut entry = Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete));
+        entry.serial = self.serial;
+        self.ledger.owe(entry);
+        self.made_up.push(self.serial);
+        let sent = Sent { expect: Expect::Parse, outcome: Outcome::MadeUp, serial: self.serial };
+        self.server.queue.push_back(sent);
+    }
+
+    /// The server reads a message and answers. False if there was none, None if it hangs up.
+    fn read(&mut self) -> Option<bool> {
+        if self.over {
+            return None;
+        }
+        self.synthesize();
+        let Some(sent) = self.server.queue.pop_front() else { return Some(false) };
+        for answer in self.server.answers(sent) {
+            let Answer::Reply { code, to } = answer else {
+                self.over = true;
+                return None;
+            };
+            self.reply(code, to);
+        }
+        self.synthesize();
+        Some(true)
+    }
+
+    fn reply(&mut self, code: u8, sent: Sent) {
+        self.synthesize();
+        let mut void = Vec::new();
+        let settled = self.ledger.reply(code, &mut |entry| void.push(entry.serial));
+        let settled = match settled {
+            Ok(settled) => settled,
+            Err(error) => panic!("{error}, in answer to {sent:?}"),
+        };
+        if !self.ledger.is_ambiguous() {
+            assert_eq!(settled.serial, sent.serial, "{:?} to {sent:?}", char::from(code));
+            let is_swallowed = sent.outcome == Outcome::Swallowed && code != b'E';
+            let owner = if is_swallowed { Owner::Nobody } else { Owner::Client };
+            assert_eq!(settled.owner, owner, "{:?} to {sent:?}", char::from(code));
+        }
+        assert!(void.iter().rev().is_sorted(), "voided out of order: {void:?}");
+        self.made_up.retain(|made_up| !void.contains(made_up));
+    }
+
+    /// Replies whose turn has come.
+    fn synthesize(&mut self) {
+        while self.ledger.next_synthesized().is_some() {
+            assert!(!self.made_up.is_empty(), "a reply is made up for nothing");
+            let serial = self.made_up.remove(0);
+            let mut unread = self.server.queue.iter().filter(|sent| sent.may_be_answered());
+            let is_due = unread.next().is_none_or(|next| serial < next.serial);
+            assert!(is_due, "a made-up reply comes before those of earlier messages");
+        }
+    }
+
+    /// Whoever gets the server now must find it at rest.
+    fn check(&self) {
+        if self.ledger.is_settled() {
+            assert!(self.server.is_at_rest(), "called settled: {:?}", self.server);
+            assert!(self.made_up.is_empty(), "settled with replies still to be made up");
+        }
+    }
+
+    /// With everything read, the ledger must know that nothing will come.
+    fn check_rest(&self) {
+        if !self.over && !self.ledger.is_ambiguous() && self.server.is_at_rest() {
+            assert!(self.ledger.is_settled(), "never settles: {:?}", self.ledger);
+        }
+    }
+}

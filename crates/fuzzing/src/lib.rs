@@ -1,0 +1,50 @@
+//! The bodies of the fuzz targets, as ordinary functions of bytes that panic when something is
+//! wrong. `fuzz/` hands them to libFuzzer; `tests/corpora.rs` replays what was found and tries
+//! mutations of it on the stable toolchain.
+//!
+//! Everything is a function of the bytes: no clock, no random number, no file. So an input that
+//! fails fails again.
+
+#![forbid(unsafe_code)]
+
+mod client_stream;
+mod configs;
+mod console;
+mod cuts;
+mod ledger;
+mod mutate;
+mod postgres;
+mod rng;
+mod scram;
+mod seen;
+mod server_stream;
+mod startup;
+mod userlist;
+mod world;
+
+pub use crate::client_stream::client_stream;
+pub use crate::configs::{ini, toml, url};
+pub use crate::console::console;
+pub use crate::ledger::ledger;
+pub use crate::mutate::mutate;
+pub use crate::scram::scram;
+pub use crate::server_stream::server_stream;
+pub use crate::startup::startup;
+pub use crate::userlist::userlist;
+
+/// A target by its name.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Each has a folder of this name in `fuzz/corpus`, and perhaps in `fuzz/regressions`.
+pub const TARGETS: [Target; 10] = [
+    ("client_stream", client_stream),
+    ("server_stream", server_stream),
+    ("startup", startup),
+    ("scram", scram),
+    ("ledger", ledger),
+    ("ini", ini),
+    ("userlist", userlist),
+    ("toml", toml),
+    ("url", url),
+    ("console", console),
+];

@@ -1,0 +1,62 @@
+//! What a client has seen of a conversation.
+
+use wire::error_fields::ErrorFields;
+use wire::{HEADER_LEN, Header, backend};
+
+/// All a client was sent, and whether it was cut off.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) got: Vec<u8>,
+    pub(crate) closed: bool,
+}
+
+impl Seen {
+    /// All but a last FATAL of the pooler's own (08P01), and that one's text.
+    pub(crate) fn without_farewell(&self) -> (&[u8], Option<String>) {
+        let mut at = 0;
+        while let Some((code, body)) = message(&self.got[at..]) {
+            let end = at + HEADER_LEN + body.len();
+            if end == self.got.len() && code == backend::ERROR {
+                let fields = ErrorFields::decode(body).ok();
+                let fields = fields
+                    .filter(|said| said.severity() == b"FATAL" && said.sqlstate() == b"08P01");
+                if let Some(fields) = fields {
+                    return (&self.got[..at], Some(fields.message().into_owned()));
+                }
+            }
+            at = end;
+        }
+        (&self.got, None)
+    }
+}
+
+/// The first message, if it is there as a whole.
+pub(crate) fn message(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let header = Header::parse(bytes).ok()??;
+    Some((header.code, bytes.get(HEADER_LEN..header.total)?))
+}
+
+/// Every message, up to the first that is not there as a whole.
+pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (code, body) = message(rest)?;
+        rest = &rest[HEADER_LEN + body.len()..];
+        Some((code, body))
+    })
+}
+
+/// One line a message.
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut rest = &self.got[..];
+        while let Some((code, body)) = message(rest) {
+            write!(f, "\n  {} {}", char::from(code), body.escape_ascii())?;
+            rest = &rest[HEADER_LEN + body.len()..];
+        }
+        if !rest.is_empty() {
+            write!(f, "\n  part of a message: {}", rest.escape_ascii())?;
+        }
+        write!(f, "\n  {}", if self.closed { "closed" } else { "open" })
+    }
+}

@@ -1,0 +1,145 @@
+//! The sockets of the engine, played by buffers.
+
+use engine::ids::{ClientId, Handle, PoolId, ServerId};
+use engine::settings::Target;
+use engine::shell::{ConsoleLogin, Event, Io};
+
+use crate::postgres::Postgres;
+use crate::rng::Rng;
+
+/// An application's end of its connection.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    /// Its slot; none when the engine has closed it.
+    pub(crate) id: Option<ClientId>,
+    /// Sent by the client, still in the kernel.
+    pub(super) unread: Vec<u8>,
+    /// The engine did not want its bytes, and has not asked for them since.
+    pub(super) blocked: bool,
+    /// Sent to the client.
+    pub(crate) got: Vec<u8>,
+}
+
+/// PostgreSQL's end of a connection.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(super) place: Place,
+    pub(super) connected: bool,
+    pub(super) mind: Mind,
+    /// What it was sent and has not read.
+    pub(super) inbox: Vec<u8>,
+    /// What it has sent and the engine has not read.
+    pub(super) unread: Vec<u8>,
+    pub(super) left: bool,
+}
+
+/// What decides what a server says.
+#[derive(Debug)]
+pub(crate) enum Mind {
+    Model(Box<Postgres>),
+    /// These bytes, as soon as it is sent anything, and nothing ever after.
+    Script(Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Table(ServerId),
+    Detached(PoolId, Handle),
+    Closed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Net {
+    pub(crate) clients: Vec<Client>,
+    pub(super) servers: Vec<Server>,
+    /// Cancel requests under way. The models have done everything at once: nothing is hit.
+    pub(super) cancels: Vec<u64>,
+    pub(crate) consoles: usize,
+    handles: u64,
+    rng: Rng,
+}
+
+impl Default for Net {
+    fn default() -> Self {
+        let (clients, servers, cancels) = (Vec::new(), Vec::new(), Vec::new());
+        Self { clients, servers, cancels, consoles: 0, handles: 0, rng: Rng::new(1) }
+    }
+}
+
+impl Net {
+    fn client(&mut self, id: ClientId) -> &mut Client {
+        self.clients.iter_mut().find(|end| end.id == Some(id)).expect("the client is open")
+    }
+
+    fn server(&mut self, id: ServerId) -> &mut Server {
+        let mut servers = self.servers.iter_mut();
+        servers.find(|end| end.place == Place::Table(id)).expect("the server is open")
+    }
+}
+
+impl Io for Net {
+    fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
+        self.client(client).got.extend_from_slice(bytes);
+    }
+
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+        self.server(server).inbox.extend_from_slice(bytes);
+    }
+
+    fn server_flushed(&self, _: ServerId) -> bool {
+        true
+    }
+
+    fn close_client(&mut self, client: ClientId) {
+        self.client(client).id = None;
+    }
+
+    fn close_server(&mut self, server: ServerId) {
+        self.server(server).place = Place::Closed;
+    }
+
+    fn connect(&mut self, server: ServerId, _: &Target) {
+        self.servers.push(Server {
+            place: Place::Table(server),
+            connected: false,
+            mind: Mind::Script(Vec::new()),
+            inbox: Vec::new(),
+            unread: Vec::new(),
+            left: false,
+        });
+    }
+
+    fn send_cancel(&mut self, cancel: u64, _: ServerId, _: &[u8]) {
+        self.cancels.push(cancel);
+    }
+
+    fn resume_client(&mut self, client: ClientId) {
+        self.client(client).blocked = false;
+    }
+
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
+        self.handles += 1;
+        let handle = Handle(self.handles);
+        self.server(server).place = Place::Detached(pool, handle);
+        handle
+    }
+
+    fn attach_server(&mut self, server: ServerId, handle: Handle) {
+        let mut servers = self.servers.iter_mut();
+        let end = servers.find(|end| matches!(end.place, Place::Detached(_, own) if own == handle));
+        end.expect("the server is detached").place = Place::Table(server);
+    }
+
+    fn hand_to_console(&mut self, client: ClientId, _: ConsoleLogin) {
+        self.client(client).id = None;
+        self.consoles += 1;
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = (self.rng.next() >> 56) as u8;
+        }
+    }
+
+    fn event(&mut self, _: Event<'_>) {}
+}

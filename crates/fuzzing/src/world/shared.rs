@@ -1,0 +1,72 @@
+//! What all workers would share; here there is one.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::ids::{PoolId, WorkerId};
+use engine::pool::Pool;
+use engine::prepared::{Interner, Statement};
+use engine::settings::PoolKey;
+use engine::shell::{ClientCount, Exchange, Mail};
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) pools: Vec<Pool>,
+    pub(super) mail: VecDeque<Mail>,
+    pub(super) clients: u32,
+    interner: Interner,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared(Rc<RefCell<State>>);
+
+impl Shared {
+    pub(super) fn state<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        f(&mut self.0.borrow_mut())
+    }
+}
+
+impl Exchange for Shared {
+    fn worker_count(&self) -> u16 {
+        1
+    }
+
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+        self.state(|state| f(&mut state.pools[id.0 as usize]))
+    }
+
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+        self.state(|state| {
+            if let Some(known) = state.pools.iter().find(|pool| pool.key == *key) {
+                return known.id;
+            }
+            let id = PoolId(u32::try_from(state.pools.len()).expect("few pools"));
+            state.pools.push(make(id));
+            id
+        })
+    }
+
+    fn pool_ids(&self) -> Vec<PoolId> {
+        self.state(|state| state.pools.iter().map(|pool| pool.id).collect())
+    }
+
+    fn post(&mut self, _: WorkerId, mail: Mail) {
+        self.state(|state| state.mail.push_back(mail));
+    }
+
+    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
+        self.state(|state| state.interner.intern(sql, types))
+    }
+
+    fn count_client(&mut self, change: ClientCount) -> u32 {
+        self.state(|state| {
+            match change {
+                ClientCount::Login => state.clients += 1,
+                ClientCount::Leave => state.clients -= 1,
+            }
+            state.clients
+        })
+    }
+}
