@@ -26,7 +26,6 @@ ALLOWED = {
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
     "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-wire"},
     "weir-cli": "*",
-    "weir-fuzzing": "*",
     "weir-bench": "*",
     "weir-e2e": "*",
 }
