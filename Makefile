@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim bench setup setup-demo drivers release
+.PHONY: help demo test sim fuzz bench setup setup-demo drivers release
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -13,6 +13,7 @@ help:
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..20000)"
+	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
 	@echo "make help    this list"
@@ -33,6 +34,10 @@ test: setup
 SEEDS ?= 0..20000
 sim:
 	SIM_SEEDS=$(SEEDS) cargo test --locked -p weir-engine --test sim nobody -- --nocapture
+
+# Needs the nightly toolchain; where that is missing it fails.
+fuzz:
+	@fuzz/run $(ARGS)
 
 bench: setup release
 	@bench/run $(ARGS)
