@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 Err(error) => Step::Failed(error.to_string()),
             },
-            backend::READY_FOR_QUERY => Step::Ready,
+            backend::READY_FOR_QUERY if self.server_login(id).authenticated => Step::Ready,
             backend::NOTICE | backend::NEGOTIATE_PROTOCOL_VERSION => Step::Continue,
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => Step::Refused(error),

@@ -45,6 +45,18 @@ fn a_false_alarm_does_no_harm() {
 }
 
 #[test]
+fn ready_before_it_has_let_us_in() {
+    let rig = Rig::of_size(1).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    server.send([ready('I')]);
+    assert!(!server.is_open());
+    assert!(rig.logged("unknown message 'Z' during login"));
+}
+
+#[test]
 fn linked_and_waiting_for_its_client() {
     let rig = Rig::session();
     let (client, server) = pair(&rig);
