@@ -27,6 +27,7 @@ const NAMES_LEN_MAX: usize = 65_536;
 /// An unnamed Parse up to this length is remembered, in case its Bind comes in another
 /// transaction and finds another server.
 const UNNAMED_KEPT_LEN_MAX: usize = 16_384;
+const BROKEN_PARSE: &str = "broken Parse packet";
 
 /// Why the reading of an input stopped.
 enum Stop {
@@ -301,21 +302,23 @@ impl<'a, X: Exchange> Requests<'a, X> {
     }
 
     fn parse(&mut self, header: Header, available: usize) -> Result<Fate, String> {
-        self.stats.client_parses += 1;
         if !self.tracks() {
+            self.stats.client_parses += 1;
             self.stats.server_parses += 1;
             self.owe(Entry::new(Expect::Parse, Verb::Forward));
             return Ok(Fate::Pass);
         }
-        if available <= HEADER_LEN {
-            return Ok(Fate::Hold);
-        }
         let whole = available == header.total;
+        if available <= HEADER_LEN {
+            // Without even the end of a name it will never be more than that.
+            return if whole { Err(BROKEN_PARSE.into()) } else { Ok(Fate::Hold) };
+        }
         let unnamed = self.input[self.at + HEADER_LEN] == 0;
         if unnamed {
             if !whole && header.total <= UNNAMED_KEPT_LEN_MAX {
                 return Ok(Fate::Hold);
             }
+            self.stats.client_parses += 1;
             self.parse_unnamed(header, whole);
             return Ok(Fate::Pass);
         }
@@ -324,7 +327,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
-        let parse = Parse::decode(body).map_err(|_| "broken Parse packet".to_owned())?;
+        let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
+        self.stats.client_parses += 1;
         self.parse_named(&parse);
         Ok(Fate::Replaced)
     }

@@ -35,6 +35,14 @@ fn a_long_query_is_passed_on_as_it_comes() {
 }
 
 #[test]
+fn a_parse_without_a_body_is_an_error_and_not_the_beginning_of_one() {
+    let (_rig, client, server) = pair();
+    client.send([b"P\0\0\0\x04".to_vec()]);
+    client.expect_fatal("broken Parse packet");
+    assert!(server.is_parked());
+}
+
+#[test]
 fn a_long_bind_is_passed_on_as_it_comes() {
     let (_rig, client, server) = prepared();
     let rest = vec![b'v'; 300_000];

@@ -89,3 +89,19 @@ fn parses_asked_for_and_parses_sent() {
     let stats = stats(&rig);
     assert_eq!((stats.client_parses, stats.server_parses, stats.binds), (2, 1, 2));
 }
+
+#[test]
+fn a_parse_that_comes_in_pieces_is_counted_once() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    for name in ["a", ""] {
+        let before = stats(&rig);
+        for byte in parse(name, "select 1").into_iter().chain(sync()) {
+            client.send([vec![byte]]);
+        }
+        server.send([parsed(), ready('I')]);
+        let after = stats(&rig);
+        assert_eq!(after.client_parses - before.client_parses, 1, "{name:?}");
+        assert_eq!(after.server_parses - before.server_parses, 1, "{name:?}");
+    }
+}
