@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim fuzz bench setup setup-demo drivers release
+.PHONY: help demo test sim fuzz bench setup setup-demo drivers release regress
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -16,6 +16,7 @@ help:
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
+	@echo "make regress PostgreSQL's own suites through Weir, beside the direct run (ARGS=--quick)"
 	@echo "make help    this list"
 	@echo
 	@echo "Missing Debian packages are installed when root or by sudo, else named."
@@ -44,6 +45,9 @@ bench: setup release
 
 drivers: setup release
 	@drivers/run $(ARGS)
+
+regress: setup
+	@regress/run $(ARGS)
 
 release:
 	@echo "building weir (release); the first build takes a few minutes"

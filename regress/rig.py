@@ -122,7 +122,7 @@ class Weir(Process):
 
     SIGNAL = signal.SIGQUIT  # at once
 
-    def __init__(self, folder, binary, cluster, pool_mode, users):
+    def __init__(self, folder, binary, cluster, users):
         port = free_port()
         ini = folder / "weir.ini"
         ini.write_text(
@@ -135,7 +135,7 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {folder / "userlist.txt"}
 admin_users = postgres
-pool_mode = {pool_mode}
+pool_mode = session
 default_pool_size = 60
 max_client_conn = 200
 """
