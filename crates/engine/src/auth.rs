@@ -20,8 +20,6 @@ pub struct Login {
     /// The client's own values of tracked parameters.
     pub vars: Vars,
     pub credential: Option<Arc<Credential>>,
-    /// The password it gave, as long as a server has to be asked about it.
-    pub password: Vec<u8>,
     /// Database and user name asked for.
     pub database: String,
     pub user: String,

@@ -158,8 +158,4 @@ pub enum Event<'a> {
         name: (&'a str, &'a str),
         message: &'a str,
     },
-    Warning {
-        name: (&'a str, &'a str),
-        message: &'a str,
-    },
 }

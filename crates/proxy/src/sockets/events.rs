@@ -64,9 +64,6 @@ impl Sockets {
                     warning!("{label} server login failed: {message}");
                 });
             }
-            Event::Warning { name: (database, user), message } => {
-                warning!("{database}/{user}: {message}");
-            }
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
             | Event::ServerOpening { .. }
