@@ -43,6 +43,16 @@ impl Stream {
         taken
     }
 
+    /// What is held and `bytes` as one input; None if nothing is held, and `bytes` are all of it.
+    pub fn take_joined(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let mut whole = std::mem::take(&mut self.held);
+        whole.extend_from_slice(bytes);
+        Some(whole)
+    }
+
     /// Keep the unused end of an input for the next time. `joined` is the input, if it was not
     /// the read buffer itself.
     pub fn hold_rest(&mut self, joined: Option<Vec<u8>>, input: &[u8], used: usize) {
@@ -54,6 +64,10 @@ impl Stream {
         }
     }
 }
+
+/// Room for output that is kept from one input to the next. The rare long one (a Parse of many
+/// megabytes under another name) gives its room back.
+const SCRATCH_KEPT_MAX: usize = 1 << 20;
 
 /// Output that mostly is a run of the input. As long as nothing is changed the input itself is
 /// sent; from the first change on the parts are gathered in `scratch`.
@@ -68,6 +82,7 @@ pub struct Splice<'a> {
 impl<'a> Splice<'a> {
     pub fn new(input: &'a [u8], scratch: &'a mut Vec<u8>) -> Self {
         scratch.clear();
+        scratch.shrink_to(SCRATCH_KEPT_MAX);
         Self { input, scratch, run: 0..0 }
     }
 
@@ -130,5 +145,22 @@ mod tests {
         let mut splice = Splice::new(b"abc", &mut scratch);
         splice.insert().push(b'+');
         assert_eq!(splice.finish(), b"+");
+    }
+
+    #[test]
+    fn the_room_of_a_long_output_is_given_back() {
+        let mut scratch = Vec::new();
+        Splice::new(b"", &mut scratch).insert().resize(2 * SCRATCH_KEPT_MAX, 0);
+        Splice::new(b"", &mut scratch);
+        assert!(scratch.capacity() <= SCRATCH_KEPT_MAX);
+    }
+
+    #[test]
+    fn what_is_held_comes_before_what_is_new() {
+        let mut stream = Stream::default();
+        assert_eq!(stream.take_joined(b"ab"), None);
+        stream.hold_rest(None, b"ab", 1);
+        assert_eq!(stream.take_joined(b"cd"), Some(b"bcd".to_vec()));
+        assert!(stream.at_boundary());
     }
 }

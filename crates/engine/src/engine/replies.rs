@@ -46,13 +46,7 @@ impl<X: Exchange> Engine<X> {
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.sent += bytes.len() as u64;
-        let joined = if server.stream.held.is_empty() {
-            None
-        } else {
-            let mut whole = std::mem::take(&mut server.stream.held);
-            whole.extend_from_slice(bytes);
-            Some(whole)
-        };
+        let joined = server.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         // While the client is held back nothing can be meant for it.
         let reachable = matches!(server.phase, ServerPhase::Linked);

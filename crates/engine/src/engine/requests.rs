@@ -64,13 +64,7 @@ impl<X: Exchange> Engine<X> {
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
         let begins = server.ledger.is_at_rest();
-        let joined = if client.stream.held.is_empty() {
-            None
-        } else {
-            let mut whole = std::mem::take(&mut client.stream.held);
-            whole.extend_from_slice(bytes);
-            Some(whole)
-        };
+        let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let mut requests = Requests {
             input,
