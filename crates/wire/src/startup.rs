@@ -55,7 +55,7 @@ impl fmt::Debug for CancelKey {
 pub struct StartupPacket<'a> {
     /// Always 3.
     pub major: u16,
-    /// Whatever the client asked for; only 0 is spoken.
+    /// Whatever the client asked for, be it newer than what is spoken.
     pub minor: u16,
     /// Names and values, each with its NUL, without the last terminator; checked by [`parse`].
     parameters: &'a [u8],
