@@ -53,7 +53,7 @@ class CargoSuite(Suite):
             outcome.messages[self.failing] = ""
         elif row in ("failures:", ""):
             self.failing = None if row else self.failing
-        elif row.startswith("error"):
-            outcome.add(f"{self.binary or 'build'}:{row[:60]}", FAILED, row)
+        elif row.startswith("error: could not compile"):
+            outcome.add("build", FAILED, row)
         elif self.failing:
             outcome.messages[self.failing] += row + "\n"
