@@ -31,9 +31,10 @@ class Suite:
     def tests(self):
         return [test for group in self.schedule for test in group]
 
-    def every(self, step):
-        """The same with only each so many-th group, for tests that do not build on each other."""
-        return replace(self, schedule=self.schedule[::step])
+    def with_groups(self, wanted):
+        """The same with only those groups for whose number and tests `wanted` holds."""
+        kept = [group for number, group in enumerate(self.schedule) if wanted(number, group)]
+        return replace(self, schedule=kept)
 
 
 @dataclass(frozen=True)
