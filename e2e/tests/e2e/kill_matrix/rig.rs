@@ -1,14 +1,17 @@
 //! A pooler with two servers, one of them in use throughout, and what must hold after a death.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::flows::{Flow, ROWS};
 use super::fuse::Fuse;
+use crate::support;
 use testkit::{Message, Pooler, Postgres, RawClient, Role, eventually, frontend, poll_until};
 
 /// Longer than a loaded machine needs, shorter than any timeout of the pooler's: what only comes
 /// right by one of those is not right.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+const BUSY: &str = "SELECT pg_sleep(0.7)";
 
 /// The bystander is in a transaction all the time; the victim and whoever comes after it share
 /// the other server.
@@ -52,6 +55,19 @@ impl<'a> Rig<'a> {
         self.bystanders_server = server.parse().expect("a process id");
         self.bystander = Some(bystander);
         self.fuse.spare_present();
+    }
+
+    /// Gives the bystander something to do, for an answer that it must get.
+    pub(super) fn keep_bystander_busy(&mut self) {
+        self.bystander.as_mut().expect("there is one").send(frontend::query(BUSY));
+        support::until_running(&self.database, BUSY);
+    }
+
+    /// What it was given to do is done.
+    #[track_caller]
+    pub(super) fn assert_bystander_undisturbed(&mut self, cell: &str) {
+        let messages = self.bystander.as_mut().expect("there is one").read_to_ready();
+        assert!(messages.iter().all(|m| m.tag != b'E'), "{cell}: {messages:?}");
     }
 
     /// For deaths that nobody survives.
@@ -98,8 +114,10 @@ impl<'a> Rig<'a> {
             assert_own_answer(bystander, cell, "bystander", b"T");
         }
         // At once, so that it meets whatever the victim's server is left in.
+        let begun = Instant::now();
         let mut next = self.pooler.client(&self.database);
         assert_own_answer(&mut next, cell, "next", b"I");
+        assert!(begun.elapsed() < PATIENCE, "{cell}: the next client waits for a timeout");
         if self.mode == "session" {
             let left = next.value("SELECT count(*) FROM pg_prepared_statements");
             assert_eq!(left, "0", "{cell}: statements of another");
