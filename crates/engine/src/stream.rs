@@ -108,6 +108,11 @@ impl<'a> Splice<'a> {
         self.run = self.run.end..self.run.end;
     }
 
+    /// Bytes gathered so far.
+    pub fn gathered(&self) -> usize {
+        self.scratch.len()
+    }
+
     /// All that goes out.
     pub fn finish(&mut self) -> &[u8] {
         if self.scratch.is_empty() {

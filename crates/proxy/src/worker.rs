@@ -22,7 +22,7 @@ use engine::{
 
 use crate::{
     conn::{CONNECTING, READABLE},
-    error,
+    fatal,
     shared::{Shared, ShellExchange, ShellMail},
     sockets::Sockets,
     sys::{Events, epoll},
@@ -100,8 +100,9 @@ impl Worker {
         while !self.stopped {
             let timeout = self.timeout_ms();
             if let Err(reason) = self.shared.epoll(self.id).wait(&mut self.events, timeout) {
-                error!("worker {} cannot wait for events: {reason}", self.id.0);
-                break;
+                // Its clients, and the mail to come, would be lost without a word.
+                fatal!("worker {} cannot wait for events: {reason}", self.id.0);
+                std::process::abort();
             }
             self.sockets.now = self.shared.clock.now();
             self.handle_batch();

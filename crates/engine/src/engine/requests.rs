@@ -29,6 +29,10 @@ const NAMES_LEN_MAX: usize = 65_536;
 const UNNAMED_KEPT_LEN_MAX: usize = 16_384;
 const BROKEN_PARSE: &str = "broken Parse packet";
 
+/// What one input may make us add to it, in bytes: a few small Binds can name many long statements
+/// that the server does not have (any more).
+const PREPARED_AGAIN_LEN_MAX: usize = 64 << 20;
+
 /// Why the reading of an input stopped.
 enum Stop {
     /// All is used but the beginning of a message that cannot be dealt with yet.
@@ -170,6 +174,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Ok(fate) => fate,
                 Err(why) => return Stop::Violation(why),
             };
+            if self.out.gathered() > self.input.len() + PREPARED_AGAIN_LEN_MAX {
+                return Stop::Violation("too many statements to prepare again at once".into());
+            }
             let (from, to) = (self.at, self.at + available);
             match fate {
                 Fate::Pass => self.out.pass(from, to),
