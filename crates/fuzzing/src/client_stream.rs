@@ -33,13 +33,13 @@ pub fn client_stream(data: &[u8]) {
     let [settings, seed, bytes @ ..] = data else { return };
     let bytes = &bytes[..bytes.len().min(LEN_MAX)];
     let settings = Settings(*settings);
-    let (direct, due) = direct(bytes);
+    let direct = Direct::of(bytes);
     let judge = |seen: &Seen, cuts: &Cuts| {
         let in_a_pipeline = !matches!(cuts, Cuts::Bytes);
-        let differs =
-            names_ours(bytes) || in_a_pipeline && settings.pools() && is_unforeseen(bytes, &direct);
-        if settings.keeps_sessions() && !differs {
-            compare(seen, &direct, due);
+        let differs = names_ours(bytes)
+            || in_a_pipeline && settings.pools() && is_unforeseen(bytes, &direct.seen);
+        if settings.keeps_sessions() && !differs && !direct.out_of_step {
+            direct.compare(seen);
         }
     };
     let rng = Rng::new(u64::from(*seed));
@@ -82,10 +82,13 @@ impl Settings {
         let mut config = base_config();
         config.global.pool_mode = self.mode();
         config.global.max_prepared_statements = self.max_prepared_statements();
-        // In session mode each client keeps its server.
-        let apart = !self.pools() || self.0 & 16 != 0;
-        config.global.default_pool_size = if apart { 2 } else { 1 };
+        config.global.default_pool_size = self.pool_size();
         config
+    }
+
+    /// In session mode each client keeps its server.
+    fn pool_size(self) -> u32 {
+        if !self.pools() || self.0 & 16 != 0 { 2 } else { 1 }
     }
 }
 
@@ -104,34 +107,55 @@ fn is_unforeseen(bytes: &[u8], direct: &Seen) -> bool {
     names && (fails || bytes.windows(4).any(|part| part.eq_ignore_ascii_case(b" all")))
 }
 
-/// What the client sees of PostgreSQL itself, and how much of it must have come.
-fn direct(bytes: &[u8]) -> (Seen, usize) {
-    let mut postgres = Postgres::logged_in();
-    let mut got = Vec::new();
-    postgres.feed(bytes, &mut got);
-    (Seen { got, closed: postgres.is_closed() }, postgres.due())
+/// What the client sees of PostgreSQL itself.
+struct Direct {
+    seen: Seen,
+    /// How much of that must have come; the rest may wait for a Sync.
+    due: usize,
+    /// Can the pooler go on where PostgreSQL cannot?
+    out_of_step: bool,
+    /// Do the bytes end in the middle of a message?
+    ends_early: bool,
 }
 
-fn compare(seen: &Seen, direct: &Seen, due: usize) {
-    if !seen.closed && !direct.closed {
-        let is_same = direct.got.starts_with(&seen.got) && seen.got.len() >= due;
-        assert!(is_same, "the pooler shows:{seen:?}\nPostgreSQL shows:{direct:?}");
-        return;
+impl Direct {
+    fn of(bytes: &[u8]) -> Self {
+        let mut postgres = Postgres::logged_in();
+        let mut got = Vec::new();
+        postgres.feed(bytes, &mut got);
+        let seen = Seen { got, closed: postgres.is_closed() };
+        Self {
+            seen,
+            due: postgres.due(),
+            out_of_step: postgres.is_out_of_step(),
+            ends_early: postgres.is_mid_message(),
+        }
     }
-    let (got, farewell) = seen.without_farewell();
-    assert!(
-        direct.got.starts_with(got),
-        "what came before the end, through the pooler:{seen:?}\nPostgreSQL shows:{direct:?}"
-    );
-    assert!(seen.closed, "PostgreSQL ends the connection and the pooler does not:{seen:?}");
-    let allowed = farewell.as_deref().is_some_and(|why| ALLOWED.contains(&why));
-    assert!(direct.closed || allowed, "the pooler ends the connection for no reason:{seen:?}");
+
+    fn compare(&self, seen: &Seen) {
+        let direct = &self.seen;
+        if !seen.closed && !direct.closed {
+            let is_same = direct.got.starts_with(&seen.got) && seen.got.len() >= self.due;
+            // What the pooler has to prepare for a Bind may fail before all of the Bind is there.
+            let is_early = self.ends_early && seen.got.starts_with(&direct.got);
+            assert!(is_same || is_early, "the pooler shows:{seen:?}\nPostgreSQL shows:{direct:?}");
+            return;
+        }
+        let (got, farewell) = seen.without_farewell();
+        assert!(
+            direct.got.starts_with(got),
+            "what came before the end, through the pooler:{seen:?}\nPostgreSQL shows:{direct:?}"
+        );
+        assert!(seen.closed, "PostgreSQL ends the connection and the pooler does not:{seen:?}");
+        let allowed = farewell.as_deref().is_some_and(|why| ALLOWED.contains(&why));
+        assert!(direct.closed || allowed, "the pooler ends the connection for no reason:{seen:?}");
+    }
 }
 
 /// What the client sees through the engine.
 fn through(settings: Settings, bytes: &[u8], cuts: &Cuts, noise: Option<Rng>) -> Seen {
     let mut world = World::new(settings.config(), cuts.clone());
-    let mut other = noise.map(|rng| Other::new(&mut world, rng, settings.keeps_sessions()));
+    let mut other = noise.map(|rng| Other::new(&mut world, rng, settings));
     let client = world.log_in();
     let mut cuts = cuts.clone();
     let mut rest = bytes;
@@ -163,16 +187,26 @@ struct Other {
     turn: u64,
     /// May it use prepared statements?
     prepares: bool,
+    /// May it keep a server, so that the client gets another one?
+    lingers: bool,
+    in_transaction: bool,
     /// Its own PostgreSQL, and all that one has said.
     direct: Postgres,
     expected: Vec<u8>,
 }
 
 impl Other {
-    fn new(world: &mut World, rng: Rng, prepares: bool) -> Self {
-        let at = world.log_in();
-        let (direct, expected) = (Postgres::logged_in(), Vec::new());
-        Self { at, rng, turn: 0, prepares, direct, expected }
+    fn new(world: &mut World, rng: Rng, settings: Settings) -> Self {
+        Self {
+            at: world.log_in(),
+            rng,
+            turn: 0,
+            prepares: settings.keeps_sessions(),
+            lingers: settings.mode() == PoolMode::Transaction && settings.pool_size() > 1,
+            in_transaction: false,
+            direct: Postgres::logged_in(),
+            expected: Vec::new(),
+        }
     }
 
     fn disturb(&mut self, world: &mut World) {
@@ -183,7 +217,13 @@ impl Other {
         if self.rng.one_in(2) && self.is_answered(world) {
             self.turn += 1;
             let mut batch = Vec::new();
-            self.write_batch(&mut batch);
+            if self.lingers && self.rng.one_in(4) {
+                let sql = if self.in_transaction { "commit" } else { "begin" };
+                self.in_transaction = !self.in_transaction;
+                frontend::query(&mut batch, sql.as_bytes());
+            } else {
+                self.write_batch(&mut batch);
+            }
             self.direct.feed(&batch, &mut self.expected);
             world.send(self.at, &batch);
         }

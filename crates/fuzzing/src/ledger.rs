@@ -64,11 +64,8 @@ impl Play {
         Some(())
     }
 
-    fn verb(&self, outcome: Outcome) -> Verb {
-        match outcome {
-            Outcome::Swallowed => Verb::Swallow,
-            _ => Verb::Forward,
-        }
+    fn verb(outcome: Outcome) -> Verb {
+        if outcome.is_swallowed() { Verb::Swallow } else { Verb::Forward }
     }
 
     fn send(&mut self, expect: Expect, outcome: Outcome) {
@@ -81,7 +78,7 @@ impl Play {
             return;
         }
         self.serial += 1;
-        let mut entry = Entry::new(expect, self.verb(outcome));
+        let mut entry = Entry::new(expect, Self::verb(outcome));
         entry.serial = self.serial;
         self.ledger.owe(entry);
         self.server.queue.push_back(Sent { expect, outcome, serial: self.serial });
@@ -129,8 +126,8 @@ impl Play {
         };
         if !self.ledger.is_ambiguous() {
             assert_eq!(settled.serial, sent.serial, "{:?} to {sent:?}", char::from(code));
-            let is_swallowed = sent.outcome == Outcome::Swallowed && code != b'E';
-            let owner = if is_swallowed { Owner::Nobody } else { Owner::Client };
+            let is_hidden = sent.outcome.is_swallowed() && code != b'E';
+            let owner = if is_hidden { Owner::Nobody } else { Owner::Client };
             assert_eq!(settled.owner, owner, "{:?} to {sent:?}", char::from(code));
         }
         assert!(void.iter().rev().is_sorted(), "voided out of order: {void:?}");

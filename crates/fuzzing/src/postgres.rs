@@ -86,6 +86,17 @@ impl Postgres {
         self.closed
     }
 
+    /// Has it got part of a message?
+    pub(crate) fn is_mid_message(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// Was it sent a request in the middle of a copy? That ends the connection, unless a pooler
+    /// has answered the request by itself.
+    pub(crate) fn is_out_of_step(&self) -> bool {
+        self.closed && self.copy.is_some()
+    }
+
     /// How much of `out`, if that was always the same, must have come by now.
     pub(crate) fn due(&self) -> usize {
         self.due

@@ -55,7 +55,6 @@ impl Settings {
             4 => AuthType::Md5,
             _ => AuthType::ScramSha256,
         };
-        global.scram_iterations = 1;
         global.admin_users = vec!["alice".into()];
         if self.byte & 8 != 0 {
             global.ignore_startup_parameters = vec!["extra_float_digits".into(), "options".into()];

@@ -10,9 +10,8 @@ use weir_fuzzing::{TARGETS, mutate};
 /// For each target, but where a try takes long.
 const MUTATIONS: u64 = 20_000;
 const MUTATIONS_OF_SLOW: u64 = 2_000;
-/// Every mistake in a configuration is a search for the nearest word; every conversation is played
-/// three times.
-const SLOW: [&str; 5] = ["client_stream", "server_stream", "ini", "toml", "url"];
+/// Every mistake in a configuration is a search for the nearest word.
+const SLOW: [&str; 3] = ["ini", "toml", "url"];
 const LEN_MAX: usize = 1_024;
 
 fn folder(kind: &str, target: &str) -> PathBuf {

@@ -19,13 +19,15 @@ pub(super) enum Outcome {
     TwoCopies,
     /// Done; it is a message of the pooler's own.
     Swallowed,
+    /// Likewise, and it fails.
+    SwallowedFails,
     /// It is not sent: the server has what is asked for. (Where it would have ended the
     /// connection, nothing is promised to the client.)
     MadeUp,
 }
 
 impl Outcome {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Done,
         Self::Fails,
         Self::FailsLate,
@@ -34,7 +36,17 @@ impl Outcome {
         Self::Suspended,
         Self::TwoCopies,
         Self::Swallowed,
+        Self::SwallowedFails,
     ];
+
+    /// Is it a message of the pooler's own?
+    pub(super) fn is_swallowed(self) -> bool {
+        matches!(self, Self::Swallowed | Self::SwallowedFails)
+    }
+
+    fn fails(self) -> bool {
+        matches!(self, Self::Fails | Self::FailsLate | Self::SwallowedFails)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +114,7 @@ impl Server {
         if self.skipping || !sent.may_be_answered() {
             return "";
         }
-        let fails = matches!(sent.outcome, Outcome::Fails | Outcome::FailsLate);
+        let fails = sent.outcome.fails();
         match sent.expect {
             Expect::Query => self.query(sent),
             Expect::FunctionCall => {
@@ -124,7 +136,7 @@ impl Server {
         match sent.outcome {
             Outcome::Done | Outcome::Swallowed | Outcome::MadeUp => "TDDCZ",
             Outcome::Suspended => "IZ",
-            Outcome::Fails => "EZ",
+            Outcome::Fails | Outcome::SwallowedFails => "EZ",
             Outcome::FailsLate => "TDCTDEZ",
             Outcome::CopyOut => "HddcCZ",
             Outcome::CopyIn => {
@@ -141,7 +153,7 @@ impl Server {
     fn extended(&mut self, sent: Sent) -> &'static str {
         match (sent.expect, sent.outcome) {
             (Expect::Execute, Outcome::FailsLate) => "DE",
-            (_, Outcome::Fails | Outcome::FailsLate) => "E",
+            (_, outcome) if outcome.fails() => "E",
             (Expect::Parse, _) => "1",
             (Expect::Bind, _) => "2",
             (Expect::Close, _) => "3",
@@ -153,7 +165,7 @@ impl Server {
             }
             (_, Outcome::CopyOut) => "HdcC",
             (_, Outcome::Suspended) => "Ds",
-            (_, Outcome::Done | Outcome::Swallowed | Outcome::MadeUp) => "DC",
+            (_, _) => "DC",
         }
     }
 
@@ -161,7 +173,7 @@ impl Server {
     fn end_copy(&mut self, query: Sent, more: u32, sent: Sent) -> &'static str {
         self.copy = None;
         let is_simple = query.expect == Expect::Query;
-        if sent.outcome == Outcome::Fails {
+        if sent.outcome.fails() {
             self.skipping = !is_simple;
             return if is_simple { "EZ" } else { "E" };
         }
