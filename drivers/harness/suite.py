@@ -15,6 +15,8 @@ TRANSACTION_KEYS = {
     "server_reset_query": "close all; reset session authorization; reset all; unlisten *; "
                           "select pg_advisory_unlock_all(); discard temp; discard sequences",
     "server_reset_query_always": 1,
+    # A test that fails in a transaction may leave it open; few of those would use the pool up.
+    "idle_transaction_timeout": 10,
 }
 
 

@@ -21,6 +21,9 @@ class Pgx(GoSuite):
     users = {"postgres": "", "pgxinvalidusertest": ""}
     pool_size = {"session": 30, "transaction": 3}
 
+    # They wait for a notification without end.
+    hanging = {"transaction": ["TestListenNotify"]}
+
     def environment(self, target):
         url = f"host={target.host} port={target.port} user=postgres dbname=pgx_test"
         return {**target.libpq("postgres", "pgx_test"), "PGX_TEST_DATABASE": url,
