@@ -57,9 +57,9 @@ class Suite:
     pool_size = {"session": 5, "transaction": 3}
     # Tests that are run nowhere: id or prefix -> reason. Not for what fails through the pooler.
     left_out = {}
-    # The same, but in one mode only, for what hangs there: mode -> tests. These stay failures, so
-    # the expectations have to name them.
-    hanging = {}
+    # The same, but in one mode only, for what hangs there or ends the whole suite: mode ->
+    # tests. These stay failures, so the expectations have to name them.
+    fatal = {}
     seconds_max = 1200
     # What stands between a test and those below it.
     separator = ""
@@ -73,7 +73,7 @@ class Suite:
         raise NotImplementedError
 
     def skipped(self, target):
-        return [*self.left_out, *self.hanging.get(target.mode, ())]
+        return [*self.left_out, *self.fatal.get(target.mode, ())]
 
     def prepare(self, lab):
         for database, statements in self.setup:

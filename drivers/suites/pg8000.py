@@ -20,7 +20,7 @@ class Pg8000(PytestSuite):
 
     # Its statement of 60,000 parameters is longer than what Weir remembers of an unnamed one, and
     # after PostgreSQL's error the driver waits for an answer to a message nobody may answer.
-    hanging = {"transaction": ["test/native/test_query.py::test_max_parameters"]}
+    fatal = {"transaction": ["test/native/test_query.py::test_max_parameters"]}
 
     def options(self, target):
         return ("--benchmark-disable",)
