@@ -129,6 +129,11 @@ impl Entry {
         extended && self.synthesized().is_none()
     }
 
+    /// Is it answered by a ReadyForQuery in the end?
+    fn ends_request(&self) -> bool {
+        matches!(self.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
+    }
+
     fn synthesized(&self) -> Option<Reply> {
         match self.verb {
             Verb::Synthesize(reply) => Some(reply),
@@ -246,15 +251,20 @@ impl Ledger {
     }
 
     /// Is the server busy with what it was sent, rather than waiting for more?
-    pub fn is_working(&self) -> bool {
+    fn is_working(&self) -> bool {
         !self.owed.is_empty() && !self.copy_in
+    }
+
+    /// Does nothing that could take effect stand behind what the server is working on? Were a
+    /// BEGIN cancelled, what follows it would be committed statement by statement.
+    pub fn works_on_the_last_request(&self) -> bool {
+        let mut requests = self.owed.iter().filter(|entry| entry.ends_request());
+        self.is_working() && requests.nth(1).is_none()
     }
 
     /// Will the server come to rest without being sent anything more?
     pub fn ends_by_itself(&self) -> bool {
-        self.owed.back().is_some_and(|last| {
-            matches!(last.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
-        })
+        self.owed.back().is_some_and(Entry::ends_request)
     }
 
     /// Will the server discard a message sent now, unless it is a Sync?

@@ -133,7 +133,7 @@ impl<X: Exchange> Engine<X> {
                 self.server_closed(on, "client disconnected during login", now, io);
             }
             _ if server.is_clean() && !client.stream.is_mid_message() => self.free(on, now, io),
-            _ if cancels && server.ledger.is_working() => {
+            _ if cancels && server.ledger.works_on_the_last_request() => {
                 // Only a server that will have answered everything can be of use again.
                 let whole = !client.stream.is_mid_message() && io.server_flushed(on);
                 if !whole || !server.ledger.ends_by_itself() {

@@ -248,6 +248,18 @@ fn a_lost_client_in_mid_batch_costs_its_server() {
     assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
 }
 
+/// Were the BEGIN cancelled, PostgreSQL would commit what follows it.
+#[test]
+fn nothing_is_cancelled_that_a_lost_client_has_built_upon() {
+    let rig = Rig::of_size(1);
+    let client = rig.client();
+    client.send([query("BEGIN"), query("INSERT")]);
+    let server = rig.server(0);
+    client.leave();
+    assert_eq!(rig.cancels(), []);
+    assert!(!server.is_open());
+}
+
 /// PostgreSQL heeds no cancel request while it reads copy data: it would be waited for in vain.
 #[test]
 fn a_client_lost_before_its_copy_begins_costs_its_server() {
