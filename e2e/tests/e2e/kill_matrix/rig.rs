@@ -103,7 +103,10 @@ impl<'a> Rig<'a> {
     }
 
     pub(super) fn terminate(&self, server: u32) {
-        self.postgres.sql("postgres", &format!("SELECT pg_terminate_backend({server}, 10000)"));
+        self.postgres.sql("postgres", &format!("SELECT pg_terminate_backend({server})"));
+        eventually("the backend has ended", PATIENCE, || {
+            (!self.postgres.backends(&self.database).contains(&server)).then_some(())
+        });
     }
 
     /// All that must hold when somebody has died. `rows` are the numbers of rows that the flow can
