@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use config::Config;
-use proxy::{Pooler, StartOptions, error, fatal, log, warning};
+use proxy::{Pooler, Service, StartOptions, error, fatal, log, warning};
 
 use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privileges};
 
@@ -49,12 +49,13 @@ fn exit_code(ended: anyhow::Result<()>) -> ExitCode {
 }
 
 fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
-    report(&config);
     log::init(!options.quiet, options.verbose);
+    report(&config);
     let global = &config.global;
     privileges::switch_to(options.user.as_deref().or(global.user.as_deref()))?;
     privileges::refuse_root()?;
-    open_log(&config)?;
+    // As the user that will write it.
+    log::configure(&config.global)?;
 
     // Made absolute now: it is removed at the end, wherever we are by then.
     let pidfile = match global.pidfile.as_str() {
@@ -76,7 +77,8 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
 
     let config_path = config.path.clone();
     let console = Some(console::handler());
-    let options = StartOptions { config_path, console, ..StartOptions::default() };
+    let service = Service::from_environment()?;
+    let options = StartOptions { config_path, console, service, ..StartOptions::default() };
     let pooler = Pooler::start(config, options)?;
     pooler.wait();
     Ok(())
@@ -90,12 +92,4 @@ fn report(config: &Config) {
     for key in config.not_yet_effective() {
         warning!("{key} is set, but Weir does not act on it yet");
     }
-}
-
-/// Opens the log file, as the user that will write it.
-pub(crate) fn open_log(config: &Config) -> anyhow::Result<()> {
-    let file = &config.global.logfile;
-    let path = Some(Path::new(file)).filter(|_| !file.is_empty());
-    let verbose = u8::try_from(config.global.verbose).unwrap_or(u8::MAX);
-    log::configure(path, verbose).with_context(|| format!("could not open logfile '{file}'"))
 }

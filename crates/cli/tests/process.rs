@@ -176,6 +176,78 @@ fn a_daemon_keeps_a_second_one_out_and_cleans_up() {
     poll("the pidfile is gone", || !Path::new(&folder.path("pid")).exists());
 }
 
+/// Runs the pooler until its log file says that it is up, ends it, and returns what it wrote to
+/// stderr, what to its log file, and under which user it ran.
+fn run_with(flags: &[&str], more: &str) -> (String, String, u32) {
+    let folder = Folder::new(&format!("logfile = DIR/log\n{more}"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    if let Some((name, ..)) = unprivileged().filter(|_| !more.contains("user = ")) {
+        command.args(["-u", name]);
+    }
+    command.args(flags).arg(folder.path("weir.ini")).stderr(Stdio::piped());
+    let mut weir = command.spawn().unwrap();
+    let log = || fs::read_to_string(folder.path("log")).unwrap_or_default();
+    poll("it is up", || log().contains("process up"));
+    let status = fs::read_to_string(format!("/proc/{}/status", weir.id())).unwrap();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+    // The real, the effective and the saved one.
+    let uids: Vec<u32> = uids.split_whitespace().map(|uid| uid.parse().unwrap()).collect();
+    assert!(uids.iter().all(|uid| *uid == uids[0]), "{uids:?}");
+    weir.kill().unwrap();
+    let output = weir.wait_with_output().unwrap();
+    (stderr(&output), log(), uids[0])
+}
+
+#[test]
+fn it_logs_to_stderr_as_well_unless_told_to_be_quiet() {
+    let (stderr, log, _) = run_with(&[], "job_name = x");
+    assert_eq!(stderr, log);
+    assert!(log.contains("WARNING job_name is set"), "{log}");
+    for flag in ["-q", "--quiet"] {
+        let (stderr, log, _) = run_with(&[flag], "job_name = x");
+        assert_eq!(stderr, "");
+        assert!(log.contains("WARNING job_name is set"), "lost before the file was open: {log}");
+    }
+}
+
+#[test]
+fn it_logs_more_the_more_often_it_is_told_to() {
+    let debug = |flags: &[&str], more: &str| run_with(flags, more).1.contains(" DEBUG ");
+    assert!(!debug(&[], ""));
+    assert!(debug(&["-v"], "") && debug(&["-vv"], "") && debug(&["--verbose"], ""));
+    assert!(debug(&[], "verbose = 1"));
+}
+
+#[test]
+fn root_becomes_the_user_of_the_command_line_or_else_of_the_file() {
+    let Some((name, uid, _)) = unprivileged() else { return };
+    assert_eq!(run_with(&[], "").2, uid);
+    assert_eq!(run_with(&[], &format!("user = {name}")).2, uid);
+    let folder = Folder::new(&format!("user = {name}"));
+    let wrong = folder.path("weir.ini");
+    let output = weir(&["-u", "no-such-user", &wrong]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("FATAL there is no user \"no-such-user\""), "{text}");
+}
+
+#[test]
+fn a_stale_pidfile_is_replaced() {
+    let folder = Folder::new("pidfile = DIR/pid\nlogfile = DIR/log");
+    // The highest number a process may have is smaller.
+    fs::write(folder.path("pid"), "2000000000\n").unwrap();
+    if let Some((_, uid, gid)) = unprivileged() {
+        chown(folder.path("pid"), Some(uid), Some(gid)).unwrap();
+    }
+    assert_eq!(folder.weir(&["--daemon"]).status.code(), Some(0));
+    let log = || fs::read_to_string(folder.path("log")).unwrap_or_default();
+    poll("the daemon is up", || log().contains("process up"));
+    assert!(log().contains("LOG stale pidfile, removing"), "{}", log());
+    let pid = fs::read_to_string(folder.path("pid")).unwrap().trim().to_owned();
+    assert!(Command::new("kill").args(["-QUIT", &pid]).status().unwrap().success());
+    poll("the pidfile is gone", || !Path::new(&folder.path("pid")).exists());
+}
+
 #[test]
 fn an_interrupted_demo_leaves_nothing() {
     // A short path, since sockets go below it.

@@ -24,6 +24,7 @@ use crate::{
     Address, Peer,
     exchange::lock,
     pooler::{ReloadError, Shutdown},
+    service::Notifier,
     shared::{Shared, ShellMail},
     sockets::pointer,
     sys::socket,
@@ -142,6 +143,7 @@ pub(crate) struct Control {
     pub(crate) config: RwLock<Arc<Config>>,
     pub(crate) config_path: Option<PathBuf>,
     pub(crate) averages: RwLock<Arc<Averages>>,
+    pub(crate) notifier: Notifier,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }

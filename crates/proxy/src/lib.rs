@@ -23,6 +23,7 @@ mod peer;
 mod pooler;
 mod random;
 mod resolve;
+mod service;
 mod shared;
 mod sockets;
 mod sync;
@@ -38,5 +39,6 @@ pub use crate::{
         ConsoleConnection, ConsoleHandler, Exit, Pooler, ReloadError, Shutdown, StartError,
         StartOptions,
     },
+    service::Service,
     sys::Address,
 };

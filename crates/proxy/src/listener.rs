@@ -40,6 +40,8 @@ pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
     open: AtomicBool,
+    /// A service manager listens on it as well, and goes on when we do not.
+    inherited: bool,
 }
 
 impl Listener {
@@ -60,8 +62,9 @@ impl Listener {
     }
 
     /// Refuses clients from now on, those in the kernel's queue included. The workers notice.
+    /// On an inherited socket they stay in the queue, for whoever is started next.
     pub(crate) fn shut(&self) {
-        if self.open.swap(false, Ordering::AcqRel) {
+        if self.open.swap(false, Ordering::AcqRel) && !self.inherited {
             socket::shutdown(self.fd(), false);
             if let Address::Unix(path) = &self.address {
                 let _ = fs::remove_file(path);
@@ -101,8 +104,15 @@ pub(crate) fn set_tcp_options(fd: RawFd, global: &Global) -> io::Result<()> {
     socket::set_keepalive_times(fd, idle, interval, global.tcp_keepcnt)
 }
 
-/// Opens everything the configuration asks for.
-pub(crate) fn open_all(global: &Global) -> Result<Vec<Listener>, ListenError> {
+/// Takes the sockets a service manager passed; without any, opens everything the configuration
+/// asks for.
+pub(crate) fn open_all(
+    global: &Global,
+    inherited: Vec<OwnedFd>,
+) -> Result<Vec<Listener>, ListenError> {
+    if !inherited.is_empty() {
+        return Ok(take_inherited(global, inherited));
+    }
     // The unix socket first: whoever finds the port answering may expect all to be there.
     let mut all = Vec::new();
     if !global.unix_socket_dir.is_empty() {
@@ -117,6 +127,23 @@ pub(crate) fn open_all(global: &Global) -> Result<Vec<Listener>, ListenError> {
         log!("listening on {}", listener.address);
     }
     Ok(all)
+}
+
+fn take_inherited(global: &Global, inherited: Vec<OwnedFd>) -> Vec<Listener> {
+    if !global.listen_addr.is_empty() {
+        warning!("sockets passed from service manager, listen_addr ignored");
+    }
+    if ![String::new(), Global::default().unix_socket_dir].contains(&global.unix_socket_dir) {
+        warning!("sockets passed from service manager, unix_socket_dir ignored");
+    }
+    let taken = inherited.into_iter().map(|fd| {
+        let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
+        log!("socket passed from service manager (fd {}): {address}", fd.as_raw_fd());
+        Listener { fd, address, open: AtomicBool::new(true), inherited: true }
+    });
+    let all: Vec<_> = taken.collect();
+    tune(&all, global);
+    all
 }
 
 /// As in PgBouncer, an address that cannot be had is a warning as long as another one can.
@@ -165,7 +192,7 @@ fn open_inet(address: SocketAddr, global: &Global) -> io::Result<Listener> {
     socket::listen(fd, global.listen_backlog)?;
     // Port 0 is any free one: tell which.
     let address = socket::local_address(fd)?;
-    Ok(Listener { fd: socket, address, open: AtomicBool::new(true) })
+    Ok(Listener { fd: socket, address, open: AtomicBool::new(true), inherited: false })
 }
 
 fn open_unix(global: &Global) -> Result<Listener, ListenError> {
@@ -193,7 +220,7 @@ fn open_unix(global: &Global) -> Result<Listener, ListenError> {
     }
     socket::bind(socket.as_raw_fd(), &address).map_err(failed)?;
     // From here on the file is ours, and dropping the listener removes it.
-    let listener = Listener { fd: socket, address, open: AtomicBool::new(true) };
+    let listener = Listener { fd: socket, address, open: AtomicBool::new(true), inherited: false };
     if let Address::Unix(path) = &listener.address {
         admit(path, global)?;
     }
@@ -244,9 +271,9 @@ mod tests {
         let global = unix_only(&dir);
         let path = dir.join(".s.PGSQL.6432");
 
-        let first = open_all(&global).unwrap();
+        let first = open_all(&global, Vec::new()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(matches!(open_all(&global), Err(ListenError::InUse)));
+        assert!(matches!(open_all(&global, Vec::new()), Err(ListenError::InUse)));
         assert!(path.exists(), "the socket of a running pooler was removed");
         drop(first);
         assert!(!path.exists(), "the socket file stayed behind");
@@ -254,7 +281,7 @@ mod tests {
         // A file that a killed process left: nobody listens.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        drop(open_all(&global).unwrap());
+        drop(open_all(&global, Vec::new()).unwrap());
         fs::remove_dir_all(&dir).unwrap();
     }
 
@@ -266,7 +293,7 @@ mod tests {
             unix_socket_dir: String::new(),
             ..Global::default()
         };
-        let all = open_all(&global).unwrap();
+        let all = open_all(&global, Vec::new()).unwrap();
         let Address::Inet(address) = *all[0].address() else { panic!("not TCP") };
         assert_ne!(address.port(), 0);
         std::net::TcpStream::connect(address).unwrap();
@@ -277,8 +304,8 @@ mod tests {
     #[test]
     fn nowhere_is_an_error() {
         let global = Global { unix_socket_dir: String::new(), ..Global::default() };
-        assert!(matches!(open_all(&global), Err(ListenError::Nowhere)));
+        assert!(matches!(open_all(&global, Vec::new()), Err(ListenError::Nowhere)));
         let global = Global { listen_addr: vec!["192.0.2.1".into()], ..global };
-        assert!(matches!(open_all(&global), Err(ListenError::NoAddress(_))));
+        assert!(matches!(open_all(&global, Vec::new()), Err(ListenError::NoAddress(_))));
     }
 }

@@ -1,7 +1,8 @@
 //! The log: lines in PgBouncer's shape, `YYYY-MM-DD HH:MM:SS.mmm TZ [PID] LEVEL message`.
 //!
-//! A line goes to stderr, to the log file, or to both, each with a single `write`, so lines of
-//! different threads never mix. A level that is off costs one relaxed load: its message is not
+//! A line goes to stderr, to the log file and to syslog, whichever are wanted, each with a single
+//! `write`, so lines of different threads never mix. Lines from before the configuration was read
+//! are kept, and written to the file and to syslog as soon as it is known that they are wanted. A level that is off costs one relaxed load: its message is not
 //! formatted. This is not a tracing framework: no targets, no spans, no background thread.
 //!
 //! ```ignore
@@ -12,6 +13,7 @@
 //! ```
 
 mod line;
+mod syslog;
 #[cfg(test)]
 mod tests;
 
@@ -19,12 +21,21 @@ use std::{
     fmt,
     fs::{File, OpenOptions},
     io::{self, Write as _},
-    path::Path,
+    mem,
     sync::{
-        PoisonError, RwLock,
+        Mutex, PoisonError, RwLock,
         atomic::{AtomicU8, Ordering},
     },
 };
+
+use config::Global;
+
+use self::{line::Line, syslog::Syslog};
+
+/// Why the log file could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("could not open logfile '{0}': {1}")]
+pub struct LogFileError(String, #[source] io::Error);
 
 /// How much a line matters. The order is the order of verbosity: the default shows everything up
 /// to `Log`, one `-v` adds `Debug`, two add `Noise`.
@@ -61,9 +72,24 @@ impl Level {
     }
 }
 
+/// Lines kept until the configuration is known; more are not to be expected.
+const EARLY_MAX: usize = 1000;
+
+/// A line from before the configuration was known.
+struct Early {
+    level: Level,
+    second: i64,
+    text: String,
+    /// Where in the text the message begins.
+    message: usize,
+}
+
 struct Sinks {
     stderr: bool,
     file: Option<File>,
+    syslog: Option<Syslog>,
+    /// Before that, lines are kept.
+    configured: bool,
     /// Verbosity asked for on the command line; the configuration may raise it, not lower it.
     verbose_min: u8,
     /// Verbosity asked for in the configuration.
@@ -71,6 +97,16 @@ struct Sinks {
 }
 
 impl Sinks {
+    /// Writes to all but stderr.
+    fn record(&self, line: Line<'_>) {
+        if let Some(mut file) = self.file.as_ref() {
+            let _ = file.write_all(line.text.as_bytes());
+        }
+        if let Some(syslog) = &self.syslog {
+            syslog.write(line.level, line.second, line.message);
+        }
+    }
+
     fn set_level(&self) {
         let level = Level::from_verbosity(self.verbose.max(self.verbose_min));
         LEVEL_MAX.store(level as u8, Ordering::Relaxed);
@@ -78,8 +114,15 @@ impl Sinks {
 }
 
 static LEVEL_MAX: AtomicU8 = AtomicU8::new(Level::Log as u8);
-static SINKS: RwLock<Sinks> =
-    RwLock::new(Sinks { stderr: true, file: None, verbose_min: 0, verbose: 0 });
+static SINKS: RwLock<Sinks> = RwLock::new(Sinks {
+    stderr: true,
+    file: None,
+    syslog: None,
+    configured: false,
+    verbose_min: 0,
+    verbose: 0,
+});
+static EARLY: Mutex<Vec<Early>> = Mutex::new(Vec::new());
 
 /// Takes over what the command line says: whether stderr is written to (not with `-q` or `-d`),
 /// and how many `-v` were given. Before this call lines go to stderr at the default level.
@@ -90,21 +133,43 @@ pub fn init(stderr: bool, verbose: u8) {
     sinks.set_level();
 }
 
-/// Takes over what the configuration says: the log file and `verbose` (0 to 3). To be called at
-/// start and on every reload, since it opens the file anew: that is how a rotated file is let go.
+/// Takes over what the configuration says: `logfile`, `verbose` and the keys of syslog. To be
+/// called at start and on every reload, since it opens the file anew: that is how a rotated file
+/// is let go.
 ///
 /// # Errors
 /// When the file cannot be opened for appending. The log then goes on as it was.
-pub fn configure(file: Option<&Path>, verbose: u8) -> io::Result<()> {
-    let opened = match file {
-        Some(path) => Some(OpenOptions::new().append(true).create(true).open(path)?),
-        None => None,
+pub fn configure(global: &Global) -> Result<(), LogFileError> {
+    let opened = match global.logfile.as_str() {
+        "" => None,
+        path => {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            Some(opened.map_err(|error| LogFileError(path.to_owned(), error))?)
+        }
     };
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     sinks.file = opened;
-    sinks.verbose = verbose;
+    sinks.syslog =
+        global.syslog.then(|| Syslog::new(&global.syslog_ident, &global.syslog_facility));
+    sinks.verbose = u8::try_from(global.verbose).unwrap_or(u8::MAX);
     sinks.set_level();
+    sinks.configured = true;
+    for early in mem::take(&mut *EARLY.lock().unwrap_or_else(PoisonError::into_inner)) {
+        let Early { level, second, text, message } = &early;
+        let (level, second) = (*level, *second);
+        sinks.record(Line { level, second, text, message: text[*message..].trim_end() });
+    }
     Ok(())
+}
+
+/// Keeps a line until it is known who wants it.
+fn keep(line: Line<'_>) {
+    let mut early = EARLY.lock().unwrap_or_else(PoisonError::into_inner);
+    if early.len() < EARLY_MAX {
+        let Line { level, second, text, message } = line;
+        let message = text.trim_end().len() - message.len();
+        early.push(Early { level, second, text: text.to_owned(), message });
+    }
 }
 
 /// Whether lines of this level are written at present.
@@ -121,10 +186,12 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     line::with(level, message, |line| {
         let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner);
         if sinks.stderr {
-            let _ = io::stderr().write_all(line);
+            let _ = io::stderr().write_all(line.text.as_bytes());
         }
-        if let Some(mut file) = sinks.file.as_ref() {
-            let _ = file.write_all(line);
+        if sinks.configured {
+            sinks.record(*line);
+        } else {
+            keep(*line);
         }
     });
 }

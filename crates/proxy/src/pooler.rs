@@ -16,7 +16,7 @@ use config::Config;
 use engine::shell::ConsoleLogin;
 
 use crate::{
-    Address, Peer,
+    Address, Peer, Service,
     controller::{Controller, Totals},
     listener::ListenError,
 };
@@ -47,11 +47,13 @@ pub struct StartOptions {
     pub signals: bool,
     /// Without it, console connections are closed.
     pub console: Option<ConsoleHandler>,
+    /// What the service manager that started us passes and wants to hear.
+    pub service: Service,
 }
 
 impl Default for StartOptions {
     fn default() -> Self {
-        Self { config_path: None, signals: true, console: None }
+        Self { config_path: None, signals: true, console: None, service: Service::default() }
     }
 }
 

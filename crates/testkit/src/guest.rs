@@ -32,6 +32,20 @@ pub(crate) fn mortal_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// The same, with a `/dev` of its own in which `log` is the socket at that path. Root only.
+pub(crate) fn mortal_command_with_log(program: impl AsRef<OsStr>, socket: &Path) -> Command {
+    const SCRIPT: &str = "set -e; dev=$2.dev; mkdir \"$dev\"; \
+        for name in null zero urandom; do \
+            : >\"$dev/$name\"; mount --bind /dev/$name \"$dev/$name\"; \
+        done; \
+        ln -s \"$2\" \"$dev/log\"; mount --rbind \"$dev\" /dev; \
+        account=$1; shift 2; \
+        exec setpriv --pdeathsig KILL --reuid $account --regid $account --init-groups \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, "dev", ACCOUNT]).arg(socket).arg(program);
+    command
+}
+
 /// Makes the unprivileged user the owner of `path`.
 pub(crate) fn give_away(path: &Path) {
     if is_root() {
@@ -42,7 +56,7 @@ pub(crate) fn give_away(path: &Path) {
 }
 
 /// True when this process runs as root.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     static ROOT: OnceLock<bool> = OnceLock::new();
     *ROOT.get_or_init(|| std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0))
 }

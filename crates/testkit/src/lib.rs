@@ -17,6 +17,7 @@ mod scratch;
 mod wait;
 
 pub use binaries::{Flavour, flavour, pooler_binary, postgres_program};
+pub use guest::is_root;
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Postgres, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};

@@ -8,8 +8,11 @@ mod table;
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::binaries::{Flavour, flavour, pooler_binary};
@@ -21,6 +24,8 @@ pub use table::Table;
 /// How long a start or a stop may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CONSOLE: &str = "pgbouncer";
+/// Makes standard input the first of the sockets a service manager passes (sd_listen_fds(3)).
+const INHERIT: &str = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
 
 /// A configuration in the making. It starts out with what most tests want: `auth_type = trust`,
 /// a password for role `app` towards the server, and the console users `admin` and `stats`.
@@ -29,6 +34,11 @@ pub struct Setup {
     ini: Ini,
     server_port: u16,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    /// What a service manager would pass.
+    listener: Option<Arc<TcpListener>>,
+    /// What it finds as `/dev/log`.
+    dev_log: Option<PathBuf>,
     /// With it, no file is read: `serve URL`.
     url: Option<String>,
 }
@@ -83,13 +93,37 @@ impl Setup {
         self
     }
 
+    /// A variable of its environment.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: impl ToString) -> Self {
+        self.environment.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Passes it this listening socket, as systemd does.
+    #[must_use]
+    pub fn inherit(mut self, listener: Arc<TcpListener>) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// Lets it find this socket as `/dev/log`, for which the test has to be root.
+    #[must_use]
+    pub fn dev_log(mut self, socket: &Path) -> Self {
+        self.dev_log = Some(socket.to_owned());
+        self
+    }
+
     /// Starts the pooler and waits until it accepts connections.
     #[track_caller]
     pub fn start(mut self) -> Pooler {
         let folder = scratch::folder("pooler");
         // A port that was free a moment ago may be lost to an outgoing connection.
         for _ in 0..3 {
-            let port = scratch::free_port();
+            let inherited = self.listener.as_ref().map(|listener| listener.local_addr());
+            let port = inherited.map_or_else(scratch::free_port, |address| {
+                address.expect("a bound socket has an address").port()
+            });
             self.ini.set("listen_port", port);
             self.ini.set("unix_socket_dir", folder.display());
             self.ini.set("auth_file", folder.join("userlist.txt").display());
@@ -131,7 +165,15 @@ impl Pooler {
         ini.secret(Role::APP, Role::APP_PASSWORD);
         ini.secret("admin", "admin-secret");
         ini.secret("stats", "stats-secret");
-        Setup { ini, server_port: postgres.port(), arguments: Vec::new(), url: None }
+        Setup {
+            ini,
+            server_port: postgres.port(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            listener: None,
+            dev_log: None,
+            url: None,
+        }
     }
 
     /// Starts it by `serve URL`, with no configuration file; the port is added to the URL.
@@ -339,15 +381,27 @@ impl Pooler {
             .append(true)
             .open(self.log_path())
             .expect("cannot open the log");
-        let mut command = guest::mortal_command(pooler_binary());
+        let mut command = match (&self.setup.listener, &self.setup.dev_log) {
+            (None, None) => guest::mortal_command(pooler_binary()),
+            (None, Some(socket)) => guest::mortal_command_with_log(pooler_binary(), socket),
+            (Some(_), _) => {
+                let mut command = guest::mortal_command("sh");
+                command.args(["-c", INHERIT, "inherit"]).arg(pooler_binary());
+                command
+            }
+        };
+        let stdin = self.setup.listener.as_ref().map_or_else(Stdio::null, |listener| {
+            OwnedFd::from(listener.try_clone().expect("a second handle of the socket")).into()
+        });
         command.args(&self.setup.arguments);
+        command.envs(self.setup.environment.iter().map(|(name, value)| (name, value)));
         match &self.setup.url {
             Some(url) => command.args(["serve", &format!("{url}?listen_port={}", self.port)]),
             None => command.arg(self.configuration()),
         };
         let child = command
             .current_dir(&self.folder)
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(log.try_clone().expect("a second handle of the log"))
             .stderr(log)
             .spawn()

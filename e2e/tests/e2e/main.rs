@@ -16,6 +16,7 @@ mod pipeline;
 mod pool;
 mod prepared;
 mod query;
+mod service;
 mod signals;
 mod startup;
 mod support;

@@ -7,7 +7,7 @@ use config::Config;
 use proxy::{Pooler, StartOptions, log};
 
 use super::{DEMO, LOOPBACK, MODES, cluster::Cluster, say};
-use crate::{boot, console};
+use crate::console;
 
 const PORT: u16 = 6432;
 /// How many ports after the usual one are tried when it is taken.
@@ -66,10 +66,14 @@ pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running>
     let config = Config::load(&path)?;
     // A log on the terminal would tear the live line.
     log::init(false, 0);
-    boot::open_log(&config)?;
+    log::configure(&config.global)?;
     // Ctrl-C is ours to obey: there is more to end than the pooler.
-    let options =
-        StartOptions { config_path: Some(path), signals: false, console: Some(console::handler()) };
+    let options = StartOptions {
+        config_path: Some(path),
+        signals: false,
+        console: Some(console::handler()),
+        ..StartOptions::default()
+    };
     let pooler = Pooler::start(config, options).context("Weir did not start")?;
     Ok(Running { pooler, port })
 }

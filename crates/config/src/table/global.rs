@@ -177,11 +177,11 @@ keys! {
     /// Time for buffers to drain in `SUSPEND` and in an online restart.
     suspend_timeout: Duration = "10", reload, later;
     /// Log to syslog.
-    syslog: bool = "0", reload, later;
-    /// Facility given to syslog.
-    syslog_facility: String = "daemon", reload, later;
+    syslog: bool = "0", reload, acts;
+    /// Facility given to syslog: daemon, user, local0 and so on. An unknown one is daemon.
+    syslog_facility: String = "daemon", reload, acts;
     /// Program name given to syslog.
-    syslog_ident: String = "pgbouncer", reload, later;
+    syslog_ident: String = "pgbouncer", reload, acts;
     /// Accept a client only when its first bytes are there.
     tcp_defer_accept: bool = "1", reload, later;
     /// Send TCP keepalives on client and server connections.

@@ -14,6 +14,18 @@ use super::Level;
 /// endless error text cannot fill the disk by one line.
 const LINE_BYTES_MAX: usize = 8192;
 
+/// A line, whole and in parts.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) level: Level,
+    /// When it was logged, since 1970.
+    pub(super) second: i64,
+    /// All of it, with its line end.
+    pub(super) text: &'a str,
+    /// What was to be told, alone.
+    pub(super) message: &'a str,
+}
+
 /// A second in local time, in words.
 pub(super) struct Stamp {
     second: i64,
@@ -27,6 +39,8 @@ pub(super) struct Stamp {
 /// last wrote in, since the local time is dear to compute.
 struct Scratch {
     text: String,
+    /// Where the message begins.
+    message: usize,
     stamp: Stamp,
 }
 
@@ -34,22 +48,27 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = const {
         RefCell::new(Scratch {
             text: String::new(),
+            message: 0,
             stamp: Stamp { second: i64::MIN, date: String::new(), zone: String::new() },
         })
     };
 }
 
 /// Builds the line, line end included, and hands it to `write`.
-pub(super) fn with(level: Level, message: fmt::Arguments<'_>, write: impl FnOnce(&[u8])) {
+pub(super) fn with(level: Level, message: fmt::Arguments<'_>, write: impl FnOnce(&Line<'_>)) {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let second = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => {
             scratch.build(second, since_epoch.subsec_millis(), level, message);
-            write(scratch.text.as_bytes());
+            let Scratch { text, message, .. } = &*scratch;
+            write(&Line { level, second, text, message: text[*message..].trim_end() });
         }
         // A `Display` that logs while it is being logged: its line is lost, nothing else.
-        Err(_) => write(b"a line logged within a line was dropped\n"),
+        Err(_) => {
+            let text = "a line logged within a line was dropped\n";
+            write(&Line { level, second, text, message: text.trim_end() });
+        }
     });
 }
 
@@ -63,7 +82,9 @@ impl Scratch {
         // A `Display` that fails cuts its own line short; the rest of the log goes on.
         let _ = write!(line, "{}.{millis:03} {} ", self.stamp.date, self.stamp.zone);
         let _ = write!(line, "[{}] {} ", process::id(), level.name());
+        let begin = line.0.len();
         let _ = line.write_fmt(message);
+        self.message = begin;
         self.text.push('\n');
     }
 }
@@ -108,7 +129,7 @@ impl fmt::Write for Bounded<'_> {
 
 /// A moment in local time, and the short name of the zone (`CEST`).
 #[expect(unsafe_code, reason = "the C library alone knows the local time zone")]
-fn local_time(second: i64) -> (libc::tm, String) {
+pub(super) fn local_time(second: i64) -> (libc::tm, String) {
     // SAFETY: every field of `tm` is an integer or a pointer, for which zero is a valid value.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values of the right type, and `localtime_r` is

@@ -4,7 +4,7 @@ use super::*;
 
 fn line_of(level: Level, message: fmt::Arguments<'_>) -> String {
     let mut text = String::new();
-    line::with(level, message, |line| text = String::from_utf8(line.to_vec()).unwrap());
+    line::with(level, message, |line| text = line.text.to_owned());
     text
 }
 
@@ -52,14 +52,22 @@ fn a_line_logged_within_a_line_does_not_panic() {
     assert!(line_of(Level::Log, format_args!("{Chatty}")).ends_with("LOG outer\n"));
 }
 
-/// One test for all that is global: the level, the file, its reopening.
+fn configure_for(file: &std::path::Path, verbose: u32) -> Result<(), LogFileError> {
+    configure(&Global { logfile: file.display().to_string(), verbose, ..Global::default() })
+}
+
+/// One test for all that is global: the lines of the beginning, the level, the file, its reopening.
 #[test]
 fn the_file_is_reopened_and_the_level_obeyed() {
     let dir = env::temp_dir().join(format!("weir-log-{}", process::id()));
     fs::create_dir(&dir).unwrap();
     let (path, rotated) = (dir.join("log"), dir.join("log.1"));
     init(false, 0);
-    configure(Some(&path), 0).unwrap();
+    crate::warning!("before the file was open");
+    assert!(!path.exists());
+    configure_for(&path, 0).unwrap();
+    let early = fs::read_to_string(&path).unwrap();
+    assert!(early.ends_with("WARNING before the file was open\n"), "{early}");
 
     let formatted = Cell::new(0);
     let count = || {
@@ -70,7 +78,7 @@ fn the_file_is_reopened_and_the_level_obeyed() {
     crate::log!("first {}", count());
     fs::rename(&path, &rotated).unwrap();
     crate::log!("second {}", count());
-    configure(Some(&path), 1).unwrap();
+    configure_for(&path, 1).unwrap();
     crate::debug!("third {}", count());
     crate::noise!("not shown {}", count());
 
@@ -79,16 +87,16 @@ fn the_file_is_reopened_and_the_level_obeyed() {
     assert!(old.contains("LOG first 1\n") && old.contains("LOG second 2\n"), "{old}");
     assert!(new.contains("DEBUG third 3\n") && !new.contains("not shown"), "{new}");
 
-    assert!(configure(Some(&dir), 0).is_err());
+    assert!(configure_for(&dir, 0).is_err());
     crate::error!("the log goes on");
     assert!(fs::read_to_string(&path).unwrap().contains("ERROR the log goes on\n"));
 
     init(false, 1);
-    configure(None, 0).unwrap();
+    configure(&Global { verbose: 0, ..Global::default() }).unwrap();
     assert!(enabled(Level::Debug) && !enabled(Level::Noise));
-    configure(None, 2).unwrap();
+    configure(&Global { verbose: 2, ..Global::default() }).unwrap();
     init(true, 0);
     assert!(enabled(Level::Noise), "the configuration asks for it still");
-    configure(None, 0).unwrap();
+    configure(&Global { verbose: 0, ..Global::default() }).unwrap();
     fs::remove_dir_all(&dir).unwrap();
 }

@@ -103,8 +103,11 @@ impl Cold {
             libc::SIGQUIT => "SIGQUIT",
             libc::SIGHUP => {
                 log!("got SIGHUP, re-reading config");
+                let notifier = &self.controller.0.notifier;
+                notifier.reloading();
                 // The mistakes have been logged.
                 let _ = self.controller.reload();
+                notifier.ready();
                 return None;
             }
             _ => {
@@ -136,6 +139,7 @@ impl Cold {
 
     /// No new TCP clients; the workers are told. The unix socket stays for the console.
     fn begin_drain(&self, how: Shutdown) {
+        self.controller.0.notifier.stopping();
         let shared = &self.controller.0.shared;
         listener::shut_tcp(&shared.listeners);
         for gauge in &shared.gauges {

@@ -1,7 +1,7 @@
 //! A new configuration is put in force, or turned down as a whole.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, PoisonError},
 };
 
@@ -50,7 +50,9 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     for key in config.not_yet_effective() {
         warning!("{key} is set, but Weir does not act on it yet");
     }
-    reopen_log(&config.global);
+    if let Err(error) = log::configure(&config.global) {
+        error!("{error}");
+    }
     listener::tune(&control.shared.listeners, &config.global);
     put_in_force(control, Arc::new(config));
     Ok(())
@@ -58,14 +60,6 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
 
 fn config_path(control: &Control, running: &Global) -> Option<PathBuf> {
     running.conffile.as_ref().map(PathBuf::from).or_else(|| control.config_path.clone())
-}
-
-fn reopen_log(global: &Global) {
-    let file = Some(Path::new(&global.logfile)).filter(|_| !global.logfile.is_empty());
-    let verbose = u8::try_from(global.verbose).unwrap_or(u8::MAX);
-    if let Err(error) = log::configure(file, verbose) {
-        error!("could not open logfile '{}': {error}", global.logfile);
-    }
 }
 
 /// First the pools, then the workers: a worker that hears of the new configuration finds the

@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, watch};
 use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
     controller::{Control, Controller},
-    listener, log,
+    debug, listener, log,
+    service::Service,
     shared::Shared,
     sys::{process, signal},
     table::WORKERS_MAX,
@@ -44,7 +45,8 @@ pub(super) fn start(
     // Before the first thread is started, since threads inherit what signals they get, and before
     // the first client can tell that we are there.
     let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
-    let listeners = listener::open_all(&config.global)?;
+    let Service { listeners, notifier } = options.service;
+    let listeners = listener::open_all(&config.global, listeners)?;
 
     let config = Arc::new(config);
     let (requests_in, requests) = mpsc::unbounded_channel();
@@ -55,6 +57,7 @@ pub(super) fn start(
         config: RwLock::new(Arc::clone(&config)),
         config_path: options.config_path,
         averages: RwLock::default(),
+        notifier,
         orders: orders_in,
         ended: watch::Sender::new(false),
     };
@@ -69,12 +72,16 @@ pub(super) fn start(
         console: options.console,
     };
     let workers = start_workers(&shared, &config)?;
+    for (at, _) in workers.iter().enumerate() {
+        debug!("worker {at} serves");
+    }
     log!(
         "process up: PgBouncer {} (Weir {}), epoll, workers: {}",
         config::PGBOUNCER_VERSION,
         env!("CARGO_PKG_VERSION"),
         workers.len()
     );
+    controller.0.notifier.ready();
     let cold = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
         let _guard = AbortOnPanic;
         cold.run(runtime, workers)

@@ -18,9 +18,11 @@ pub(super) async fn keep(controller: Controller) {
         tokio::time::sleep(Duration::from_secs(seconds.into())).await;
         let snapshot = controller.snapshot().await;
         averages.record(snapshot.now, snapshot.pools.iter().map(|pool| (pool.id, pool.stats)));
+        let line = line(&averages);
         if controller.config().global.log_stats {
-            log!("{}", line(&averages));
+            log!("{line}");
         }
+        controller.0.notifier.status(&line);
         let latest = &controller.0.averages;
         *latest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(averages.clone());
     }

@@ -68,6 +68,26 @@ pub(crate) fn listen(fd: RawFd, backlog: u32) -> io::Result<()> {
     checked(unsafe { libc::listen(fd, backlog) }).map(drop)
 }
 
+/// Takes over a descriptor that was passed to this process and has no owner yet.
+///
+/// # Errors
+/// When it is not a stream socket that listens.
+pub(crate) fn adopt_listener(fd: RawFd) -> io::Result<OwnedFd> {
+    let listens = option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? == 1;
+    let streams = option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_TYPE)? == libc::SOCK_STREAM;
+    if !(listens && streams) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: takes no pointers.
+    unsafe {
+        checked(libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC))?;
+        let flags = checked(libc::fcntl(fd, libc::F_GETFL))?;
+        checked(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK))?;
+    }
+    // SAFETY: it is open, as the calls above showed, and the caller knows of no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// The next connection and where it comes from; `WouldBlock` if there is none.
 pub(crate) fn accept(fd: RawFd) -> io::Result<(OwnedFd, Address)> {
     let mut raw = Raw::empty();

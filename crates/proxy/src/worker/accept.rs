@@ -43,7 +43,11 @@ impl Worker {
     }
 
     pub(super) fn accept(&mut self, at: usize) {
-        let listener = self.shared.listeners[at].fd();
+        let listener = &self.shared.listeners[at];
+        let (listener, is_open) = (listener.fd(), listener.is_open());
+        if !is_open {
+            return self.unwatch_listener(listener);
+        }
         for _ in 0..ACCEPT_MAX {
             let failure = match socket::accept(listener) {
                 Ok((fd, address)) => {

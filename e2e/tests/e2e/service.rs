@@ -1,0 +1,188 @@
+//! Weir as a service: what it tells a service manager, the sockets it gets from one, and syslog.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support;
+use testkit::{Pooler, RawClient, Role, open_folder};
+
+/// A datagram socket that the pooler may send to.
+struct Ear {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Ear {
+    fn new(name: &str) -> Self {
+        let path = open_folder(name).join("socket");
+        let socket = UnixDatagram::bind(&path).expect("a new socket");
+        let anybody = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&path, anybody).expect("our own socket");
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+        Self { socket, path }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[track_caller]
+    fn hear(&self) -> String {
+        let mut buffer = [0; 4096];
+        let len = self.socket.recv(&mut buffer).expect("something was to be heard");
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    }
+
+    /// The next message that is not a line about the statistics.
+    #[track_caller]
+    fn hear_state(&self) -> String {
+        loop {
+            let heard = self.hear();
+            if !heard.starts_with("STATUS=") {
+                return heard;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_of_start_reload_and_end() {
+    if !support::only_weir() {
+        return;
+    }
+    let manager = Ear::new("notify");
+    let (setup, database) = support::setup("transaction");
+    let mut pooler =
+        setup.set("stats_period", 1).environment("NOTIFY_SOCKET", manager.path().display()).start();
+    assert_eq!(manager.hear_state(), "READY=1");
+
+    pooler.signal("HUP");
+    let reloading = manager.hear_state();
+    let time = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the time as well");
+    assert!(time.parse::<u64>().is_ok_and(|time| time > 0), "{reloading}");
+    assert_eq!(manager.hear_state(), "READY=1");
+
+    let status = manager.hear();
+    assert!(status.starts_with("STATUS=stats: 0 xacts/s, "), "{status}");
+
+    let client = pooler.client(&database);
+    pooler.signal("TERM");
+    assert_eq!(manager.hear_state(), "STOPPING=1");
+    drop(client);
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn sockets_of_the_service_manager_are_served_in_place_of_the_configured_ones() {
+    if !support::only_weir() {
+        return;
+    }
+    let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.inherit(listener).start();
+    assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
+    for text in [
+        "socket passed from service manager (fd 3)",
+        "sockets passed from service manager, listen_addr ignored",
+        "sockets passed from service manager, unix_socket_dir ignored",
+    ] {
+        pooler.log_contains(text);
+    }
+    let own = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
+    assert!(!own.exists(), "it listens on its own unix socket as well");
+
+    // Who comes while nobody is there waits in the manager's socket for the next process.
+    pooler.wait_until_quiet(&database, 1);
+    pooler.signal("TERM");
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+    let port = pooler.port();
+    let early = std::thread::spawn(move || {
+        RawClient::login(port, Role::APP, &database, Role::APP_PASSWORD)
+            .map(|mut client| client.value("SELECT 'served later'"))
+    });
+    pooler.restart();
+    let served = early.join().expect("no panic");
+    assert_eq!(served.expect("the next process serves it"), "served later");
+}
+
+/// `/dev/log` is the same for all, so the pooler gets a `/dev` of its own, for which one has to be
+/// root.
+#[test]
+fn syslog_gets_the_lines_and_those_from_before_the_configuration_was_read() {
+    if !support::only_weir() || !testkit::is_root() {
+        return;
+    }
+    let daemon = Ear::new("syslog");
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup
+        .set("syslog", 1)
+        .set("syslog_ident", "weir-test")
+        .set("syslog_facility", "local5")
+        // Told before the log is set up.
+        .set("job_name", "another")
+        .dev_log(daemon.path())
+        .start();
+    let pid = pooler.pid();
+    let find = |priority: u8, text: &str| loop {
+        let line = daemon.hear();
+        assert!(line.starts_with('<') && line.contains(&format!(" weir-test[{pid}]: ")), "{line}");
+        if line.contains(text) {
+            assert!(line.starts_with(&format!("<{priority}>")), "{line}");
+            return line;
+        }
+    };
+    find(172, "job_name is set, but Weir does not act on it yet");
+    let up = find(174, "process up: PgBouncer");
+    assert!(up.contains("]: process up"), "the message alone is sent: {up}");
+    drop(pooler.client(&database));
+    find(174, "login attempt: db=");
+    find(174, "closing because: client");
+
+    pooler.reconfigure(|ini| ini.set("syslog", 0));
+    pooler.reload();
+    find(172, "job_name is set");
+    drop(pooler.client(&database));
+    pooler.log_contains("closing because: client");
+    daemon.socket.set_nonblocking(true).expect("our own socket");
+    let mut buffer = [0; 4096];
+    while let Ok(len) = daemon.socket.recv(&mut buffer) {
+        let line = String::from_utf8_lossy(&buffer[..len]);
+        assert!(!line.contains("closing because: client"), "syslog is off: {line}");
+    }
+}
+
+#[test]
+fn each_log_key_switches_its_lines_off_and_on() {
+    if !support::only_weir() {
+        return;
+    }
+    let manager = Ear::new("statistics");
+    let (setup, database) = support::setup("transaction");
+    let keys = ["log_connections", "log_disconnections", "log_pooler_errors", "log_stats"];
+    let setup = keys.iter().fold(setup, |setup, key| setup.set(key, 0));
+    let mut pooler =
+        setup.set("stats_period", 1).environment("NOTIFY_SOCKET", manager.path().display()).start();
+    let marks = ["login attempt", "closing because", "pooler error", "stats: "];
+    let come_and_go = |pooler: &Pooler| {
+        drop(pooler.client(&database));
+        pooler.login(Role::APP, "no-such-database", "").expect_err("there is none");
+        pooler.wait_until_quiet(&database, 1);
+    };
+    come_and_go(&pooler);
+    // The line is due before the service manager is told of it.
+    while !manager.hear().starts_with("STATUS=stats: ") {}
+    let log = pooler.log();
+    for mark in marks {
+        assert!(!log.contains(mark), "{mark:?} in\n{log}");
+    }
+    pooler.reconfigure(|ini| keys.iter().for_each(|key| ini.set(key, 1)));
+    pooler.reload();
+    come_and_go(&pooler);
+    for mark in marks {
+        pooler.log_contains(mark);
+    }
+}
