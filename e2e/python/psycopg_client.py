@@ -148,9 +148,11 @@ def cursors_on_the_server():
 
 
 def cancelling_a_query():
-    with connect() as conn:
+    with connect() as conn, connect() as watcher:
         def cancel():
-            time.sleep(0.3)
+            seen = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = %s"
+            while watcher.execute(seen, ["SELECT pg_sleep(30)"]).fetchone() == (0,):
+                pass
             conn.cancel()
 
         canceller = threading.Thread(target=cancel)
