@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim fuzz bench setup setup-demo drivers release regress
+.PHONY: help demo test sim fuzz bench setup setup-demo setup-drivers drivers release regress
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -43,7 +43,7 @@ fuzz:
 bench: setup release
 	@bench/run $(ARGS)
 
-drivers: setup release
+drivers: setup-drivers release
 	@drivers/run $(ARGS)
 
 regress: setup
@@ -58,3 +58,6 @@ setup:
 
 setup-demo:
 	@scripts/setup demo
+
+setup-drivers:
+	@scripts/setup drivers

@@ -104,5 +104,7 @@ def crate(name, version):
         shutil.rmtree(probe)
         with open(path / "Cargo.toml", "a", encoding="utf8") as file:
             file.write("\n[workspace]\n")
+        # The toolchain that is here is the one Weir is built with.
+        (path / "rust-toolchain.toml").unlink(missing_ok=True)
         run(["cargo", "fetch"], cwd=path)
     return folder(f"{name}-{version}", fill)

@@ -2,20 +2,28 @@
 
 import re
 import shutil
+from pathlib import Path
 
 from . import cache
 from .outcome import FAILED, PASSED, SKIPPED, Outcome
 from .suite import Suite
 
+SUITES = Path(__file__).resolve().parent.parent / "suites"
 RESULTS = {"ok": PASSED, "FAILED": FAILED, "ignored": SKIPPED}
 
 
 class CargoSuite(Suite):
     crate = ""
     arguments = ()
+    # A folder beside the suites, copied into the crate, with what its package leaves out.
+    helper = ""
 
     def patch(self, text, target):
         """The text of a test's source with the target's addresses in it."""
+        return text
+
+    def manifest(self, text):
+        """Cargo.toml with what cannot be built here taken out, and the helper put in."""
         return text
 
     def environment(self, target):
@@ -27,10 +35,12 @@ class CargoSuite(Suite):
     def run(self, target, log):
         work = cache.root() / f"{self.crate}-{self.version}-patched"
         shutil.copytree(self.pristine, work, dirs_exist_ok=True)
+        if self.helper:
+            shutil.copytree(SUITES / self.helper, work / self.helper, dirs_exist_ok=True)
+        rewrite(self.pristine / "Cargo.toml", work / "Cargo.toml", self.manifest)
         for path in self.pristine.glob("tests/**/*.rs"):
-            (work / path.relative_to(self.pristine)).write_text(
-                self.patch(path.read_text(), target)
-            )
+            rewrite(path, work / path.relative_to(self.pristine),
+                    lambda text: self.patch(text, target))
         self.binary, self.failing = "", None
         skipped = [word for test in self.skipped(target) for word in ("--skip", test)]
         return self.spawn(
@@ -57,3 +67,10 @@ class CargoSuite(Suite):
             outcome.add("build", FAILED, row)
         elif self.failing:
             outcome.messages[self.failing] += row + "\n"
+
+
+def rewrite(pristine, copy, change):
+    """What does not change keeps its time, so that it is not compiled again."""
+    text = pristine.read_text()
+    if (changed := change(text)) != text:
+        copy.write_text(changed)

@@ -1,16 +1,21 @@
 """The suites there are, one module each, in the order they are run."""
 
 from .asyncpg import Asyncpg
+from .django import Django
 from .lib_pq import LibPq
 from .pg8000 import Pg8000
+from .pgjdbc import PgJdbc
 from .pgx import Pgx
 from .psycopg2 import Psycopg2
 from .sqlalchemy import SqlAlchemy
+from .sqlx import Sqlx
 from .tokio_postgres import TokioPostgres
 
 SUITES = {
     suite.name: suite()
-    for suite in (Asyncpg, Psycopg2, Pg8000, Pgx, LibPq, TokioPostgres, SqlAlchemy)
+    for suite in (
+        Asyncpg, Psycopg2, Pg8000, Pgx, PgJdbc, LibPq, TokioPostgres, Sqlx, SqlAlchemy, Django,
+    )
 }
 
 # What continuous integration can afford, in session mode.

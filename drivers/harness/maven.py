@@ -1,0 +1,66 @@
+"""Suites of Java packages: the tests of a source release, run by Maven."""
+
+import xml.etree.ElementTree as xml
+
+from . import cache
+from .outcome import FAILED, PASSED, SKIPPED, Outcome
+from .suite import Suite
+
+MAVEN = ("mvn", "-B", "-q")
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+
+
+class MavenSuite(Suite):
+    """Tests that Surefire runs and tells of in one XML file a class."""
+
+    # group:artifact, and the classifier of the tar file that has the sources with their tests.
+    artifact = ""
+    classifier = ""
+    # What Maven is told besides.
+    arguments = ()
+    # Which classes are run, as Surefire's option `test` has them; `left_out` and `fatal` add
+    # CLASS#METHOD to be left out.
+    classes = ()
+
+    def configure(self, target):
+        """Tells the tests in `self.work` where to connect to."""
+        raise NotImplementedError
+
+    def fetch(self):
+        name = self.artifact.partition(":")[2]
+        self.work = cache.folder(f"{name}-{self.version}-{self.classifier}", self.build)
+
+    def build(self, path):
+        download = path / ".download"
+        cache.run([*MAVEN, COPY, f"-DoutputDirectory={download}",
+                   f"-Dartifact={self.artifact}:{self.version}:tar.gz:{self.classifier}"], cwd="/")
+        archive, = download.iterdir()
+        cache.unpack(archive, path)
+        cache.run([*MAVEN, *self.arguments, "test-compile"], cwd=path)
+
+    def run(self, target, log):
+        self.configure(target)
+        reports = self.work / "target/surefire-reports"
+        for old in reports.glob("*.xml"):
+            old.unlink()
+        chosen = ",".join([*self.classes, *(f"!{test}" for test in self.skipped(target))])
+        outcome = self.spawn(
+            [*MAVEN, *self.arguments, "surefire:test", "-Dmaven.test.failure.ignore=true",
+             f"-Dtest={chosen}"],
+            self.work, {}, log, Outcome(), lambda *_: None,
+        )
+        for path in sorted(reports.glob("TEST-*.xml")):
+            read_report(path, outcome)
+        return outcome
+
+
+def read_report(path, outcome):
+    for case in xml.parse(path).getroot().iter("testcase"):
+        test = f"{case.get('classname')}.{case.get('name')}"
+        result, message = PASSED, ""
+        for child in case:
+            if child.tag in ("failure", "error"):
+                result, message = FAILED, child.text or child.get("message") or ""
+            elif child.tag == "skipped":
+                result = SKIPPED
+        outcome.add(test, result, message[-4000:])
