@@ -57,6 +57,8 @@ pub struct Client {
     pub key: u64,
     /// Was it given a long secret (protocol 3.2)?
     pub long_key: bool,
+    /// Was its present request sent a second time, its first server having been lost?
+    pub resent: bool,
     pub vars: Arc<Vars>,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
@@ -89,6 +91,7 @@ impl Client {
             welcomed: false,
             key: 0,
             long_key: false,
+            resent: false,
             vars: Arc::default(),
             stream: Stream::default(),
             extended: None,

@@ -6,6 +6,7 @@
 //! * `link.rs`: a server is given to a client, prepared for it, and taken back
 //! * `requests.rs`: what a linked client sends
 //! * `replies.rs`: what a server sends
+//! * `resend.rs`: a request is sent once more
 //! * `leave.rs`: a client or a server goes
 //! * `cancel.rs`, `tick.rs` (timeouts), `inspect.rs` (reports, invariants)
 
@@ -34,6 +35,7 @@ mod login;
 mod open;
 mod replies;
 mod requests;
+mod resend;
 mod tick;
 mod views;
 

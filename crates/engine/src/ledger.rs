@@ -55,6 +55,9 @@ pub enum Verb {
     /// Like forward, but an error text that names the pooler's statement is put into the client's
     /// words.
     Replace,
+    /// A Describe that is asked again: the client has been given the parameters already, and gets
+    /// the rest.
+    Continue,
     /// It answers a message of ours that has nothing to do with any client: nobody sees it,
     /// errors included.
     Internal,
@@ -137,7 +140,7 @@ impl Entry {
     fn synthesized(&self) -> Option<Reply> {
         match self.verb {
             Verb::Synthesize(reply) => Some(reply),
-            Verb::Forward | Verb::Swallow | Verb::Replace | Verb::Internal => None,
+            Verb::Forward | Verb::Swallow | Verb::Replace | Verb::Continue | Verb::Internal => None,
         }
     }
 }
@@ -193,6 +196,8 @@ pub struct Ledger {
     /// It can not be known any more how many ReadyForQuery are still to come. The server must not
     /// be given to anybody else.
     ambiguous: bool,
+    /// A part of the reply at the front has come.
+    begun: bool,
 }
 
 impl Ledger {
@@ -315,6 +320,57 @@ impl Ledger {
         self.owed.iter().all(|entry| entry.synthesized().is_some())
     }
 
+    /// Has the server got nothing yet that it has not answered in full?
+    pub fn is_untouched(&self) -> bool {
+        !self.in_batch && !self.skipping && !self.copy_in && self.only_synthesized()
+    }
+
+    /// Is the message with this serial number unanswered, even in part, and so all that were sent
+    /// after it?
+    pub fn is_unanswered(&self, serial: u64) -> bool {
+        let first = self.owed.iter().find(|entry| entry.synthesized().is_none());
+        first.is_some_and(|entry| entry.serial == serial) && !self.begun
+    }
+
+    /// Is the message with this serial number still owed an answer?
+    pub fn owes(&self, serial: u64) -> bool {
+        self.owed.front().is_some_and(|front| front.serial <= serial)
+            && self.owed.back().is_some_and(|back| serial <= back.serial)
+    }
+
+    /// Is the end of the failed batch all that may still come?
+    pub fn only_ends_batch(&self) -> bool {
+        self.owed.len() <= 1 && self.owed.iter().all(|entry| entry.expect == Expect::Sync)
+    }
+
+    /// The end of the failed batch is the pooler's affair. False if the client has not sent its
+    /// Sync yet.
+    pub fn take_over_batch(&mut self) -> bool {
+        debug_assert!(self.only_ends_batch(), "more than the end of a batch is owed");
+        self.owed.iter_mut().for_each(|entry| entry.verb = Verb::Internal);
+        !self.owed.is_empty()
+    }
+
+    /// The client is told that its batch has failed, and has not sent its Sync yet: what it sends
+    /// before that is discarded, as the server would.
+    pub fn skip_to_sync(&mut self) {
+        debug_assert!(self.is_at_rest(), "a batch is under way");
+        self.skipping = true;
+    }
+
+    /// Does the next RowDescription tell what a statement of ours returns?
+    pub fn describes_statement(&self) -> bool {
+        self.owed
+            .front()
+            .is_some_and(|front| front.expect == Expect::Describe && front.statement != 0)
+    }
+
+    /// Nothing of what is owed will come, the server is lost: all of it is void, the last sent
+    /// first.
+    pub fn abandon(&mut self, void: &mut dyn FnMut(Entry)) {
+        self.owed.drain(..).rev().for_each(void);
+    }
+
     /// A late CopyDone was ignored by the server: it stands for nothing.
     fn drop_copy_ends(&mut self) {
         while self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd) {
@@ -349,6 +405,7 @@ impl Ledger {
                 (Verb::Internal, _) => Owner::Nobody,
                 (Verb::Swallow, backend::ERROR) => Owner::Client,
                 (Verb::Swallow, _) => Owner::Nobody,
+                (Verb::Continue, backend::PARAMETER_DESCRIPTION) => Owner::Nobody,
                 _ => Owner::Client,
             },
             serial: front.serial,
@@ -365,13 +422,17 @@ impl Ledger {
         match part(expect, code) {
             Part::Completes => {
                 self.owed.pop_front();
+                self.begun = false;
                 self.drop_copy_ends();
                 if code == backend::READY_FOR_QUERY {
                     self.in_batch = self.owed.iter().any(Entry::opens_batch);
                 }
             }
-            Part::Belongs => {}
-            Part::StartsCopy => self.start_copy(),
+            Part::Belongs => self.begun = true,
+            Part::StartsCopy => {
+                self.begun = true;
+                self.start_copy();
+            }
             Part::Fails => self.fail(void),
             // Out of step by a ReadyForQuery or two; whatever it is, it is this client's.
             Part::Foreign if self.ambiguous => return Ok(Settled::unowed()),
@@ -438,6 +499,7 @@ impl Ledger {
         for entry in self.owed.drain(..end).rev() {
             void(entry);
         }
+        self.begun = false;
         self.skipping = sync.is_none();
     }
 }

@@ -85,6 +85,9 @@ impl Interner {
 #[derive(Debug, Default)]
 pub struct ClientStatements {
     by_name: HashMap<Box<[u8]>, Named, RandomState>,
+    /// The shape of the rows that a statement returns, as the client was told it, by the
+    /// statement's number.
+    shapes: HashMap<u64, Shape, RandomState>,
 }
 
 /// What one of the client's names stands for, and since which of its messages.
@@ -99,6 +102,20 @@ impl ClientStatements {
         self.by_name.get(name).map(|named| &named.statement)
     }
 
+    /// Serial number of the Parse that gave the name its meaning.
+    pub fn since(&self, name: &[u8]) -> Option<u64> {
+        self.by_name.get(name).map(|named| named.since)
+    }
+
+    /// What the client was last told about the rows of the statement with this number.
+    pub fn shape(&self, id: u64) -> Option<Shape> {
+        self.shapes.get(&id).copied()
+    }
+
+    pub fn set_shape(&mut self, id: u64, shape: Shape) {
+        self.shapes.insert(id, shape);
+    }
+
     /// `since` is the serial number of the Parse.
     pub fn insert(&mut self, name: &[u8], statement: Arc<Statement>, since: u64) {
         self.by_name.insert(name.into(), Named { statement, since });
@@ -106,13 +123,15 @@ impl ClientStatements {
 
     /// What the name stood for, and since which Parse.
     pub fn remove(&mut self, name: &[u8]) -> Option<(Arc<Statement>, u64)> {
-        self.by_name.remove(name).map(|named| (named.statement, named.since))
+        let Named { statement, since } = self.by_name.remove(name)?;
+        self.shapes.remove(&statement.id);
+        Some((statement, since))
     }
 
     /// The Parse with this serial number had no effect.
     pub fn remove_parsed(&mut self, name: &[u8], since: u64) {
-        if self.by_name.get(name).is_some_and(|named| named.since == since) {
-            self.by_name.remove(name);
+        if self.since(name) == Some(since) {
+            self.remove(name);
         }
     }
 
@@ -125,6 +144,7 @@ impl ClientStatements {
     /// later in the same pipeline stays.
     pub fn discard_before(&mut self, serial: u64) {
         self.by_name.retain(|_, named| named.since > serial);
+        self.shapes.clear();
     }
 
     /// The client's own name for a statement, for error texts.
@@ -165,6 +185,13 @@ impl ServerStatements {
         self.clock += 1;
         let clock = self.clock;
         self.by_id.get_mut(&id).map(|prepared| prepared.used = clock).is_some()
+    }
+
+    /// It is not what its users expect of it: it has to be closed and prepared anew.
+    pub fn doubt(&mut self, id: u64) {
+        if let Some(prepared) = self.by_id.get_mut(&id) {
+            prepared.since = DOUBTFUL;
+        }
     }
 
     /// Serial number of the Parse that made it; [`DOUBTFUL`] if nobody knows whether it is there.
@@ -226,9 +253,65 @@ impl ServerStatements {
     }
 }
 
+/// A digest of the rows that a statement returns: names, origins and types of the columns. Whether
+/// they come as text or binary is each execution's own affair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape(u64);
+
+impl Shape {
+    /// Of a statement that returns no rows.
+    pub const NONE: Self = Self(0);
+
+    /// From the body of a RowDescription; `None` if it is malformed.
+    pub fn of_rows(body: &[u8]) -> Option<Self> {
+        use std::hash::{BuildHasher as _, Hasher as _};
+        /// Table, column, type, size and modifier of a column, before its format code.
+        const ORIGIN_AND_TYPE: usize = 4 + 2 + 4 + 2 + 4;
+        let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+        let (count, mut rest) = body.split_first_chunk()?;
+        for _ in 0..u16::from_be_bytes(*count) {
+            let name_len = rest.iter().position(|byte| *byte == 0)?;
+            let (column, behind) = rest.split_at_checked(name_len + 1 + ORIGIN_AND_TYPE)?;
+            hasher.write(column);
+            rest = behind.get(2..)?;
+        }
+        rest.is_empty().then(|| Self(hasher.finish() | 1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn rows(columns: &[(&str, u32, u16)]) -> Vec<u8> {
+        let mut body = (columns.len() as u16).to_be_bytes().to_vec();
+        for (name, kind, format) in columns {
+            body.extend_from_slice(name.as_bytes());
+            body.extend_from_slice(&[0; 1 + 4 + 2]);
+            body.extend_from_slice(&kind.to_be_bytes());
+            body.extend_from_slice(&[0; 2 + 4]);
+            body.extend_from_slice(&format.to_be_bytes());
+        }
+        body
+    }
+
+    #[test]
+    fn a_shape_is_names_and_types_but_not_formats() {
+        let shape = Shape::of_rows(&rows(&[("a", 23, 0), ("b", 25, 0)]));
+        assert!(shape.is_some() && shape != Some(Shape::NONE));
+        assert_eq!(shape, Shape::of_rows(&rows(&[("a", 23, 1), ("b", 25, 0)])));
+        assert_ne!(shape, Shape::of_rows(&rows(&[("a", 20, 0), ("b", 25, 0)])));
+        assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0), ("c", 25, 0)])));
+        assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0)])));
+    }
+
+    #[test]
+    fn a_malformed_description_has_no_shape() {
+        let whole = rows(&[("a", 23, 0), ("b", 25, 0)]);
+        for len in 0..whole.len() {
+            assert_eq!(Shape::of_rows(&whole[..len]), None, "{len} bytes");
+        }
+    }
 
     #[test]
     fn equal_text_and_types_are_one_statement() {

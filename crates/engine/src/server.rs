@@ -12,10 +12,14 @@ use std::sync::Arc;
 use wire::scram::{ScramClient, ScramKeys};
 
 use crate::ids::{ClientId, Handle, Micros, PoolId};
+use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
 use crate::prepared::ServerStatements;
 use crate::stream::Stream;
 use crate::vars::{Vars, Welcome};
+
+/// Why a server ends whose socket is gone. PgBouncer's text, which its users look for.
+pub const LOST: &str = "server conn crashed?";
 
 /// What the server connection waits for.
 #[derive(Debug)]
@@ -43,6 +47,10 @@ pub enum Preparation {
     Check,
     /// Take the client's values of tracked parameters.
     Apply,
+    /// Come to the end of the batch that was refused (see [`crate::kept`]).
+    Unwind,
+    /// Prepare the refused statement anew.
+    Renew,
 }
 
 /// What a client's login has shown us and the server takes in place of a password.
@@ -94,6 +102,8 @@ pub struct Server {
     pub secret: Box<[u8]>,
     pub vars: Arc<Vars>,
     pub statements: ServerStatements,
+    /// The present request, or the last one.
+    pub kept: Option<Box<Kept>>,
     /// Serial number of the client's Parse that made the present unnamed statement; 0 = none that
     /// anybody may use.
     pub unnamed: u64,
@@ -128,6 +138,7 @@ impl Server {
             secret: Box::default(),
             vars: Arc::default(),
             statements: ServerStatements::default(),
+            kept: None,
             unnamed: 0,
             connected_at: now,
             released_at: now,
@@ -142,6 +153,9 @@ impl Server {
     /// It goes to another worker, where this worker's serial numbers mean nothing.
     pub fn leave_worker(&mut self) {
         self.statements.age();
+        if let Some(kept) = &mut self.kept {
+            kept.outline = Outline::default();
+        }
         self.unnamed = 0;
     }
 

@@ -20,7 +20,9 @@ use crate::settings::{PoolKey, Target};
 /// inside one of these calls.
 pub trait Io {
     fn send_client(&mut self, client: ClientId, bytes: &[u8]);
-    fn send_server(&mut self, server: ServerId, bytes: &[u8]);
+    /// False if it is certain that the server has not got one byte of them, nor ever will: its
+    /// socket was found broken.
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool;
 
     /// Is nothing kept back of what was sent to this server?
     fn server_flushed(&self, server: ServerId) -> bool;

@@ -36,6 +36,13 @@ impl Stream {
         }
     }
 
+    /// `bytes` were used, but are to be dealt with once more: they come before whatever is held.
+    /// The rest of a message that was begun follows them.
+    pub fn put_back(&mut self, mut bytes: Vec<u8>) {
+        bytes.append(&mut self.held);
+        *self = Self { held: bytes, ..Self::default() };
+    }
+
     /// Take the bytes of the message in progress from the front of `input`.
     pub fn take_body(&mut self, input: &[u8]) -> usize {
         let taken = self.remaining.min(input.len());

@@ -80,6 +80,13 @@ impl ErrorFields {
         self.get(b'C').unwrap_or_default()
     }
 
+    /// Is the session over once this has been said (FATAL or PANIC, by the untranslated severity)?
+    #[must_use]
+    pub fn ends_session(&self) -> bool {
+        let severity = self.get(b'V').unwrap_or_else(|| self.severity());
+        matches!(severity, b"FATAL" | b"PANIC")
+    }
+
     /// The message for a log line; empty when it is missing.
     #[must_use]
     pub fn message(&self) -> Cow<'_, str> {

@@ -4,6 +4,7 @@
 //! names in transaction mode; there the tests run in session mode, where PostgreSQL answers.
 
 mod errors;
+mod renewed;
 
 use crate::support;
 use testkit::{Flavour, Message, Pooler, Postgres, RawClient, flavour, frontend};

@@ -9,11 +9,14 @@ use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::pool::{Failure, Pool};
-use crate::server::{Server, ServerPhase};
+use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{ClientCount, Event, Exchange, Io, Mail};
 
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
+
+/// SQLSTATE for a server that was lost, as drivers know it (PostgreSQL's appendix A, class 08).
+const CONNECTION_FAILURE: &str = "08006";
 
 /// How a client goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +157,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.open_failed(id, reason, None, now, io);
             }
-            ServerPhase::Preparing(_) => {
+            ServerPhase::Preparing(Preparation::Check | Preparation::Apply) => {
                 // Nothing of the client's was sent: it goes back to its place in the queue.
                 let client = server.client;
                 let pool = server.pool;
@@ -163,9 +166,11 @@ impl<X: Exchange> Engine<X> {
                     self.requeue(client, pool, now, io);
                 }
             }
-            ServerPhase::Linked => {
-                let client = server.client;
-                if let Some(client) = client {
+            ServerPhase::Linked | ServerPhase::Preparing(_) => {
+                if self.resend_kept(id, reason, now, io) {
+                    return;
+                }
+                if let Some(client) = self.server(id).client {
                     self.disconnect_from(client, id, reason, now, io);
                 }
                 self.close_server(id, reason, now, io);
@@ -191,8 +196,19 @@ impl<X: Exchange> Engine<X> {
         if in_message {
             self.drop_client(id, Leaving::Refused(reason), now, io);
         } else {
-            self.disconnect(id, reason, now, io);
+            let code = if reason == LOST { CONNECTION_FAILURE } else { PROTOCOL_VIOLATION };
+            self.refuse_client(id, &ErrorFields::new("FATAL", code, reason), now, io);
         }
+    }
+
+    /// The server has said that it ends, and its client has heard it: that is all there is to say.
+    pub(super) fn server_left(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        if let Some(id) = server.client.take() {
+            self.client_mut(id).server = None;
+            self.drop_client(id, Leaving::Refused(LOST), now, io);
+        }
+        self.close_server(on, LOST, now, io);
     }
 
     /// A client that has lost its server before anything of its own was sent asks again.

@@ -127,21 +127,20 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let ServerPhase::Preparing(step) = server.phase else { return };
         let Some(id) = server.client else { return };
-        if server.own_error.take().is_some() {
-            match step {
-                Preparation::Check => self.server_closed(on, "test query failed", now, io),
-                Preparation::Apply => {
-                    server.doomed = Some("invalid server parameter");
-                    self.disconnect(id, "invalid server parameter", now, io);
-                    self.settled(on, now, io);
-                }
-            }
-            return;
-        }
         let done = match step {
+            Preparation::Unwind => return self.renew(on, io),
+            Preparation::Renew => self.renewed(on, now, io),
+            Preparation::Check if server.own_error.take().is_some() => {
+                return self.server_closed(on, "test query failed", now, io);
+            }
             Preparation::Check => {
                 server.released_at = now;
                 self.prepare(id, on, now, io)
+            }
+            Preparation::Apply if server.own_error.take().is_some() => {
+                server.doomed = Some("invalid server parameter");
+                self.disconnect(id, "invalid server parameter", now, io);
+                return self.settled(on, now, io);
             }
             Preparation::Apply => {
                 // PostgreSQL's own spelling of the values is the client's from now on; otherwise
@@ -157,7 +156,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Nothing is in the way any more. True if the client keeps the server and may be read.
-    fn ready(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+    pub(super) fn ready(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
         if !self.client(id).welcomed {
             self.welcome(id, Some(on), io);
             if !self.settings(self.server(on).pool).is_session() {
@@ -248,6 +253,7 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn unlink(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
         let client = self.client_mut(id);
         client.server = None;
+        client.resent = false;
         client.phase = ClientPhase::Idle;
         self.server_mut(on).client = None;
         io.resume_client(id);

@@ -12,8 +12,10 @@ use super::leave::IN_PROGRESS;
 use super::requests::write_reply;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
+use crate::kept::{Refused, Used, is_changed_result};
 use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
-use crate::server::{Server, ServerPhase};
+use crate::prepared::Shape;
+use crate::server::{LOST, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 use crate::stream::Splice;
 use crate::vars::TrackedNames;
@@ -31,6 +33,10 @@ enum Stop {
     Incomplete,
     /// The server broke the protocol.
     Violation(String),
+    /// The server has said that it ends (FATAL), and its client has been told.
+    Farewell,
+    /// The server has said that it ends; its client need not know.
+    Unheard,
 }
 
 impl<X: Exchange> Engine<X> {
@@ -59,9 +65,11 @@ impl<X: Exchange> Engine<X> {
             names: &self.names,
             mode: view.settings.mode,
             transactions: 0,
+            refused: false,
+            farewell: false,
         };
         let stop = replies.run();
-        let (used, transactions) = (replies.at, replies.transactions);
+        let (used, transactions, refused) = (replies.at, replies.transactions, replies.refused);
         let out = replies.out.finish();
         if let (Some(id), false) = (id, out.is_empty()) {
             io.send_client(id, out);
@@ -72,9 +80,14 @@ impl<X: Exchange> Engine<X> {
                 if used < input.len() {
                     server.stream.hold_rest(joined, bytes, used);
                 }
+                if refused {
+                    self.hold_refused(on, now, io);
+                }
                 self.after_replies(on, now, io);
             }
             Stop::Violation(why) => self.server_closed(on, &why, now, io),
+            Stop::Unheard => self.server_closed(on, LOST, now, io),
+            Stop::Farewell => self.server_left(on, now, io),
         }
     }
 
@@ -105,7 +118,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server owes its client nothing more. Is the transaction over too?
-    fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(super) fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = &mut *self.servers[on.0 as usize];
         let Some(id) = server.client else { return };
         let Some(view) = self.pools.get_mut(server.pool) else { return };
@@ -141,6 +154,10 @@ struct Replies<'a> {
     mode: PoolMode,
     /// Transactions that came to their end.
     transactions: u64,
+    /// The server has refused a statement that may only be too old.
+    refused: bool,
+    /// The server ends, and its client is being told.
+    farewell: bool,
 }
 
 impl Replies<'_> {
@@ -168,8 +185,8 @@ impl Replies<'_> {
                 continue;
             }
             let complete = available == header.total;
-            if wanted_whole(header.code) {
-                if header.total > WHOLE_LEN_MAX && header.code != backend::ERROR {
+            if self.wants_whole(header.code) {
+                if header.total > WHOLE_LEN_MAX && !may_be_long(header.code) {
                     return Stop::Violation("overlong message from server".into());
                 }
                 if !complete && header.total <= WHOLE_LEN_MAX {
@@ -180,7 +197,7 @@ impl Replies<'_> {
             let to_client = match self.message(header.code, body, complete) {
                 Ok(Owner::Client) => self.client.is_some(),
                 Ok(Owner::Nobody) => false,
-                Err(why) => return Stop::Violation(why),
+                Err(stop) => return stop,
             };
             if to_client {
                 self.out.pass(self.at, self.at + available);
@@ -188,6 +205,9 @@ impl Replies<'_> {
             self.at += available;
             self.server.stream.remaining = header.total - available;
             self.server.stream.dropping = !to_client;
+            if self.farewell {
+                return Stop::Farewell;
+            }
             self.write_due();
             rows_pass = self.rows_pass();
         }
@@ -199,10 +219,23 @@ impl Replies<'_> {
         self.client.is_some() && self.server.ledger.rows_are_forwarded()
     }
 
-    fn message(&mut self, code: u8, body: &[u8], complete: bool) -> Result<Owner, String> {
+    /// Must the pooler read this message as a whole?
+    fn wants_whole(&self, code: u8) -> bool {
+        match code {
+            backend::PARAMETER_STATUS
+            | backend::ERROR
+            | backend::READY_FOR_QUERY
+            | backend::COMMAND_COMPLETE => true,
+            backend::ROW_DESCRIPTION => self.server.ledger.describes_statement(),
+            _ => false,
+        }
+    }
+
+    fn message(&mut self, code: u8, body: &[u8], complete: bool) -> Result<Owner, Stop> {
         match code {
             backend::PARAMETER_STATUS => {
-                let status = ParameterStatus::decode(body).map_err(|error| error.to_string())?;
+                let status = ParameterStatus::decode(body)
+                    .map_err(|error| Stop::Violation(error.to_string()))?;
                 self.parameter_status(&status);
                 Ok(self.server.ledger.bystander())
             }
@@ -210,7 +243,7 @@ impl Replies<'_> {
             // The listener's own, whatever the server is doing for it.
             backend::NOTIFICATION => Ok(Owner::Client),
             backend::ERROR => self.error(body, complete),
-            _ => self.reply(code, body),
+            _ => self.reply(code, body).map_err(Stop::Violation),
         }
     }
 
@@ -246,6 +279,13 @@ impl Replies<'_> {
                     }
                 }
             }
+            backend::ROW_DESCRIPTION | backend::NO_DATA if settled.statement != 0 => {
+                let shape = match code {
+                    backend::NO_DATA => Some(Shape::NONE),
+                    _ => Shape::of_rows(body),
+                };
+                self.described(&settled, shape);
+            }
             backend::PARSE_COMPLETE if settled.taken.is_some() => {
                 // It went through although the name was taken when it was sent: the server's
                 // statement of that name is not what we believe.
@@ -257,10 +297,27 @@ impl Replies<'_> {
         Ok(settled.owner)
     }
 
-    fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, String> {
-        let settled = self.settle(backend::ERROR)?;
+    /// What a statement returns was told, to the client or to us.
+    fn described(&mut self, settled: &Settled, shape: Option<Shape>) {
+        let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
+        if let Some(refused) = refused.filter(|_| settled.owner == Owner::Nobody) {
+            refused.shape = shape;
+        } else if let Some(shape) = shape
+            && let Some(extended) = self.client.as_mut().and_then(|own| own.extended.as_mut())
+        {
+            extended.statements.set_shape(settled.statement, shape);
+        }
+    }
+
+    fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, Stop> {
+        let fields = ErrorFields::decode(body).ok().filter(|_| complete);
+        let ends = fields.as_ref().is_some_and(ErrorFields::ends_session);
+        if ends && self.client.is_some() && self.server.may_be_replaced() {
+            return Err(Stop::Unheard);
+        }
+        let settled = self.settle(backend::ERROR).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
-            let text = ErrorFields::decode(body).map(|fields| fields.message().into_owned());
+            let text = fields.map(|fields| fields.message().into_owned());
             self.server.own_error = Some(text.unwrap_or_default());
             return Ok(Owner::Nobody);
         }
@@ -274,15 +331,51 @@ impl Replies<'_> {
         if self.client.is_none() {
             return Ok(Owner::Nobody);
         }
-        if complete
-            && settled.statement != 0
-            && let Ok(fields) = ErrorFields::decode(body)
-            && let Some(reworded) = self.error_about_statement(fields, &settled)
+        self.farewell = ends;
+        if settled.statement != 0
+            && let Some(fields) = fields
         {
-            backend::error(self.out.insert(), &reworded);
-            return Ok(Owner::Nobody);
+            return Ok(self.statement_error(fields, &settled));
         }
         Ok(Owner::Client)
+    }
+
+    /// A message that names a statement of ours has failed.
+    fn statement_error(&mut self, fields: ErrorFields, settled: &Settled) -> Owner {
+        if is_changed_result(&fields) {
+            let since = self.server.statements.since(settled.statement);
+            self.server.statements.doubt(settled.statement);
+            if let Some(used) = self.renewable(settled) {
+                let was_older = since.is_some_and(|since| since < used.since);
+                let Server { kept, ledger, .. } = &mut *self.server;
+                if let Some(kept) = kept {
+                    let synced = ledger.take_over_batch();
+                    kept.refused = Some(Refused { error: fields, was_older, synced, shape: None });
+                    self.refused = true;
+                    return Owner::Nobody;
+                }
+            }
+            return Owner::Client;
+        }
+        match self.error_about_statement(fields, settled) {
+            Some(reworded) => {
+                backend::error(self.out.insert(), &reworded);
+                Owner::Nobody
+            }
+            None => Owner::Client,
+        }
+    }
+
+    /// The use of a statement that has failed, if it is the first thing its client has asked, not
+    /// in a transaction, and nothing follows its batch: then all of it can be asked again.
+    fn renewable(&self, settled: &Settled) -> Option<Used> {
+        let outline = &self.server.kept.as_deref()?.outline;
+        let used = outline.uses.as_ref()?;
+        let is_all = outline.first == settled.serial
+            && used.statement.id == settled.statement
+            && self.server.status == b'I'
+            && self.server.ledger.only_ends_batch();
+        is_all.then(|| used.clone())
     }
 
     /// If the error is about a statement of ours by name: what it tells of the server, and the
@@ -356,19 +449,13 @@ fn is_row(code: u8) -> bool {
     matches!(code, backend::DATA_ROW | backend::COPY_DATA)
 }
 
-/// Messages the pooler reads.
-fn wanted_whole(code: u8) -> bool {
-    matches!(
-        code,
-        backend::PARAMETER_STATUS
-            | backend::ERROR
-            | backend::READY_FOR_QUERY
-            | backend::COMMAND_COMPLETE
-    )
+/// Messages that are read as a whole, but if they are too long go through unseen.
+fn may_be_long(code: u8) -> bool {
+    matches!(code, backend::ERROR | backend::ROW_DESCRIPTION)
 }
 
 /// A message that was sent has had no effect.
-fn undo(
+pub(super) fn undo(
     entry: Entry,
     statements: &mut crate::prepared::ServerStatements,
     unnamed: &mut u64,

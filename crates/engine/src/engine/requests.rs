@@ -18,8 +18,10 @@ use crate::shell::{Exchange, Io};
 use crate::stats::Stats;
 use crate::stream::Splice;
 
+mod keeping;
 mod statements;
 
+use keeping::Keeping;
 use statements::Name;
 
 /// The names in a Bind, Describe or Close must end within so many bytes.
@@ -68,6 +70,7 @@ impl<X: Exchange> Engine<X> {
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
         let begins = server.ledger.is_at_rest();
+        let keeping = Keeping::go_on(server);
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let mut requests = Requests {
@@ -81,6 +84,8 @@ impl<X: Exchange> Engine<X> {
             stats: &mut view.stats,
             exchange: &mut self.exchange,
             serial: &mut self.serial,
+            keeping,
+            undescribed: 0,
         };
         let stop = requests.run(self.config.global.max_packet_size);
         let used = requests.at;
@@ -88,9 +93,14 @@ impl<X: Exchange> Engine<X> {
         if begins && !requests.server.ledger.is_at_rest() {
             requests.begin(now);
         }
+        let begun_at = requests.keep();
         let out = requests.out.finish();
-        if !out.is_empty() {
-            io.send_server(on, out);
+        if !out.is_empty()
+            && !io.send_server(on, out)
+            && let Some(begun_at) = begun_at
+        {
+            let again = input[begun_at..].to_vec();
+            return self.resend(id, on, again, now, io);
         }
         if !answers.is_empty() {
             io.send_client(id, &answers);
@@ -151,6 +161,10 @@ struct Requests<'a, X> {
     stats: &'a mut Stats,
     exchange: &'a mut X,
     serial: &'a mut u64,
+    keeping: Option<Keeping>,
+    /// The statement of the portal last bound, if the client has never been told what it returns;
+    /// or 0.
+    undescribed: u64,
 }
 
 impl<'a, X: Exchange> Requests<'a, X> {
@@ -225,6 +239,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             QUERY => {
                 let entry = Entry::new(Expect::Query, Verb::Forward);
                 self.owe_without_unnamed(entry);
+                self.note_begin(header, available);
                 Ok(Fate::Pass)
             }
             SYNC => {
@@ -262,6 +277,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     fn owe(&mut self, mut entry: Entry) {
         *self.serial += 1;
         entry.serial = *self.serial;
+        self.note(&entry);
         self.server.ledger.owe(entry);
     }
 
@@ -367,6 +383,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
             return Ok(Fate::Hold);
         };
         let mut entry = Entry::new(Expect::Bind, Verb::Forward);
+        let mut used = None;
+        self.undescribed = 0;
         let fate = match self.resolve(name) {
             Name::AsItIs => Fate::Pass,
             Name::Statement(statement) => {
@@ -374,6 +392,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
                 entry.verb = Verb::Replace;
                 entry.statement = statement.id;
+                if self.extended().statements.shape(statement.id).is_none() {
+                    self.undescribed = statement.id;
+                }
+                used = Some(statement);
                 Fate::Head(HEADER_LEN + rest_at)
             }
             Name::Unknown(escaped) => {
@@ -383,6 +405,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
         };
         self.owe(entry);
+        self.note_use(used, name);
         Ok(fate)
     }
 
@@ -396,13 +419,15 @@ impl<'a, X: Exchange> Requests<'a, X> {
             return Ok(Fate::Hold);
         };
         let mut fate = Fate::Pass;
+        let mut used = None;
         if named.kind == b'S' {
             match self.resolve(named.name) {
                 Name::AsItIs => {}
                 Name::Statement(statement) => {
                     frontend::describe_statement(self.out.insert(), &statement.server_name);
-                    entry.verb = Verb::Replace;
+                    entry.verb = self.describe_verb();
                     entry.statement = statement.id;
+                    used = Some(statement);
                     fate = Fate::Replaced;
                 }
                 Name::Unknown(escaped) => {
@@ -411,7 +436,11 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 }
             }
         }
+        if named.kind == b'P' {
+            entry.statement = self.undescribed;
+        }
         self.owe(entry);
+        self.note_use(used, named.name);
         Ok(fate)
     }
 

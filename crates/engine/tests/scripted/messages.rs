@@ -106,6 +106,11 @@ pub(crate) fn closed() -> Message {
     built(backend::close_complete)
 }
 
+/// ParameterDescription of a statement without parameters.
+pub(crate) fn parameters() -> Message {
+    b"t\0\0\0\x06\0\0".to_vec()
+}
+
 pub(crate) fn no_data() -> Message {
     built(backend::no_data)
 }
@@ -129,6 +134,13 @@ pub(crate) fn ready(status: char) -> Message {
 
 pub(crate) fn error(sqlstate: &str, text: &str) -> Message {
     built(|out| backend::error(out, &ErrorFields::new("ERROR", sqlstate, text)))
+}
+
+/// An error that names the function of PostgreSQL's that raised it.
+pub(crate) fn error_of(sqlstate: &str, text: &str, routine: &str) -> Message {
+    let mut fields = ErrorFields::new("ERROR", sqlstate, text);
+    fields.replace(b'R', routine.as_bytes());
+    built(|out| backend::error(out, &fields))
 }
 
 pub(crate) fn fatal(sqlstate: &str, text: &str) -> Message {

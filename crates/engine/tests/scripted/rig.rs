@@ -234,6 +234,13 @@ impl Client {
         assert_eq!(show(&got), show(&expected), "what client {} got", self.at);
     }
 
+    /// It was told that its server is lost, and cut off.
+    #[track_caller]
+    pub(crate) fn expect_lost(&self) {
+        self.expect([fatal("08006", engine::server::LOST)]);
+        assert!(!self.is_open(), "still open");
+    }
+
     /// It was told so, and cut off.
     #[track_caller]
     pub(crate) fn expect_fatal(&self, text: &str) {
@@ -360,6 +367,11 @@ impl Server {
     /// From now on what it is sent does not get through at once.
     pub(crate) fn get_stuck(&self) {
         self.end(|end| end.stuck = true);
+    }
+
+    /// Its socket takes nothing any more, which is found out by the next who tries.
+    pub(crate) fn break_silently(&self) {
+        self.end(|end| end.broken = true);
     }
 
     pub(crate) fn is_open(&self) -> bool {

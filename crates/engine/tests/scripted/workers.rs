@@ -108,7 +108,7 @@ fn a_server_that_dies_in_the_mail() {
     server.send([done("OK")]);
     server.die();
     rig.hold_mail(false);
-    there.expect_fatal("server conn crashed?");
+    there.expect_lost();
     assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
 }
 

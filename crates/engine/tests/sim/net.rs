@@ -220,19 +220,21 @@ impl Io for SimIo<'_> {
         self.net.flush_client(at);
     }
 
-    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool {
         let Some(at) = self.server_at(server) else {
-            return self.complain(format!("bytes for {server:?}, which is free"));
+            self.complain(format!("bytes for {server:?}, which is free"));
+            return true;
         };
         if self.net.servers[at].connecting {
             self.complain(format!("bytes for {server:?}, which is not connected"));
         }
         if self.net.harms(Sabotage::LoseRequest, 100) {
-            return;
+            return true;
         }
         self.net.log(|| format!("  to server {at}: {}", show_all(bytes)));
         self.net.servers[at].pending.extend_from_slice(bytes);
         self.net.flush_server(at);
+        true
     }
 
     fn server_flushed(&self, server: ServerId) -> bool {

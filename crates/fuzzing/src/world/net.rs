@@ -82,8 +82,9 @@ impl Io for Net {
         self.client(client).got.extend_from_slice(bytes);
     }
 
-    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool {
         self.server(server).inbox.extend_from_slice(bytes);
+        true
     }
 
     fn server_flushed(&self, _: ServerId) -> bool {

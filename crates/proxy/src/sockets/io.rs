@@ -31,12 +31,16 @@ impl Io for Sockets {
     }
 
     #[inline]
-    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool {
         match self.server(server).send(bytes) {
             Sent::Accepted => {}
             Sent::KeptBack => self.watch_writable(Kind::Server(server.0)),
-            Sent::Failed => self.read_last_words(server),
+            Sent::Failed => {
+                self.read_last_words(server);
+                return false;
+            }
         }
+        true
     }
 
     fn server_flushed(&self, server: ServerId) -> bool {

@@ -3,7 +3,10 @@
 
 use std::io;
 
-use engine::ids::{ClientId, ServerId};
+use engine::{
+    ids::{ClientId, ServerId},
+    server::LOST,
+};
 
 use super::{BUFFER_LEN, READS_MAX, SMALL_READ, Worker};
 use crate::{
@@ -14,7 +17,6 @@ use crate::{
 };
 
 /// What a server's clients and the log are told when it goes without a word.
-const SERVER_LOST: &str = "server conn crashed?";
 const CONNECT_FAILED: &str = "connect failed";
 
 /// What one `recv` brought.
@@ -115,7 +117,7 @@ impl Worker {
                     return self.settle();
                 }
                 Read::End => {
-                    self.engine.server_closed(server, SERVER_LOST, now, &mut self.sockets);
+                    self.engine.server_closed(server, LOST, now, &mut self.sockets);
                     return self.settle();
                 }
             }
@@ -148,7 +150,7 @@ impl Worker {
             }
             Outcome::ServerLost(token) => {
                 if let Kind::Server(at) = sockets.table.kind(token) {
-                    engine.server_closed(ServerId(at), SERVER_LOST, now, sockets);
+                    engine.server_closed(ServerId(at), LOST, now, sockets);
                 }
             }
             Outcome::ServerConnected { server, ticket } => {

@@ -81,6 +81,9 @@ impl<'a> Rig<'a> {
             self.end_other_servers();
             RawClient::connect(self.pooler.port())
         } else {
+            // Its server may have been met by the one before: it must not know this one's
+            // statements, or it would be told less than is counted on.
+            self.pooler.client(&self.database).query("DISCARD ALL");
             self.pooler.client(&self.database)
         }
     }

@@ -37,6 +37,8 @@ pub(crate) struct ServerEnd {
     pub(crate) poked: bool,
     /// What it was sent is stuck half-way.
     pub(crate) stuck: bool,
+    /// Its socket takes nothing any more, which is not known yet.
+    pub(crate) broken: bool,
     pub(crate) got: Vec<u8>,
     pub(crate) target: String,
     /// The startup packet, if the rig has logged it in by itself.
@@ -107,8 +109,13 @@ impl Io for FakeIo<'_> {
         self.client(client).got.extend_from_slice(bytes);
     }
 
-    fn send_server(&mut self, server: ServerId, bytes: &[u8]) {
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool {
+        let at = self.server_at(server);
+        if self.net.servers[at].broken {
+            return false;
+        }
         self.server(server).got.extend_from_slice(bytes);
+        true
     }
 
     fn server_flushed(&self, server: ServerId) -> bool {
@@ -132,6 +139,7 @@ impl Io for FakeIo<'_> {
             left: false,
             poked: false,
             stuck: false,
+            broken: false,
             got: Vec::new(),
             target: format!("{target:?}"),
             startup: Vec::new(),

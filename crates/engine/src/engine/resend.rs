@@ -1,0 +1,221 @@
+//! A request is sent once more: to another server, when the first was lost before it could have
+//! done anything, or to the same one, when that refused a statement which another client had
+//! prepared. What may be sent again, and why nothing else ever is, stands in `kept.rs`.
+//!
+//! ```text
+//!  refused ─► Unwind (end of the batch) ─► Renew (close, parse, describe) ─┬─ same shape ─► again
+//!                                                                          └─ other ─► the error
+//! ```
+
+use wire::{backend, frontend};
+
+use super::Engine;
+use super::replies::undo;
+use super::requests::write_reply;
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, Micros, ServerId};
+use crate::kept::{Refused, Used};
+use crate::ledger::{Entry, Expect, Verb};
+use crate::pool::Waiter;
+use crate::server::{LOST, Preparation, Server, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+impl Server {
+    /// Is what it was sent last without effect and without any answer, so that another server may
+    /// be asked in its place?
+    pub(super) fn may_be_replaced(&self) -> bool {
+        let Some(kept) = self.kept.as_deref() else { return false };
+        let outline = &kept.outline;
+        outline.first != 0
+            && !outline.has_effect
+            && self.ledger.is_unanswered(outline.first)
+            && !self.stream.is_mid_message()
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// The server is lost. If its client's request has had no effect and no answer, another server
+    /// gets it. False if the client has to be told.
+    pub(super) fn resend_kept(
+        &mut self,
+        on: ServerId,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        let server = self.server_mut(on);
+        let Some(id) = server.client else { return false };
+        if !server.may_be_replaced() {
+            return false;
+        }
+        let kept = server.kept.as_deref_mut().map(|kept| std::mem::take(&mut kept.bytes));
+        if !self.may_resend(id, on) {
+            return false;
+        }
+        self.move_request(id, on, kept.unwrap_or_default(), reason, now, io);
+        true
+    }
+
+    /// The server has not got one byte of this, the whole request of its client.
+    pub(super) fn resend(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        request: Vec<u8>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        if self.may_resend(id, on) {
+            self.move_request(id, on, request, LOST, now, io);
+        }
+        // Else the loss of the socket is about to be reported, and the client will be told.
+    }
+
+    /// A session belongs to its server; and a request that has lost two servers may be the reason.
+    fn may_resend(&self, id: ClientId, on: ServerId) -> bool {
+        !self.client(id).resent && !self.settings(self.server(on).pool).is_session()
+    }
+
+    /// The client asks anew, with the same bytes, on another server.
+    fn move_request(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        request: Vec<u8>,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        // What stands before the request needs no server: its turn has come.
+        let mut due = Vec::new();
+        while let Some(reply) = server.ledger.next_synthesized() {
+            write_reply(reply, &mut due);
+        }
+        if !due.is_empty() {
+            io.send_client(id, &due);
+        }
+        let (statements, unnamed) = (&mut server.statements, &mut server.unnamed);
+        server.ledger.abandon(&mut |entry| undo(entry, statements, unnamed, Some(client)));
+        server.client = None;
+        client.server = None;
+        client.resent = true;
+        client.phase = ClientPhase::Idle;
+        client.stream.put_back(request);
+        self.close_server(on, reason, now, io);
+        if self.clients.contains(id.0 as usize) && self.link(id, now, io) {
+            self.go_on(id, now, io);
+        }
+    }
+
+    /// The server has refused the statement that its client's batch begins with. The client is
+    /// held back until it is known why.
+    pub(super) fn hold_refused(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let Some(id) = server.client else { return };
+        server.phase = ServerPhase::Preparing(Preparation::Unwind);
+        server.asked_at = now;
+        server.own_error = None;
+        let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
+        let synced = refused.is_some_and(|refused| refused.synced);
+        let waiter = Waiter { client: id, ticket: 0, since: now };
+        self.client_mut(id).phase = ClientPhase::Preparing(waiter);
+        if !synced {
+            let mut message = Vec::new();
+            frontend::sync(&mut message);
+            self.ask(on, &[Expect::Sync], 0, &message, io);
+        }
+    }
+
+    /// The refused batch is at its end, and the server idle: have the statement prepared anew.
+    pub(super) fn renew(&mut self, on: ServerId, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
+        let Some(Used { statement, .. }) = used else { return };
+        server.phase = ServerPhase::Preparing(Preparation::Renew);
+        server.statements.remove(statement.id);
+        let mut messages = Vec::new();
+        frontend::close_statement(&mut messages, &statement.server_name);
+        frontend::parse(&mut messages, &statement.server_name, &statement.sql, &statement.types);
+        frontend::describe_statement(&mut messages, &statement.server_name);
+        frontend::sync(&mut messages);
+        let expected = [Expect::Close, Expect::Parse, Expect::Describe, Expect::Sync];
+        self.ask(on, &expected, statement.id, &messages, io);
+    }
+
+    /// Messages of our own on a server that is held back from its client.
+    fn ask(
+        &mut self,
+        on: ServerId,
+        expected: &[Expect],
+        statement: u64,
+        messages: &[u8],
+        io: &mut impl Io,
+    ) {
+        for expect in expected {
+            let mut entry = Entry::new(*expect, Verb::Internal);
+            entry.serial = self.next_serial();
+            entry.statement = statement;
+            self.server_mut(on).ledger.owe(entry);
+        }
+        io.send_server(on, messages);
+    }
+
+    /// The statement has been prepared anew, if that can be. True if the client's batch is to be
+    /// dealt with once more, false if the client has had its error.
+    pub(super) fn renewed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+        let serial = self.next_serial();
+        let server = &mut *self.servers[on.0 as usize];
+        let failed = server.own_error.take().is_some();
+        let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else {
+            return false;
+        };
+        let (Some(refused), Some(used)) = (kept.refused.take(), kept.outline.uses.take()) else {
+            return false;
+        };
+        let client = &mut self.clients[id.0 as usize];
+        let given =
+            client.extended.as_ref().and_then(|own| own.statements.shape(used.statement.id));
+        let again = !failed
+            && match given {
+                Some(shape) => refused.shape == Some(shape),
+                None => refused.was_older,
+            };
+        if !failed {
+            server.statements.insert(used.statement, serial);
+        }
+        if again {
+            kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
+            client.stream.put_back(std::mem::take(&mut kept.bytes));
+            return self.ready(id, on, now, io);
+        }
+        self.pass_refusal_on(id, on, &refused, now, io);
+        false
+    }
+
+    fn pass_refusal_on(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        refused: &Refused,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let mut out = Vec::new();
+        backend::error(&mut out, &refused.error);
+        if refused.synced {
+            backend::ready_for_query(&mut out, b'I');
+        }
+        io.send_client(id, &out);
+        self.ready(id, on, now, io);
+        if refused.synced {
+            let pool = self.server(on).pool;
+            self.stats(pool).transactions += 1;
+            self.query_done(on, now, io);
+        } else {
+            self.server_mut(on).ledger.skip_to_sync();
+            io.resume_client(id);
+        }
+    }
+}

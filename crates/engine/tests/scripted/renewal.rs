@@ -1,0 +1,266 @@
+//! `cached plan must not change result type`: a statement that the pooler has shared between
+//! clients may be older than the client's own Parse, which no client can know. It is prepared anew
+//! where nobody can tell the difference; else the client gets the error.
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+/// What PostgreSQL says of a statement whose columns have changed.
+fn changed() -> Message {
+    error_of("0A000", "cached plan must not change result type", "RevalidateCachedQuery")
+}
+
+/// What the pooler asks when it has heard that.
+fn renewal() -> [Message; 4] {
+    [close("weir_1"), parse("weir_1", "select"), describe("weir_1"), sync()]
+}
+
+fn renewed(column: &str) -> [Message; 5] {
+    [closed(), parsed(), parameters(), columns(column), ready('I')]
+}
+
+/// One server, on which somebody has prepared a statement; another client's Parse of the same
+/// text is answered without asking it.
+fn shared() -> (Rig, Client, Server) {
+    let rig = Rig::of_size(1);
+    let (first, server) = (rig.client(), rig.server(0));
+    first.send([parse("theirs", "select"), sync()]);
+    server.send([parsed(), ready('I')]);
+    server.take();
+    let client = rig.client();
+    client.send([parse("mine", "select"), sync()]);
+    server.expect([sync()]);
+    server.send([ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    (rig, client, server)
+}
+
+/// The client is told what the statement returns.
+fn described(client: &Client, server: &Server, column: &str) {
+    client.send([describe("mine"), sync()]);
+    server.expect([describe("weir_1"), sync()]);
+    server.send([parameters(), columns(column), ready('I')]);
+    client.expect([parameters(), columns(column), ready('I')]);
+}
+
+fn use_it() -> [Message; 3] {
+    [bind("mine"), execute(), sync()]
+}
+
+#[test]
+fn an_execution_is_repeated_if_the_server_knew_the_statement_first() {
+    let (_rig, client, server) = shared();
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    client.expect([]);
+    server.expect(renewal());
+    server.send(renewed("a"));
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    client.expect([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn in_the_batch_of_its_own_parse() {
+    let (rig, _client, server) = shared();
+    let other = rig.client();
+    other.send([parse("b", "select"), describe("b"), sync()]);
+    server.expect([describe("weir_1"), sync()]);
+    server.send([parameters(), changed(), ready('I')]);
+    server.expect(renewal());
+    other.expect([parsed(), parameters()]);
+    server.send(renewed("a"));
+    server.expect([describe("weir_1"), sync()]);
+    server.send([parameters(), columns("a"), ready('I')]);
+    other.expect([columns("a"), ready('I')]);
+}
+
+#[test]
+fn whatever_the_pieces_in_which_it_comes() {
+    for chunk in 1..40 {
+        let (rig, client, server) = shared();
+        rig.set_chunk(chunk);
+        client.send(use_it());
+        server.take();
+        server.send([changed(), ready('I')]);
+        server.expect(renewal());
+        server.send(renewed("a"));
+        server.expect([bind("weir_1"), execute(), sync()]);
+        server.send([bound(), complete("SELECT 1"), ready('I')]);
+        client.expect([bound(), complete("SELECT 1"), ready('I')]);
+    }
+}
+
+#[test]
+fn before_the_sync_of_its_batch() {
+    let (_rig, client, server) = shared();
+    client.send([describe("mine"), flush()]);
+    server.take();
+    server.send([parameters(), changed()]);
+    server.expect([sync()]);
+    server.send([ready('I')]);
+    server.expect(renewal());
+    server.send(renewed("a"));
+    server.expect([describe("weir_1"), flush()]);
+    server.send([parameters(), columns("a")]);
+    client.expect([parameters(), columns("a")]);
+    client.send([bind("mine"), execute(), sync()]);
+    server.expect([bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn if_the_rows_are_what_the_client_was_told() {
+    let (_rig, client, server) = shared();
+    described(&client, &server, "a");
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.expect(renewal());
+    server.send(renewed("a"));
+    server.expect([bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn not_if_the_client_was_told_of_other_rows() {
+    let (_rig, client, server) = shared();
+    described(&client, &server, "a");
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.send(renewed("b"));
+    client.expect([changed(), ready('I')]);
+    assert!(server.is_parked());
+    // What a driver does then works at once: the server's copy is new.
+    client.send([close("mine"), parse("mine", "select"), bind("mine"), execute(), sync()]);
+    server.take();
+    server.send([bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([closed(), parsed(), bound(), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
+fn not_if_the_portal_was_of_other_rows() {
+    let (_rig, client, server) = shared();
+    client.send([bind("mine"), describe_portal(), execute(), sync()]);
+    server.take();
+    server.send([bound(), columns("a"), complete("SELECT 0"), ready('I')]);
+    client.take();
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.send(renewed("b"));
+    client.expect([changed(), ready('I')]);
+}
+
+#[test]
+fn a_refusal_before_the_sync_leaves_the_batch_failed() {
+    let (_rig, client, server) = shared();
+    described(&client, &server, "a");
+    client.send([bind("mine"), execute(), flush()]);
+    server.take();
+    server.send([changed()]);
+    server.expect([sync()]);
+    server.send([ready('I')]);
+    server.send(renewed("b"));
+    client.expect([changed()]);
+    server.take();
+    client.send([execute(), query("select 1"), sync()]);
+    server.expect([sync()]);
+    server.send([ready('I')]);
+    client.expect([ready('I')]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn not_if_the_client_itself_had_it_prepared() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("mine", "select"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.take();
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.send(renewed("a"));
+    client.expect([changed(), ready('I')]);
+}
+
+#[test]
+fn not_in_a_transaction() {
+    let (_rig, client, server) = shared();
+    client.send([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('E')]);
+    client.expect([changed(), ready('E')]);
+    client.send([query("rollback")]);
+    server.send([done("ROLLBACK")]);
+    client.take();
+    server.take();
+    // The server's copy is forgotten.
+    client.send(use_it());
+    server.expect([close("weir_1"), parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn not_behind_another_answer_of_the_batch() {
+    let (_rig, client, server) = shared();
+    client.send([parse("", "select 2"), bind("mine"), execute(), sync()]);
+    server.take();
+    server.send([parsed(), changed(), ready('I')]);
+    client.expect([parsed(), changed(), ready('I')]);
+}
+
+#[test]
+fn not_before_another_request() {
+    let (_rig, client, server) = shared();
+    client.send(use_it());
+    client.send([query("select 2")]);
+    server.take();
+    server.send([changed(), ready('I'), done("SELECT 1")]);
+    client.expect([changed(), ready('I'), done("SELECT 1")]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_text_that_is_wrong_by_now_gives_the_first_error() {
+    let (_rig, client, server) = shared();
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.send([closed(), error("42P01", "relation \"t\" does not exist"), ready('I')]);
+    client.expect([changed(), ready('I')]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_server_that_dies_of_it_is_reported() {
+    for answered in 0..2 {
+        let (_rig, client, server) = shared();
+        client.send(use_it());
+        server.send([changed()]);
+        if answered > 0 {
+            server.send([ready('I')]);
+        }
+        server.die();
+        client.expect_lost();
+    }
+}
+
+#[test]
+fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
+    let (rig, client, server) = shared();
+    client.send(use_it());
+    server.send([changed(), ready('I')]);
+    client.leave();
+    server.send(renewed("a"));
+    assert!(server.is_parked());
+    server.take();
+    let next = rig.client();
+    next.send([query("select 1")]);
+    server.answers("select 1");
+    next.expect([done("OK")]);
+}
