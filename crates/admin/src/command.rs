@@ -49,15 +49,8 @@ const PARAMETERS: [(&str, &str); 5] = [
 const FDS: &str = "SHOW FDS";
 
 /// SHOWs of PgBouncer's that Weir does not have yet.
-const SHOWS_LATER: [&str; 7] = [
-    FDS,
-    "SHOW SOCKETS",
-    "SHOW ACTIVE_SOCKETS",
-    "SHOW MEM",
-    "SHOW PEER_POOLS",
-    "SHOW DNS_HOSTS",
-    "SHOW DNS_ZONES",
-];
+const SHOWS_LATER: [&str; 6] =
+    [FDS, "SHOW SOCKETS", "SHOW ACTIVE_SOCKETS", "SHOW MEM", "SHOW DNS_HOSTS", "SHOW DNS_ZONES"];
 
 /// Commands of PgBouncer's that Weir does not have yet.
 const VERBS_LATER: [&str; 9] = [
@@ -219,7 +212,7 @@ mod tests {
         for text in ["pause", "PAUSE db", "kill_client 5", "show mem", "set pool_mode=session"] {
             assert!(matches!(parse(text), Ok(Command::Later(_))), "{text}");
         }
-        assert_eq!(later().count(), 17);
+        assert_eq!(later().count(), 16);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use crate::console::{Console, Login};
 pub use crate::control::{Boxed, Control, Shutdown};
 pub use crate::docs::markdown;
 pub use crate::snapshot::{
-    Address, ClientRow, ClientState, Connection, PoolRow, ServerRow, ServerState, Snapshot,
+    Address, ClientRow, ClientState, Connection, Forward, PoolRow, ServerRow, ServerState, Snapshot,
 };
 
 /// Names of the virtual database of the console.

@@ -22,7 +22,7 @@ use crate::NAME;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 14] = [
+pub(crate) static ALL: [&dyn Show; 15] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -32,6 +32,7 @@ pub(crate) static ALL: [&dyn Show; 14] = [
     &connections::SERVERS,
     &users::USERS,
     &peers::PEERS,
+    &peers::PEER_POOLS,
     &lists::LISTS,
     &stats::STATS,
     &stats::STATS_TOTALS,

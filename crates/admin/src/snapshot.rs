@@ -16,6 +16,7 @@ pub struct Snapshot {
     pub pools: Vec<PoolRow>,
     pub clients: Vec<ClientRow>,
     pub servers: Vec<ServerRow>,
+    pub forwards: Vec<Forward>,
     pub averages: Arc<Averages>,
     /// Writes a moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,
@@ -78,6 +79,14 @@ pub struct Connection {
     pub tls: String,
     pub application_name: String,
     pub prepared_statements: usize,
+}
+
+/// A cancel request on its way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    pub peer: u32,
+    /// Is the peer connected, and has it been sent the request?
+    pub sent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

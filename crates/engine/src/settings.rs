@@ -71,7 +71,7 @@ impl PoolSettings {
             mode: config.pool_mode(database, user),
             size: config.pool_size(database, user),
             round_robin: global.server_round_robin,
-            targets: database.hosts.iter().map(|host| target(host, database.port)).collect(),
+            targets: database.hosts.iter().map(|host| Target::new(host, database.port)).collect(),
             startup: startup_parameters(database, user),
             secret: server_secret(config, database, user),
             forced_user: database.user.is_some(),
@@ -112,11 +112,13 @@ impl PoolSettings {
     }
 }
 
-fn target(host: &Host, port: u16) -> Target {
-    match host {
-        Host::Tcp(name) => Target::Tcp(name.clone(), port),
-        Host::Unix(folder) => Target::Unix(folder.join(format!(".s.PGSQL.{port}"))),
-        Host::Abstract(name) => Target::Abstract(format!("{name}/.s.PGSQL.{port}")),
+impl Target {
+    pub fn new(host: &Host, port: u16) -> Self {
+        match host {
+            Host::Tcp(name) => Self::Tcp(name.clone(), port),
+            Host::Unix(folder) => Self::Unix(folder.join(format!(".s.PGSQL.{port}"))),
+            Host::Abstract(name) => Self::Abstract(format!("{name}/.s.PGSQL.{port}")),
+        }
     }
 }
 

@@ -39,6 +39,9 @@ pub trait Io {
     /// close, then call `cancel_finished(cancel)`. That call also comes if anything fails.
     fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]);
 
+    /// Open a socket to that peer and send `packet`; the rest is as for `send_cancel`.
+    fn forward_cancel(&mut self, cancel: u64, peer: u32, target: &Target, packet: &[u8]);
+
     /// The client may be read (again): call `client_readable` soon if it has bytes, not from here.
     fn resume_client(&mut self, client: ClientId);
 

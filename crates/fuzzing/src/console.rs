@@ -126,6 +126,7 @@ fn snapshot() -> Snapshot {
         pools: vec![pool],
         clients: vec![ClientRow { state: ClientState::Active, connection: connection() }],
         servers: vec![ServerRow { state: ServerState::Idle, connection: connection() }],
+        forwards: Vec::new(),
         averages: Arc::new(Averages::new(0)),
         local_time: |moment| moment.to_string(),
     }

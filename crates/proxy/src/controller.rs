@@ -78,6 +78,14 @@ impl ServerInfo {
     }
 }
 
+/// A cancel request on its way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardInfo {
+    pub peer: u32,
+    /// Is the peer connected, and has it been sent the request?
+    pub sent: bool,
+}
+
 /// One worker's answer.
 #[derive(Debug)]
 pub(crate) struct WorkerReport {
@@ -86,6 +94,7 @@ pub(crate) struct WorkerReport {
     pub(crate) clients: Vec<ClientInfo>,
     pub(crate) servers: Vec<ServerInfo>,
     pub(crate) stats: Vec<(PoolId, Stats)>,
+    pub(crate) forwards: Vec<ForwardInfo>,
 }
 
 /// A pool at one moment.
@@ -115,6 +124,7 @@ pub struct Snapshot {
     pub servers: Vec<ServerInfo>,
     /// By number.
     pub pools: Vec<PoolInfo>,
+    pub forwards: Vec<ForwardInfo>,
 }
 
 /// A summary of a [`Snapshot`]. Counters count from the start of the pooler.
@@ -230,6 +240,7 @@ impl Controller {
             all.now = all.now.max(report.now);
             all.clients.extend(report.clients);
             all.servers.extend(report.servers);
+            all.forwards.extend(report.forwards);
             for (pool, counted) in report.stats {
                 *stats.entry(pool).or_default() += counted;
             }

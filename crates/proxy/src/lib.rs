@@ -32,7 +32,7 @@ mod table;
 mod worker;
 
 pub use crate::{
-    controller::{ClientInfo, Controller, PoolInfo, ServerInfo, Snapshot, Totals},
+    controller::{ClientInfo, Controller, ForwardInfo, PoolInfo, ServerInfo, Snapshot, Totals},
     listener::ListenError,
     peer::Peer,
     pooler::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::ids::{ServerId, WorkerId};
+use engine::ids::WorkerId;
 
 use crate::{
     shared::{Shared, ShellMail},
@@ -15,13 +15,12 @@ pub(crate) struct Question {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) worker: WorkerId,
-    pub(crate) server: ServerId,
     pub(crate) ticket: u64,
 }
 
 /// Looks the name up and sends the answer, which is no address at all if there is none.
 pub(crate) async fn answer(question: Question, shared: Arc<Shared>) {
-    let Question { host, port, worker, server, ticket } = question;
+    let Question { host, port, worker, ticket } = question;
     let addresses = match tokio::net::lookup_host((host.as_str(), port)).await {
         Ok(found) => found.collect(),
         Err(error) => {
@@ -29,5 +28,5 @@ pub(crate) async fn answer(question: Question, shared: Arc<Shared>) {
             Vec::new()
         }
     };
-    shared.hub.mailbox(worker).post(ShellMail::Resolved { server, ticket, addresses });
+    shared.hub.mailbox(worker).post(ShellMail::Resolved { ticket, addresses });
 }

@@ -16,7 +16,7 @@ use std::{
 use config::Config;
 use engine::{
     Drain,
-    ids::{Micros, ServerId, WorkerId},
+    ids::{Micros, WorkerId},
     shell::Mail,
 };
 use tokio::sync::mpsc;
@@ -51,10 +51,9 @@ pub(crate) enum ShellMail {
         fd: RawFd,
         peer: Peer,
     },
-    /// The addresses of a name that `server` is to connect to; none if it has none. The ticket is
+    /// The addresses of a name that somebody is to connect to; none if it has none. The ticket is
     /// that of the question.
     Resolved {
-        server: ServerId,
         ticket: u64,
         addresses: Vec<SocketAddr>,
     },

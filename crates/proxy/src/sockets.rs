@@ -9,6 +9,7 @@
 //! * `flow.rs`: output kept back, reading held back, the last words to a client that has left
 //! * `events.rs`: what goes to the log
 
+mod cancel;
 mod connect;
 mod events;
 mod flow;
@@ -26,10 +27,7 @@ use config::Config;
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 
 pub(crate) use self::flow::LastWords;
-use self::{
-    connect::{Cancel, Connecting},
-    flow::Lingering,
-};
+use self::{cancel::Cancel, connect::Connecting, flow::Lingering};
 use crate::{
     conn::{Conn, QUEUED, READABLE},
     peer::Peer,
@@ -63,6 +61,8 @@ pub(crate) struct Sockets {
     connecting: HashMap<u32, Connecting>,
     next_ticket: u64,
     cancels: HashMap<RawFd, Cancel>,
+    /// Cancel requests for peers whose addresses are being looked up, by ticket.
+    forwards: HashMap<u64, Cancel>,
     lingering: HashMap<RawFd, Lingering>,
     /// To be read without waiting for an event.
     pub(crate) ready: VecDeque<Token>,
@@ -86,6 +86,7 @@ impl Sockets {
             connecting: HashMap::new(),
             next_ticket: 1,
             cancels: HashMap::new(),
+            forwards: HashMap::new(),
             lingering: HashMap::new(),
             ready: VecDeque::new(),
             outcomes: VecDeque::new(),

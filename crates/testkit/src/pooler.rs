@@ -37,6 +37,7 @@ pub struct Setup {
     environment: Vec<(String, String)>,
     /// What a service manager would pass.
     listener: Option<Arc<TcpListener>>,
+    port: Option<u16>,
     /// What it finds as `/dev/log`.
     dev_log: Option<PathBuf>,
     /// With it, no file is read: `serve URL`.
@@ -107,6 +108,20 @@ impl Setup {
         self
     }
 
+    /// An entry of `[peers]`.
+    #[must_use]
+    pub fn peer(mut self, id: u32, connection: &str) -> Self {
+        self.ini.peer(id, connection);
+        self
+    }
+
+    /// This port and no other.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
     /// Lets it find this socket as `/dev/log`, for which the test has to be root.
     #[must_use]
     pub fn dev_log(mut self, socket: &Path) -> Self {
@@ -121,11 +136,10 @@ impl Setup {
         // A port that was free a moment ago may be lost to an outgoing connection.
         for _ in 0..3 {
             let inherited = self.listener.as_ref().map(|listener| listener.local_addr());
-            let port = inherited.map_or_else(scratch::free_port, |address| {
-                address.expect("a bound socket has an address").port()
-            });
+            let inherited = inherited.map(|address| address.expect("a bound socket").port());
+            let port = self.port.or(inherited).unwrap_or_else(scratch::free_port);
             self.ini.set("listen_port", port);
-            self.ini.set("unix_socket_dir", folder.display());
+            self.ini.set_default("unix_socket_dir", folder.display());
             self.ini.set("auth_file", folder.join("userlist.txt").display());
             let mut pooler = Pooler::new(folder.clone(), port, self.clone());
             pooler.write_configuration();
@@ -171,6 +185,7 @@ impl Pooler {
             arguments: Vec::new(),
             environment: Vec::new(),
             listener: None,
+            port: None,
             dev_log: None,
             url: None,
         }

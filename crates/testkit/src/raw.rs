@@ -180,7 +180,12 @@ impl RawClient {
     /// until the peer has closed that.
     #[track_caller]
     pub fn cancel(&self, port: u16) {
-        let mut canceller = Self::connect(port);
+        self.cancel_over(Self::connect(port));
+    }
+
+    /// The same over a connection that is open already.
+    #[track_caller]
+    pub fn cancel_over(&self, mut canceller: Self) {
         canceller.send(frontend::cancel_request(self.pid, self.secret));
         assert!(canceller.read_to_end().is_empty(), "a cancel request got an answer");
     }

@@ -1,6 +1,10 @@
-//! Long cancel keys, as protocol 3.2 allows them: the four bytes of protocol 3.0, and behind them
-//! a tag that nobody can make up without the pooler's own secret. Nothing has to be remembered
-//! for a key to be checked.
+//! Cancel keys. Long ones, as protocol 3.2 allows them, are the four bytes of protocol 3.0 and
+//! behind them a tag that nobody can make up without the pooler's own secret. Nothing has to be
+//! remembered for a key to be checked.
+//!
+//! Among peers a key tells whose it is, at PgBouncer's places: the second and third byte of its
+//! eight are the peer's number, the low byte first, and the lowest two bits of the eighth say how
+//! often a request may still be passed on.
 
 use subtle::ConstantTimeEq as _;
 
@@ -13,6 +17,36 @@ pub const TAG_LEN: usize = LONG_SECRET_LEN - 4;
 
 /// What makes a key hard to guess.
 pub type Tag = [u8; TAG_LEN];
+
+/// How often a request may be passed on at most.
+const TTL_MASK: u64 = 3;
+const PEER_MASK: u64 = 0x00ff_ff00_0000_0000;
+
+/// Makes a key one of this peer's.
+#[must_use]
+pub fn of_peer(key: u64, peer: u16) -> u64 {
+    let [low, high] = peer.to_le_bytes();
+    fresh(key & !PEER_MASK) | u64::from(low) << 48 | u64::from(high) << 40
+}
+
+/// Whose key it is, among peers.
+#[must_use]
+pub fn peer(key: u64) -> u16 {
+    let [_, low, high, ..] = key.to_be_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+/// A peer's key as it was given out, however often it was passed on since.
+#[must_use]
+pub fn fresh(key: u64) -> u64 {
+    key | TTL_MASK
+}
+
+/// The key to pass on to the peer it belongs to; `None` if that was done too often.
+#[must_use]
+pub fn passed_on(key: u64) -> Option<u64> {
+    (key & TTL_MASK > 0).then(|| key - 1)
+}
 
 /// The tag of the key with this process id (upper half) and short secret (lower half).
 #[must_use]
@@ -41,5 +75,18 @@ mod tests {
         let mut wrong = given;
         wrong[TAG_LEN - 1] ^= 1;
         assert!(!verify(&[1; 32], 7, &wrong));
+    }
+
+    #[test]
+    fn a_peers_key_has_its_number_where_pgbouncer_has_it() {
+        let key = of_peer(0x7abb_ccdd_eeff_1120, 0x1234);
+        assert_eq!(key, 0x7a34_12dd_eeff_1123);
+        assert_eq!(peer(key), 0x1234);
+        let mut last = key;
+        for _ in 0..3 {
+            last = passed_on(last).unwrap();
+            assert_eq!((fresh(last), peer(last)), (key, 0x1234));
+        }
+        assert_eq!(passed_on(last), None);
     }
 }

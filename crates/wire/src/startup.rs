@@ -44,6 +44,16 @@ pub struct CancelKey {
     pub secret: Vec<u8>,
 }
 
+impl CancelKey {
+    /// What protocol 3.0 has of it, as one number: the process id in the upper half, the first
+    /// four bytes of the secret in the lower. What is behind them is returned as it is.
+    #[must_use]
+    pub fn number(&self) -> Option<(u64, &[u8])> {
+        let (short, tag) = self.secret.split_first_chunk::<4>()?;
+        Some(((u64::from(self.pid) << 32) | u64::from(u32::from_be_bytes(*short)), tag))
+    }
+}
+
 impl fmt::Debug for CancelKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CancelKey").field("pid", &self.pid).finish_non_exhaustive()

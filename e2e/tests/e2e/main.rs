@@ -12,6 +12,7 @@ mod crosstalk;
 mod drivers;
 mod faults;
 mod kill_matrix;
+mod peers;
 mod pipeline;
 mod pool;
 mod prepared;

@@ -1,4 +1,4 @@
-//! SHOW PEERS.
+//! SHOW PEERS and SHOW PEER_POOLS.
 
 use config::Peer;
 
@@ -33,4 +33,43 @@ pub(super) struct PeerLine {
     id: u32,
     pool_size: u32,
     peer: Peer,
+}
+
+pub(super) static PEER_POOLS: Table<PoolLine> = Table {
+    name: "PEER_POOLS",
+    about: "The cancel requests on their way to each peer.",
+    columns: &[
+        int4("peer_id", |line| line.id.into(), "Id of the peer."),
+        int4(
+            "cl_active_cancel_req",
+            |line| line.sent.into(),
+            "Requests that were passed on and are not answered yet.",
+        ),
+        int4(
+            "cl_waiting_cancel_req",
+            |line| line.waiting.into(),
+            "Requests that wait for a connection to the peer.",
+        ),
+        int4(
+            "sv_active_cancel",
+            |line| line.sent.into(),
+            "Connections to the peer that carry a request.",
+        ),
+        int4("sv_login", |line| line.waiting.into(), "Connections to the peer being opened."),
+    ],
+    rows: |view| {
+        let forwards = &view.snapshot.forwards;
+        let count = |id: u32, sent: bool| {
+            let all = forwards.iter().filter(|forward| forward.peer == id && forward.sent == sent);
+            u32::try_from(all.count()).unwrap_or(u32::MAX)
+        };
+        let line = |&id: &u32| PoolLine { id, sent: count(id, true), waiting: count(id, false) };
+        view.snapshot.config.peers.keys().map(line).collect()
+    },
+};
+
+pub(super) struct PoolLine {
+    id: u32,
+    sent: u32,
+    waiting: u32,
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, ClientRow, ClientState, Connection, Control, PoolRow, ServerRow, ServerState,
-    Shutdown, Snapshot,
+    Address, Boxed, ClientRow, ClientState, Connection, Control, Forward, PoolRow, ServerRow,
+    ServerState, Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
 use engine::averages::Averages;
@@ -158,6 +158,7 @@ pub(crate) fn snapshot() -> Snapshot {
         pools: pools(),
         clients: clients(),
         servers: servers(),
+        forwards: [true, false, true].map(|sent| Forward { peer: 2, sent }).to_vec(),
         averages: Arc::new(averages),
         local_time,
     }

@@ -11,7 +11,7 @@ use crate::fixture::Recorder;
 use crate::peer::{Peer, Reply};
 
 /// `CONFIG` is left out: its rows are the config crate's, and are checked there.
-const SHOWS: [&str; 13] = [
+const SHOWS: [&str; 14] = [
     "VERSION",
     "STATE",
     "DATABASES",
@@ -20,6 +20,7 @@ const SHOWS: [&str; 13] = [
     "SERVERS",
     "USERS",
     "PEERS",
+    "PEER_POOLS",
     "LISTS",
     "STATS",
     "STATS_TOTALS",

@@ -7,9 +7,11 @@ use std::{
     os::fd::{AsRawFd as _, OwnedFd},
 };
 
-use admin::{Address, ClientRow, ClientState, Connection, PoolRow, ServerRow, ServerState};
+use admin::{
+    Address, ClientRow, ClientState, Connection, Forward, PoolRow, ServerRow, ServerState,
+};
 use engine::{ids::PoolId, report, settings::PoolKey};
-use proxy::{ClientInfo, Controller, Peer, PoolInfo, ServerInfo, log};
+use proxy::{ClientInfo, Controller, ForwardInfo, Peer, PoolInfo, ServerInfo, log};
 
 use super::Moment;
 
@@ -27,10 +29,15 @@ pub(super) fn snapshot(
         pools: facts.pools.iter().map(|pool| pool_row(pool, now)).collect(),
         clients: facts.clients.iter().map(|client| client_row(client, port, now)).collect(),
         servers: facts.servers.iter().map(|server| server_row(server, &keys, now)).collect(),
+        forwards: facts.forwards.iter().map(forward).collect(),
         averages: controller.averages(),
         local_time: log::local_time,
         config,
     }
+}
+
+fn forward(forward: &ForwardInfo) -> Forward {
+    Forward { peer: forward.peer, sent: forward.sent }
 }
 
 fn pool_row(pool: &PoolInfo, now: Moment) -> PoolRow {

@@ -109,7 +109,7 @@ keys! {
     /// Server connections kept open in each pool in use; 0 is none.
     min_pool_size: u32 = "0", reload, later;
     /// This pooler's number among its `[peers]`, up to 16383; 0 is no peering.
-    peer_id: u32 = "0", reload, later;
+    peer_id: u32 = "0", reload, acts;
     /// File that holds the process id while Weir runs; needed to run as a daemon.
     pidfile: String = "", boot, acts;
     /// Size of the buffer of a connection; no limit to the size of a message.

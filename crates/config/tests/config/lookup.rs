@@ -80,14 +80,14 @@ a = connect_query='SELECT 1' pool_size=3
 [users]
 u = query_timeout=4 query_wait_timeout=4
 [peers]
-1 = host=h
+1 = host=h pool_size=2
 ");
     let expected = [
         "reserve_pool_size",
         "databases.a.connect_query",
         "databases.*.auth_user",
         "users.u.query_wait_timeout",
-        "peers.1.host",
+        "peers.1.pool_size",
     ];
     assert_eq!(config.not_yet_effective(), expected);
 }

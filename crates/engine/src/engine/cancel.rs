@@ -1,6 +1,7 @@
 //! Cancel requests. A client's key is known to one worker only, so the worker that receives a
 //! request asks all of them; the one whose client it is sends the server's own key to where the
 //! server is connected to, and does not give the server to anybody else before that is over.
+//! A key of another peer's is passed on to it, as it is but for the count of such hops.
 
 use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
@@ -10,14 +11,15 @@ use super::leave::Leaving;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::server::ServerPhase;
+use crate::settings::Target;
 use crate::shell::{Exchange, Io, Mail};
 
-/// A request on its way to PostgreSQL.
+/// A request on its way to PostgreSQL, or to a peer.
 #[derive(Debug)]
 pub(super) struct Cancel {
-    server: ServerId,
-    /// Is the server in that slot still the one that was meant?
-    serial: u64,
+    /// The server it is for, and that server's serial number: is the one in that slot still the
+    /// one that was meant?
+    on: Option<(ServerId, u64)>,
     /// Who waits for it to be over; nobody, if it is for a client that was lost.
     requester: Option<(WorkerId, ClientId, u64)>,
 }
@@ -31,6 +33,13 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
+        let own = self.config.global.peer_id;
+        if own > 0
+            && let Some((number, _)) = key.number()
+            && u32::from(cancel_key::peer(number)) != own
+        {
+            return self.pass_cancel_on(id, &key, number, now, io);
+        }
         let workers = self.exchange.worker_count();
         let client = self.client_mut(id);
         client.phase = ClientPhase::Canceling { answers_missing: workers };
@@ -41,6 +50,40 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.cancel_asked(key, requester, now, io);
+    }
+
+    /// The key belongs to one of the peers: it knows its client.
+    fn pass_cancel_on(
+        &mut self,
+        id: ClientId,
+        key: &CancelKey,
+        number: u64,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let peer = u32::from(cancel_key::peer(number));
+        let Some(number) = cancel_key::passed_on(number) else {
+            let why = "failed to forward cancel request because its TTL was exhausted";
+            return self.drop_client(id, Leaving::Unanswered(why), now, io);
+        };
+        let target = self.config.peers.get(&peer).and_then(|entry| {
+            let host = entry.hosts.first()?;
+            Some(Target::new(host, entry.port))
+        });
+        let Some(target) = target else {
+            let why = "could not find peer to forward request to";
+            return self.drop_client(id, Leaving::Unanswered(why), now, io);
+        };
+        let client = self.client_mut(id);
+        client.phase = ClientPhase::Canceling { answers_missing: 1 };
+        let requester = Some((self.worker, id, self.client(id).serial));
+        let mut secret = (number as u32).to_be_bytes().to_vec();
+        secret.extend_from_slice(key.secret.get(4..).unwrap_or_default());
+        let mut packet = Vec::new();
+        frontend::cancel_request(&mut packet, key.pid, &secret);
+        let cancel = self.next_serial();
+        self.cancels.insert(cancel, Cancel { on: None, requester });
+        io.forward_cancel(cancel, peer, &target, &packet);
     }
 
     /// Is it one of our clients, and is there anything to cancel?
@@ -76,15 +119,17 @@ impl<X: Exchange> Engine<X> {
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.process_id, &server.secret);
         let serial = server.serial;
-        self.cancels.insert(cancel, Cancel { server: on, serial, requester });
+        self.cancels.insert(cancel, Cancel { on: Some((on, serial)), requester });
         io.send_cancel(cancel, on, &packet);
     }
 
     /// The server that is working for the owner of this key. One request at a time is enough for
     /// it: what comes while another is under way changes nothing.
     fn busy_server_of(&self, key: &CancelKey) -> Option<ServerId> {
-        let (short, tag) = key.secret.split_first_chunk::<4>()?;
-        let number = (u64::from(key.pid) << 32) | u64::from(u32::from_be_bytes(*short));
+        let (mut number, tag) = key.number()?;
+        if self.config.global.peer_id > 0 {
+            number = cancel_key::fresh(number);
+        }
         let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
         // A client that was given a long key is not to be cancelled by whoever guesses a short one.
         let right = match client.long_key {
@@ -102,11 +147,11 @@ impl<X: Exchange> Engine<X> {
 
     /// PostgreSQL has taken the request and closed the connection, or it could not be delivered.
     pub fn cancel_finished(&mut self, cancel: u64, now: Micros, io: &mut impl Io) {
-        let Some(Cancel { server, serial, requester }) = self.cancels.remove(&cancel) else {
-            return;
-        };
-        let same = self.servers.get_mut(server.0 as usize).filter(|found| found.serial == serial);
-        if let Some(found) = same {
+        let Some(Cancel { on, requester }) = self.cancels.remove(&cancel) else { return };
+        if let Some((server, serial)) = on
+            && let Some(found) = self.servers.get_mut(server.0 as usize)
+            && found.serial == serial
+        {
             found.cancel_pending = false;
             let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
             let over = found.doomed.is_some() || found.ledger.is_at_rest();

@@ -27,6 +27,9 @@ pub(super) enum Leaving<'a> {
     Lost,
     /// It was a cancel request, and has been dealt with.
     Answered,
+    /// It was a cancel request that could not be passed on. That is in the log alone: whoever
+    /// sent it expects no answer.
+    Unanswered(&'a str),
     /// By our own decision, which it was told if that was possible.
     Refused(&'a str),
 }
@@ -37,7 +40,7 @@ impl<'a> Leaving<'a> {
             Self::Goodbye => "client close request",
             Self::Lost => "client unexpected eof",
             Self::Answered => "successfully sent cancel request",
-            Self::Refused(why) => why,
+            Self::Refused(why) | Self::Unanswered(why) => why,
         }
     }
 }

@@ -199,13 +199,17 @@ impl<X: Exchange> Engine<X> {
         let mut key = u64::from_be_bytes(random) & 0x7fff_ffff_ffff_ffff;
         let client = &self.clients[id.0 as usize];
         let Some(pool) = client.pool else { return };
-        if let Some(on) = on
+        // Among peers a key tells whose it is, and there is no room for a server's process id.
+        let peer = u16::try_from(self.config.global.peer_id).unwrap_or(0);
+        if peer > 0 {
+            key = cancel_key::of_peer(key, peer);
+        } else if let Some(on) = on
             && self.settings(pool).is_session()
         {
             key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
         }
         while self.keys.contains_key(&key) {
-            key = (key & !0xffff_ffff) | u64::from((key as u32).wrapping_add(1));
+            key = (key & !0xffff_ffff) | u64::from((key as u32).wrapping_add(4));
         }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();

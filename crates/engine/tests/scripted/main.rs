@@ -8,6 +8,7 @@ mod drain;
 mod dying;
 mod login;
 mod messages;
+mod peers;
 mod pooling;
 mod prepared;
 mod relay;

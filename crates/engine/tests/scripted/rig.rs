@@ -172,6 +172,20 @@ impl Rig {
         world.net.cancels.iter().map(|call| (call.server, call.packet.clone())).collect()
     }
 
+    /// Cancel requests passed on to peers: to whom, and the packet.
+    pub(crate) fn forwards(&self) -> Vec<(String, Message)> {
+        let world = self.0.borrow();
+        world.net.forwards.iter().map(|(_, _, to, packet)| (to.clone(), packet.clone())).collect()
+    }
+
+    /// The peer has taken the oldest cancel request that was passed on.
+    pub(crate) fn finish_forward(&self) {
+        let world = &mut *self.0.borrow_mut();
+        let (worker, cancel, ..) = world.net.forwards.remove(0);
+        world.engines[worker].cancel_finished(cancel, world.now, &mut world.net.io(worker));
+        world.pump();
+    }
+
     /// PostgreSQL has taken the oldest cancel request.
     pub(crate) fn finish_cancel(&self) {
         let world = &mut *self.0.borrow_mut();
@@ -224,6 +238,22 @@ impl Client {
         let mut all = vec![("user", "alice"), ("database", "app")];
         all.extend_from_slice(parameters);
         self.send([startup(&all)]);
+    }
+
+    /// The same in protocol 3.2.
+    pub(crate) fn say_hello_3_2(&self) {
+        let mut hello = startup(&[("user", "alice"), ("database", "app")]);
+        hello[7] = 2;
+        self.send([hello]);
+    }
+
+    /// What it was given to cancel with, by a welcome in protocol 3.2.
+    pub(crate) fn take_long_key(&self) -> (u32, Vec<u8>) {
+        let got = self.take();
+        let end = got.len() - ready('I').len();
+        let begin = end - wire::cancel_key::LONG_SECRET_LEN - 4;
+        let pid = u32::from_be_bytes(got[begin..begin + 4].try_into().expect("four bytes"));
+        (pid, got[begin + 4..end].to_vec())
     }
 
     /// Exactly these messages came since the last look.

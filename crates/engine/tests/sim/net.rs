@@ -296,6 +296,10 @@ impl Io for SimIo<'_> {
         self.net.cancels.push(CancelSocket { worker, cancel, packet, delivered, finished, due });
     }
 
+    fn forward_cancel(&mut self, cancel: u64, _: u32, _: &Target, _: &[u8]) {
+        self.complain(format!("cancel request {cancel} was passed on without peers"));
+    }
+
     fn resume_client(&mut self, client: ClientId) {
         let Some(at) = self.client_at(client) else {
             return self.complain(format!("{client:?} is free and was resumed"));

@@ -114,6 +114,10 @@ impl Io for Net {
         self.cancels.push(cancel);
     }
 
+    fn forward_cancel(&mut self, cancel: u64, _: u32, _: &Target, _: &[u8]) {
+        self.cancels.push(cancel);
+    }
+
     fn resume_client(&mut self, client: ClientId) {
         self.client(client).blocked = false;
     }

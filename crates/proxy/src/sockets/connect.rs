@@ -1,15 +1,12 @@
-//! Connections that we open: servers, and cancel requests to where a server is connected to.
+//! Servers: the connections that we open and keep. Cancel requests are in `cancel.rs`.
 
 use std::{
     collections::VecDeque,
     io,
-    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
 };
 
-use engine::{
-    ids::{Micros, ServerId},
-    settings::Target,
-};
+use engine::{ids::ServerId, settings::Target};
 
 use super::{Outcome, Sockets};
 use crate::{
@@ -34,16 +31,6 @@ pub(super) struct Connecting {
     pub(super) name: Option<(String, String)>,
 }
 
-/// A cancel request on its way.
-#[derive(Debug)]
-pub(super) struct Cancel {
-    id: u64,
-    packet: Vec<u8>,
-    sent: bool,
-    /// When it is given up; `None` = never.
-    until: Option<Micros>,
-}
-
 impl Sockets {
     pub(super) fn begin_connecting(&mut self, server: ServerId, target: &Target) {
         let ticket = self.next_ticket;
@@ -57,7 +44,7 @@ impl Sockets {
                 Ok(ip) => addresses.push_back(Address::Inet((ip, *port).into())),
                 Err(_) => {
                     let (host, port, worker) = (host.clone(), *port, self.worker);
-                    let question = Question { host, port, worker, server, ticket };
+                    let question = Question { host, port, worker, ticket };
                     if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
                         let waits = Connecting { ticket, addresses, retry: false, name };
                         self.connecting.insert(server.0, waits);
@@ -78,15 +65,13 @@ impl Sockets {
     }
 
     /// The answer to a question for a name's addresses.
-    pub(crate) fn resolved(
-        &mut self,
-        server: ServerId,
-        ticket: u64,
-        addresses: Vec<std::net::SocketAddr>,
-    ) {
-        if let Some(connecting) = self.connecting.get_mut(&server.0)
-            && connecting.ticket == ticket
-        {
+    pub(crate) fn resolved(&mut self, ticket: u64, addresses: Vec<std::net::SocketAddr>) {
+        if let Some(forward) = self.forwards.remove(&ticket) {
+            return self.forward_resolved(forward, addresses);
+        }
+        let mut all = self.connecting.iter_mut();
+        if let Some((at, connecting)) = all.find(|(_, waits)| waits.ticket == ticket) {
+            let server = ServerId(*at);
             connecting.addresses = addresses.into_iter().map(Address::Inet).collect();
             self.try_next_address(server);
         }
@@ -115,7 +100,7 @@ impl Sockets {
     }
 
     /// A socket that connects, and whether it has done so already.
-    fn open_towards(&self, address: &Address) -> io::Result<(OwnedFd, bool)> {
+    pub(super) fn open_towards(&self, address: &Address) -> io::Result<(OwnedFd, bool)> {
         let fd = socket::open(address)?;
         if matches!(address, Address::Inet(_)) {
             listener::set_tcp_options(fd.as_raw_fd(), &self.config.global)?;
@@ -174,54 +159,10 @@ impl Sockets {
         is_present
     }
 
-    /// Where `server` is connected to, a second connection delivers `packet`.
-    pub(super) fn begin_cancel(&mut self, id: u64, server: ServerId, packet: &[u8]) -> bool {
-        let target = self.servers[server.0 as usize].fd;
-        let Some(address) = self.shared.server_address(target) else { return false };
-        let Ok((fd, _)) = self.open_towards(&address) else { return false };
-        let fd = fd.into_raw_fd();
-        let token = self.table.register(fd, Kind::Cancel);
-        let limit = self.config.global.cancel_wait_timeout.as_micros() as Micros;
-        let until = (limit > 0).then_some(self.now + limit);
-        self.cancels.insert(fd, Cancel { id, packet: packet.to_vec(), sent: false, until });
-        // Being writable is reported for a socket that is connected already, too.
-        let watched = self.epoll().add(fd, epoll::READ_WRITE, token.to_u64()).is_ok();
-        if !watched {
-            self.cancels.remove(&fd);
-            self.discard(fd);
-        }
-        watched
-    }
-
-    /// The request is sent as soon as that is possible; then the end is waited for, which
-    /// PostgreSQL brings about when it has acted.
-    pub(crate) fn cancel_event(&mut self, fd: RawFd, events: u32) {
-        let Some(cancel) = self.cancels.get_mut(&fd) else { return };
-        if events & epoll::WRITABLE != 0 && !cancel.sent {
-            cancel.sent = true;
-            // Sixteen bytes into an empty socket buffer go whole or not at all.
-            let _ = socket::send(fd, &cancel.packet);
-        }
-        let over = events & (epoll::BROKEN | epoll::PEER_DONE) != 0;
-        if over {
-            self.end_cancel(fd);
-        }
-    }
-
-    fn end_cancel(&mut self, fd: RawFd) {
-        if let Some(cancel) = self.cancels.remove(&fd) {
-            self.discard(fd);
-            self.outcomes.push_back(Outcome::CancelDone(cancel.id));
-        }
-    }
-
     /// What is due by the clock: connections to try again, requests and last words to give up.
     pub(crate) fn tick(&mut self) {
         self.end_lingering();
-        let now = self.now;
-        let late = self.cancels.iter().filter(|(_, cancel)| cancel.until.is_some_and(|t| t <= now));
-        let late: Vec<_> = late.map(|(fd, _)| *fd).collect();
-        late.into_iter().for_each(|fd| self.end_cancel(fd));
+        self.end_late_cancels();
 
         let again = self.connecting.iter_mut().filter(|(_, waits)| waits.retry);
         let again: Vec<_> = again

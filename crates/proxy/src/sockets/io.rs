@@ -75,9 +75,11 @@ impl Io for Sockets {
     }
 
     fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]) {
-        if !self.begin_cancel(cancel, server, packet) {
-            self.outcomes.push_back(Outcome::CancelDone(cancel));
-        }
+        self.begin_cancel(cancel, server, packet);
+    }
+
+    fn forward_cancel(&mut self, cancel: u64, peer: u32, target: &Target, packet: &[u8]) {
+        self.begin_forward(cancel, peer, target, packet);
     }
 
     #[inline]

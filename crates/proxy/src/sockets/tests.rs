@@ -316,11 +316,11 @@ fn a_name_is_looked_up_elsewhere_and_its_addresses_tried_in_turn() {
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     rig.all[0].connect(SERVER, &Target::Tcp("db.example".into(), live.port()));
     let Ok(ColdRequest::Resolve(question)) = rig.cold.try_recv() else { panic!("no question") };
-    assert_eq!((question.host.as_str(), question.server), ("db.example", SERVER));
-    rig.all[0].resolved(SERVER, question.ticket + 1, vec![dead]);
+    assert_eq!((question.host.as_str(), question.port), ("db.example", live.port()));
+    rig.all[0].resolved(question.ticket + 1, vec![dead]);
     assert_eq!(rig.all[0].server_fd(SERVER), -1, "an answer to another question was taken");
 
-    rig.all[0].resolved(SERVER, question.ticket, vec![dead, live]);
+    rig.all[0].resolved(question.ticket, vec![dead, live]);
     while rig.all[0].outcomes.is_empty() {
         for (token, _) in rig.events(0) {
             if rig.all[0].is_server(token, SERVER) {

@@ -29,8 +29,8 @@ impl Worker {
         match letter {
             ShellMail::Engine(mail) => self.engine.handle_mail(mail, now, &mut self.sockets),
             ShellMail::Client { fd, peer } => self.adopt_client(fd, peer),
-            ShellMail::Resolved { server, ticket, addresses } => {
-                self.sockets.resolved(server, ticket, addresses);
+            ShellMail::Resolved { ticket, addresses } => {
+                self.sockets.resolved(ticket, addresses);
             }
             // Who asked may have given up waiting.
             ShellMail::Report(reply) => drop(reply.send(self.report())),
@@ -74,6 +74,13 @@ impl Worker {
             ServerInfo::new(&self.shared, self.id, fd, link, row)
         });
         let servers = servers.collect();
-        WorkerReport { worker: self.id, now: report.now, clients, servers, stats: report.stats }
+        WorkerReport {
+            worker: self.id,
+            now: report.now,
+            clients,
+            servers,
+            stats: report.stats,
+            forwards: self.sockets.forwards(),
+        }
     }
 }

@@ -9,6 +9,7 @@ pub struct Ini {
     global: BTreeMap<String, String>,
     databases: BTreeMap<String, String>,
     users: BTreeMap<String, String>,
+    peers: BTreeMap<String, String>,
     secrets: BTreeMap<String, String>,
 }
 
@@ -16,6 +17,11 @@ impl Ini {
     /// A key of `[pgbouncer]`.
     pub fn set(&mut self, key: &str, value: impl ToString) {
         self.global.insert(key.to_owned(), value.to_string());
+    }
+
+    /// A key of `[pgbouncer]`, unless it was set before.
+    pub(super) fn set_default(&mut self, key: &str, value: impl ToString) {
+        self.global.entry(key.to_owned()).or_insert_with(|| value.to_string());
     }
 
     /// Leaves a key of `[pgbouncer]` to its default.
@@ -38,6 +44,11 @@ impl Ini {
         self.users.insert(name.to_owned(), settings.to_owned());
     }
 
+    /// An entry of `[peers]`.
+    pub fn peer(&mut self, id: u32, connection: &str) {
+        self.peers.insert(id.to_string(), connection.to_owned());
+    }
+
     /// A line of `auth_file`: a password, an MD5 or a SCRAM verifier.
     pub fn secret(&mut self, user: &str, secret: &str) {
         self.secrets.insert(user.to_owned(), secret.to_owned());
@@ -45,9 +56,16 @@ impl Ini {
 
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
-        for (section, entries) in
-            [("databases", &self.databases), ("users", &self.users), ("pgbouncer", &self.global)]
-        {
+        for (section, entries) in [
+            ("databases", &self.databases),
+            ("users", &self.users),
+            ("peers", &self.peers),
+            ("pgbouncer", &self.global),
+        ] {
+            // Debian 12's PgBouncer does not know all of them.
+            if entries.is_empty() {
+                continue;
+            }
             let _ = writeln!(text, "[{section}]");
             for (key, value) in entries {
                 let _ = writeln!(text, "{key} = {value}");

@@ -67,6 +67,8 @@ pub(crate) struct Net {
     pub(crate) clients: Vec<ClientEnd>,
     pub(crate) servers: Vec<ServerEnd>,
     pub(crate) cancels: Vec<CancelCall>,
+    /// Cancel requests passed on: worker, number, target, packet.
+    pub(crate) forwards: Vec<(usize, u64, String, Vec<u8>)>,
     pub(crate) consoles: Vec<ConsoleLogin>,
     pub(crate) log: Vec<String>,
     random: u64,
@@ -149,6 +151,11 @@ impl Io for FakeIo<'_> {
     fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]) {
         let (worker, server) = (self.worker, self.server_at(server));
         self.net.cancels.push(CancelCall { worker, cancel, server, packet: packet.to_vec() });
+    }
+
+    fn forward_cancel(&mut self, cancel: u64, peer: u32, target: &Target, packet: &[u8]) {
+        let target = format!("{peer}: {target:?}");
+        self.net.forwards.push((self.worker, cancel, target, packet.to_vec()));
     }
 
     fn resume_client(&mut self, client: ClientId) {

@@ -1,0 +1,143 @@
+//! Connections that carry a cancel request: to where a server is connected to, or to a peer. Each
+//! is opened for one request, sends it, and waits for the other end to close.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::{IntoRawFd as _, RawFd},
+};
+
+use engine::{
+    ids::{Micros, ServerId},
+    settings::Target,
+};
+
+use super::{Outcome, Sockets};
+use crate::{
+    controller::ForwardInfo,
+    resolve::Question,
+    shared::ColdRequest,
+    sys::{Address, epoll, socket},
+    table::Kind,
+};
+
+/// A cancel request on its way.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    id: u64,
+    packet: Vec<u8>,
+    sent: bool,
+    /// The peer it is for; none if it is for a server.
+    peer: Option<u32>,
+    /// When it is given up; `None` = never.
+    until: Option<Micros>,
+}
+
+impl Sockets {
+    fn new_cancel(&self, id: u64, peer: Option<u32>, packet: &[u8]) -> Cancel {
+        let limit = self.config.global.cancel_wait_timeout.as_micros() as Micros;
+        let until = (limit > 0).then_some(self.now + limit);
+        Cancel { id, packet: packet.to_vec(), sent: false, peer, until }
+    }
+
+    /// Where `server` is connected to, a second connection delivers `packet`.
+    pub(super) fn begin_cancel(&mut self, id: u64, server: ServerId, packet: &[u8]) {
+        let target = self.servers[server.0 as usize].fd;
+        let cancel = self.new_cancel(id, None, packet);
+        match self.shared.server_address(target) {
+            Some(address) => self.open_cancel(cancel, &address),
+            None => self.outcomes.push_back(Outcome::CancelDone(id)),
+        }
+    }
+
+    /// A connection to a peer delivers `packet`. If the peer has a name, that comes first.
+    pub(super) fn begin_forward(&mut self, id: u64, peer: u32, target: &Target, packet: &[u8]) {
+        let cancel = self.new_cancel(id, Some(peer), packet);
+        let address = match target {
+            Target::Unix(path) => Address::Unix(path.clone()),
+            Target::Abstract(name) => Address::Abstract(name.clone().into()),
+            Target::Tcp(host, port) => match host.parse::<IpAddr>() {
+                Ok(ip) => Address::Inet((ip, *port).into()),
+                Err(_) => return self.resolve_peer(cancel, host, *port),
+            },
+        };
+        self.open_cancel(cancel, &address);
+    }
+
+    fn resolve_peer(&mut self, cancel: Cancel, host: &str, port: u16) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let question = Question { host: host.to_owned(), port, worker: self.worker, ticket };
+        if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
+            self.forwards.insert(ticket, cancel);
+        } else {
+            self.outcomes.push_back(Outcome::CancelDone(cancel.id));
+        }
+    }
+
+    pub(super) fn forward_resolved(&mut self, cancel: Cancel, addresses: Vec<SocketAddr>) {
+        match addresses.first() {
+            Some(address) => self.open_cancel(cancel, &Address::Inet(*address)),
+            None => self.outcomes.push_back(Outcome::CancelDone(cancel.id)),
+        }
+    }
+
+    fn open_cancel(&mut self, cancel: Cancel, address: &Address) {
+        let id = cancel.id;
+        let Ok((fd, _)) = self.open_towards(address) else {
+            return self.outcomes.push_back(Outcome::CancelDone(id));
+        };
+        let fd = fd.into_raw_fd();
+        let token = self.table.register(fd, Kind::Cancel);
+        self.cancels.insert(fd, cancel);
+        // Being writable is reported for a socket that is connected already, too.
+        if self.epoll().add(fd, epoll::READ_WRITE, token.to_u64()).is_err() {
+            self.end_cancel(fd);
+        }
+    }
+
+    /// The request is sent as soon as that is possible; then the end is waited for, which the
+    /// other side brings about when it has acted.
+    pub(crate) fn cancel_event(&mut self, fd: RawFd, events: u32) {
+        let Some(cancel) = self.cancels.get_mut(&fd) else { return };
+        if events & epoll::WRITABLE != 0 && !cancel.sent {
+            cancel.sent = true;
+            // So few bytes into an empty socket buffer go whole or not at all.
+            let _ = socket::send(fd, &cancel.packet);
+        }
+        let over = events & (epoll::BROKEN | epoll::PEER_DONE) != 0;
+        if over {
+            self.end_cancel(fd);
+        }
+    }
+
+    fn end_cancel(&mut self, fd: RawFd) {
+        if let Some(cancel) = self.cancels.remove(&fd) {
+            self.discard(fd);
+            self.outcomes.push_back(Outcome::CancelDone(cancel.id));
+        }
+    }
+
+    /// Gives up what is due by the clock.
+    pub(super) fn end_late_cancels(&mut self) {
+        let now = self.now;
+        let is_late = |cancel: &Cancel| cancel.until.is_some_and(|until| until <= now);
+        let late: Vec<_> =
+            self.cancels.iter().filter(|(_, cancel)| is_late(cancel)).map(|(fd, _)| *fd).collect();
+        late.into_iter().for_each(|fd| self.end_cancel(fd));
+        let outcomes = &mut self.outcomes;
+        self.forwards.retain(|_, cancel| {
+            let late = is_late(cancel);
+            if late {
+                outcomes.push_back(Outcome::CancelDone(cancel.id));
+            }
+            !late
+        });
+    }
+
+    /// Requests for peers.
+    pub(crate) fn forwards(&self) -> Vec<ForwardInfo> {
+        let all = self.cancels.values().chain(self.forwards.values());
+        all.filter_map(|cancel| Some(ForwardInfo { peer: cancel.peer?, sent: cancel.sent }))
+            .collect()
+    }
+}

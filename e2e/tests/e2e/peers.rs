@@ -1,0 +1,136 @@
+//! Several processes on one port: they pass cancel requests on to each other, and one after the
+//! other can be replaced while clients come and go.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::support;
+use testkit::{Pooler, RawClient, Role, Setup, eventually, frontend, open_folder};
+
+const LONG: &str = "SELECT pg_sleep(60)";
+
+/// Two poolers on one port, each with a unix socket of its own, by which the other reaches it.
+struct Peers {
+    port: u16,
+    folders: [PathBuf; 2],
+    setup: Setup,
+    database: String,
+}
+
+impl Peers {
+    fn new() -> Self {
+        let (setup, database) = support::setup("transaction");
+        let port = testkit::free_port();
+        let folders = [open_folder("first"), open_folder("second")];
+        let mut setup = setup.port(port).set("so_reuseport", 1);
+        for (id, folder) in [1, 2].into_iter().zip(&folders) {
+            setup = setup.peer(id, &format!("host={} port={port}", folder.display()));
+        }
+        Self { port, folders, setup, database }
+    }
+
+    fn start(&self, at: usize) -> Pooler {
+        let folder = &self.folders[at];
+        let setup = self.setup.clone().set("peer_id", at + 1);
+        let pooler = setup.set("unix_socket_dir", folder.display()).start();
+        // The other one may have answered in its place.
+        pooler.log_contains("process up");
+        pooler
+    }
+
+    fn unix(&self, at: usize) -> RawClient {
+        RawClient::connect_unix(&self.folders[at], self.port).expect("its unix socket")
+    }
+
+    fn login(&self, at: usize, user: &str, database: &str) -> RawClient {
+        let mut client = self.unix(at);
+        let startup = [("user", user), ("database", database)];
+        client.authenticate(&startup, "").unwrap_or_else(|error| panic!("{error:?}"));
+        client
+    }
+
+    /// A client of that pooler's with a query that takes long.
+    fn busy(&self, at: usize) -> RawClient {
+        let mut client = self.login(at, Role::APP, &self.database);
+        client.send(frontend::query(LONG));
+        support::until_running(&self.database, LONG);
+        client
+    }
+}
+
+#[track_caller]
+fn assert_canceled(client: &mut RawClient) {
+    let error = client.read_to_ready().iter().find_map(testkit::Message::error);
+    assert_eq!(error.expect("an error").code(), "57014");
+}
+
+#[test]
+fn a_cancel_request_reaches_its_query_whichever_process_gets_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let peers = Peers::new();
+    let (_first, _second) = (peers.start(0), peers.start(1));
+    for at in [0, 1] {
+        for by in [0, 1] {
+            let mut client = peers.busy(at);
+            client.cancel_over(peers.unix(by));
+            assert_canceled(&mut client);
+        }
+        // By the common port it may come to either.
+        let mut client = peers.busy(at);
+        client.cancel(peers.port);
+        assert_canceled(&mut client);
+    }
+    let pools = peers.login(0, "admin", "pgbouncer").query("SHOW PEER_POOLS");
+    let columns = [
+        "peer_id",
+        "cl_active_cancel_req",
+        "cl_waiting_cancel_req",
+        "sv_active_cancel",
+        "sv_login",
+    ];
+    assert_eq!(pools.columns, columns);
+    let ids: Vec<_> = pools.rows.iter().map(|row| row[0].as_deref()).collect();
+    assert_eq!(ids, [Some("1"), Some("2")]);
+}
+
+#[test]
+fn one_process_after_the_other_is_replaced_without_an_error() {
+    if !support::only_weir() {
+        return;
+    }
+    let peers = Peers::new();
+    let (mut first, _second) = (peers.start(0), peers.start(1));
+    let mut old = peers.busy(0);
+    first.signal("TERM");
+    first.log_contains("got SIGTERM, shutting down, waiting for all clients disconnect");
+    // Whoever comes now comes to the other one.
+    for _ in 0..10 {
+        let mut client = login(peers.port, &peers.database);
+        assert_eq!(client.value("SELECT 'served'"), "served");
+    }
+    // Clients of the one that goes can still be cancelled, by whoever gets the request.
+    old.cancel(peers.port);
+    assert_canceled(&mut old);
+    drop(old);
+    assert_eq!(first.wait_for_exit().code(), Some(0));
+    assert!(!socket(&peers.folders[0], peers.port).exists());
+
+    // The next one takes its place under the same number.
+    first.restart();
+    eventually("the new process serves its socket", Duration::from_secs(20), || {
+        socket(&peers.folders[0], peers.port).exists().then_some(())
+    });
+    let mut new = peers.busy(0);
+    new.cancel_over(peers.unix(1));
+    assert_canceled(&mut new);
+}
+
+fn login(port: u16, database: &str) -> RawClient {
+    RawClient::login(port, Role::APP, database, Role::APP_PASSWORD).expect("the other one serves")
+}
+
+fn socket(folder: &Path, port: u16) -> PathBuf {
+    folder.join(format!(".s.PGSQL.{port}"))
+}
