@@ -5,7 +5,9 @@ from pathlib import Path
 
 from . import cache
 from .outcome import Outcome
-from .suite import Suite
+from .suite import SCENARIOS, Suite
+
+RUNNER = ("pytest==8.4.2", "pytest-timeout==2.4.0")
 
 
 class PytestSuite(Suite):
@@ -29,9 +31,8 @@ class PytestSuite(Suite):
     def fetch(self):
         self.source = cache.sdist(self.project, self.version, self.source_path_extra)
         self.work = cache.folder(f"{self.project}-{self.version}-tests", self.copy_tests)
-        self.python = cache.venv(f"{self.project}-{self.version}", [
-            "pytest==8.4.2", "pytest-timeout==2.4.0", *self.requirements,
-        ])
+        self.python = cache.venv(
+            f"{self.project}-{self.version}", [*RUNNER, *self.requirements])
 
     def copy_tests(self, path):
         """The tests alone, or `import` would find the package's sources, which are not built."""
@@ -55,6 +56,17 @@ class PytestSuite(Suite):
         )
         read_record(record, outcome)
         return outcome
+
+
+class ScenarioSuite(PytestSuite):
+    """Scenarios of our own, for a Python package that carries no tests."""
+
+    paths = (".",)
+
+    def fetch(self):
+        self.work = SCENARIOS / self.name
+        self.python = cache.venv(f"{self.name}-{self.version}", [*RUNNER, *self.requirements])
+
 
 def read_record(path, outcome):
     if path.exists():

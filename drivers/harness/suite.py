@@ -5,6 +5,10 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
+
+# For drivers whose packages carry no tests: a folder of our own for each.
+SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
 MODES = ("session", "transaction")
 

@@ -3,9 +3,11 @@
 from .asyncpg import Asyncpg
 from .django import Django
 from .lib_pq import LibPq
+from .node_postgres import NodePostgres
 from .pg8000 import Pg8000
 from .pgjdbc import PgJdbc
 from .pgx import Pgx
+from .psycopg import Psycopg
 from .psycopg2 import Psycopg2
 from .sqlalchemy import SqlAlchemy
 from .sqlx import Sqlx
@@ -14,9 +16,10 @@ from .tokio_postgres import TokioPostgres
 SUITES = {
     suite.name: suite()
     for suite in (
-        Asyncpg, Psycopg2, Pg8000, Pgx, PgJdbc, LibPq, TokioPostgres, Sqlx, SqlAlchemy, Django,
+        Psycopg, NodePostgres, Asyncpg, Psycopg2, Pg8000, Pgx, PgJdbc, LibPq, TokioPostgres, Sqlx,
+        SqlAlchemy, Django,
     )
 }
 
 # What continuous integration can afford, in session mode.
-QUICK = ("asyncpg", "lib-pq")
+QUICK = ("psycopg", "node-postgres", "asyncpg", "lib-pq")
