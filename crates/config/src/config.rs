@@ -68,6 +68,42 @@ impl Config {
         user.or(database.pool_size).unwrap_or(self.global.default_pool_size)
     }
 
+    /// The server connections that the pool (`database`, `user`) may have beyond its size when clients
+    /// wait for long.
+    pub fn reserve_pool_size(&self, database: &Database, user: &str) -> u32 {
+        let user = self.users.get(user).and_then(|user| user.reserve_pool_size);
+        user.or(database.reserve_pool_size).unwrap_or(self.global.reserve_pool_size)
+    }
+
+    /// The server connections kept open in each pool of `database`.
+    pub fn min_pool_size(&self, database: &Database) -> u32 {
+        database.min_pool_size.unwrap_or(self.global.min_pool_size)
+    }
+
+    /// The server connections of all pools of `database`; 0 is no limit.
+    pub fn max_db_connections(&self, database: &Database) -> u32 {
+        database.max_db_connections.unwrap_or(self.global.max_db_connections)
+    }
+
+    /// The server connections of all pools of `user`; 0 is no limit.
+    pub fn max_user_connections(&self, user: &str) -> u32 {
+        let user = self.users.get(user).and_then(|user| user.max_user_connections);
+        user.unwrap_or(self.global.max_user_connections)
+    }
+
+    /// The clients that may have asked for a database by `name`; 0 is no limit.
+    pub fn max_db_client_connections(&self, name: &str) -> u32 {
+        let database = self.databases.get(name).or(self.fallback.as_ref());
+        let own = database.and_then(|database| database.max_db_client_connections);
+        own.unwrap_or(self.global.max_db_client_connections)
+    }
+
+    /// The clients that may be logged in as `user`; 0 is no limit.
+    pub fn max_user_client_connections(&self, user: &str) -> u32 {
+        let user = self.users.get(user).and_then(|user| user.max_user_client_connections);
+        user.unwrap_or(self.global.max_user_client_connections)
+    }
+
     /// The age at which an unused server connection of `database` is closed; 0 is after one use.
     pub fn server_lifetime(&self, database: &Database) -> Duration {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)

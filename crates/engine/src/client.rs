@@ -49,10 +49,12 @@ pub struct Client {
     /// Set when the client is authenticated.
     pub pool: Option<PoolId>,
     pub server: Option<ServerId>,
-    /// Does it count in max_client_conn?
-    pub counted: bool,
+    /// As whom it counts in the limits on clients; the console's do not.
+    pub counted: Option<Arc<Identity>>,
     /// Has it been told that it is logged in?
     pub welcomed: bool,
+    /// Has it been told that it waits (`query_wait_notify`)? That is said once.
+    pub notified: bool,
     /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
     pub key: u64,
     /// Was it given a long secret (protocol 3.2)?
@@ -87,8 +89,9 @@ impl Client {
             identity: nobody,
             pool: None,
             server: None,
-            counted: false,
+            counted: None,
             welcomed: false,
+            notified: false,
             key: 0,
             long_key: false,
             resent: false,

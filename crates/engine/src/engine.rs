@@ -2,6 +2,7 @@
 //! What happens behind the doors is in the files beside this one:
 //!
 //! * `login.rs`: a client up to "logged in"
+//! * `seat.rs`: whether a server may be opened, and what has to go for it
 //! * `open.rs`: a server up to "logged in"
 //! * `link.rs`: a server is given to a client, prepared for it, and taken back
 //! * `requests.rs`: what a linked client sends
@@ -13,7 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use config::Config;
+use config::{Config, UserSettings};
 use foldhash::fast::RandomState;
 use slab::Slab;
 
@@ -36,6 +37,7 @@ mod open;
 mod replies;
 mod requests;
 mod resend;
+mod seat;
 mod tick;
 mod views;
 
@@ -72,10 +74,21 @@ pub struct Engine<X> {
     /// not exist, tags of cancel keys).
     seed: [u8; 32],
     drain: Option<Drain>,
+    /// Has any user limits of its own for its clients' waiting or idling?
+    limits_users: bool,
+    /// Are pools to be looked for that are filled without a client?
+    warms_pools: bool,
     /// Servers without a client that are being placed.
     to_place: VecDeque<ServerId>,
     /// Output under assembly; kept for its capacity.
     scratch: Vec<u8>,
+}
+
+fn limits_users(config: &Config) -> bool {
+    let has = |user: &UserSettings| {
+        user.query_wait_timeout.is_some() || user.client_idle_timeout.is_some()
+    };
+    config.users.values().any(has)
 }
 
 impl<X: Exchange> Engine<X> {
@@ -83,7 +96,6 @@ impl<X: Exchange> Engine<X> {
         let names = Arc::new(TrackedNames::new(&config.global.track_extra_parameters));
         Self {
             worker,
-            config,
             names,
             exchange,
             clients: Slab::new(),
@@ -96,8 +108,11 @@ impl<X: Exchange> Engine<X> {
             serial: 0,
             seed,
             drain: None,
+            limits_users: limits_users(&config),
+            warms_pools: true,
             to_place: VecDeque::new(),
             scratch: Vec::new(),
+            config,
         }
     }
 
@@ -252,7 +267,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn place_one(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+    pub(super) fn place_one(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
         let pool = self.server(id).pool;
         let servers = &mut self.servers;
@@ -278,6 +293,7 @@ impl<X: Exchange> Engine<X> {
                 server.handle = io.detach_server(id, pool);
                 self.exchange.post(to, Mail::Server { waiter, server });
             }
+            Next::Yield(serial) => self.yield_server(id, serial, now, io),
             Next::Close(reason) => self.close_server(id, reason, now, io),
         }
     }
@@ -302,6 +318,8 @@ impl<X: Exchange> Engine<X> {
 
     /// The configuration was read again; the pools know already.
     pub fn set_config(&mut self, config: Arc<Config>) {
+        self.limits_users = limits_users(&config);
+        self.warms_pools = true;
         self.config = config;
         self.credentials.clear();
         for (id, view) in self.pools.iter_mut() {

@@ -4,6 +4,11 @@
 /// Microseconds of a monotonic clock. Zero is some moment before the process started to serve.
 pub type Micros = u64;
 
+/// Has this limit passed? 0 switches it off.
+pub(crate) fn over(limit: Micros, since: Micros, now: Micros) -> bool {
+    limit > 0 && now.saturating_sub(since) > limit
+}
+
 /// One data-plane thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u16);

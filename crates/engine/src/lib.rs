@@ -19,6 +19,7 @@ mod engine;
 pub mod ids;
 pub mod kept;
 pub mod ledger;
+pub mod limits;
 pub mod pool;
 pub mod prepared;
 pub mod report;

@@ -1,4 +1,4 @@
-//! One pool: its idle servers, its queue of waiting clients, its limits. Pure bookkeeping: the
+//! One pool: its idle servers, its queue of waiting clients, its size. Pure bookkeeping: the
 //! shell wraps it in a lock (the *exchange*), the simulator in nothing.
 //!
 //! A server that is nobody's at the moment is *parked* here, by value: whoever takes it out owns
@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId};
+use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId, over};
 use crate::server::{Learnt, Server};
 use crate::settings::{PoolKey, PoolSettings};
 use crate::vars::Welcome;
@@ -58,6 +58,8 @@ pub enum Next {
     Remote(WorkerId, Waiter),
     /// Nobody waits: park it.
     Park,
+    /// Nobody waits here, but another pool may starve for want of its seat (see [`Pool::wanted`]).
+    Yield(u64),
     /// The pool is too large now, or closed: end the connection, saying why.
     Close(&'static str),
 }
@@ -65,6 +67,7 @@ pub enum Next {
 /// Why the last attempt to open a server failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// What those are told who come while no further attempt is made.
     pub error: Arc<ErrorFields>,
     /// Not before this moment is another attempt made.
     pub retry_at: Micros,
@@ -84,6 +87,13 @@ pub struct Pool {
     pub failure: Option<Failure>,
     /// No new links: the pooler waits for its servers to be released.
     pub closed: bool,
+    /// Clients that are logged in.
+    pub clients: u32,
+    /// Serial number of the latest pool known to starve for what this one has; 0 = none. While it
+    /// stands, nothing is parked without asking.
+    wanted: u64,
+    /// When a server was last closed for its age.
+    aged_out_at: Micros,
     idle: Vec<VecDeque<Box<Server>>>,
     waiting: Vec<VecDeque<Waiter>>,
     next_ticket: u64,
@@ -102,6 +112,9 @@ impl Pool {
             proven: None,
             failure: None,
             closed: false,
+            clients: 0,
+            wanted: 0,
+            aged_out_at: 0,
             idle: (0..workers).map(|_| VecDeque::new()).collect(),
             waiting: (0..workers).map(|_| VecDeque::new()).collect(),
             next_ticket: 1,
@@ -162,11 +175,12 @@ impl Pool {
         if self.closed {
             return Next::Close("server shutting down");
         }
-        let size = self.settings.size;
-        if size > 0 && self.servers > size {
+        if self.surplus() > 0 {
             return Next::Close("too many servers in the pool");
         }
-        let Some(chosen) = self.choose_queue(worker, now) else { return Next::Park };
+        let Some(chosen) = self.choose_queue(worker, now) else {
+            return if self.wanted == 0 { Next::Park } else { Next::Yield(self.wanted) };
+        };
         let Some(waiter) = self.waiting[chosen].pop_front() else { return Next::Park };
         if chosen == usize::from(worker.0) {
             Next::Local(waiter)
@@ -219,34 +233,92 @@ impl Pool {
         })
     }
 
-    /// Idle servers of `worker` that `expired` condemns.
+    /// Everything that is parked, at whatever worker.
+    pub fn take_all_parked(&mut self) -> Vec<Box<Server>> {
+        self.idle.iter_mut().flat_map(|idle| idle.drain(..)).collect()
+    }
+
+    /// Idle servers of `worker` whose time is over or that are too many, and why.
     pub fn take_expired(
         &mut self,
         worker: WorkerId,
-        mut expired: impl FnMut(&Server) -> bool,
-    ) -> Vec<Box<Server>> {
-        let idle = &mut self.idle[usize::from(worker.0)];
+        now: Micros,
+    ) -> Vec<(Box<Server>, &'static str)> {
+        let home = usize::from(worker.0);
+        let (mut surplus, mut left) = (self.surplus(), self.servers - self.opening);
         let mut taken = Vec::new();
         let mut at = 0;
-        while at < idle.len() {
-            if expired(&idle[at]) {
-                taken.extend(idle.remove(at));
+        while let Some(server) = self.idle[home].get(at) {
+            let idle_since = server.released_at;
+            let old = now.saturating_sub(server.connected_at) > self.settings.server_lifetime;
+            let idle = over(self.settings.server_idle_timeout, idle_since, now)
+                && (self.settings.min_size == 0 || left > self.settings.min_size);
+            let why = if self.closed {
+                "server shutting down"
+            } else if idle {
+                "server idle timeout"
+            } else if old && self.age_out(now) {
+                "server lifetime over"
+            } else if surplus > 0 {
+                "too many servers in the pool"
             } else {
                 at += 1;
-            }
+                continue;
+            };
+            surplus = surplus.saturating_sub(1);
+            left -= 1;
+            taken.extend(self.idle[home].remove(at).map(|server| (server, why)));
         }
         taken
     }
 
     /// Is another server to be opened now? Its place is taken if so.
     pub fn reserve_opening(&mut self, now: Micros) -> bool {
-        let room = self.settings.size == 0 || self.servers < self.settings.size;
-        let wanted = self.opening < self.waiting_total();
+        let wanted = if self.has_room() { self.waiting_total() } else { self.reserve_wanted(now) };
+        self.opening < wanted && self.take_place(now)
+    }
+
+    /// Is another server to be opened for nobody in particular (`min_pool_size`)? One at a time, and
+    /// only while the pool is in use, or its user is known without a client. Its place is taken.
+    pub fn reserve_spare(&mut self, now: Micros) -> bool {
+        let in_use = self.clients > 0 || self.settings.forced_user;
+        let wanted = in_use && self.opening == 0 && self.servers < self.settings.min_size;
+        wanted && self.has_room() && self.take_place(now)
+    }
+
+    fn has_room(&self) -> bool {
+        self.settings.size == 0 || self.servers < self.settings.size
+    }
+
+    /// How many clients have waited long enough for the reserve, if there is anything left of it.
+    fn reserve_wanted(&self, now: Micros) -> u32 {
+        let PoolSettings { size, reserve, reserve_timeout: patience, .. } = *self.settings;
+        if patience == 0 || self.servers >= size + reserve {
+            return 0;
+        }
+        let has_waited = |waiter: &Waiter| now.saturating_sub(waiter.since) >= patience;
+        self.waiting.iter().map(|queue| queue.partition_point(has_waited) as u32).sum()
+    }
+
+    /// Is the pool beyond its size?
+    pub fn is_in_reserve(&self) -> bool {
+        self.settings.size > 0 && self.servers > self.settings.size
+    }
+
+    /// Servers beyond size and reserve.
+    pub fn surplus(&self) -> u32 {
+        match self.settings.size {
+            0 => 0,
+            size => self.servers.saturating_sub(size + self.settings.reserve),
+        }
+    }
+
+    fn take_place(&mut self, now: Micros) -> bool {
         let pace = match &self.failure {
             Some(failure) => self.opening == 0 && now >= failure.retry_at,
             None => self.opening < OPENING_MAX,
         };
-        let open = room && wanted && pace && !self.closed;
+        let open = pace && !self.closed;
         if open {
             self.opening += 1;
             self.servers += 1;
@@ -267,8 +339,9 @@ impl Pool {
         self.failure = None;
     }
 
-    /// That connection failed, which says nothing about the pool.
-    pub fn proof_failed(&mut self) {
+    /// Nothing was opened, or only to prove a password, and that failed: the place is free again,
+    /// which says nothing about the pool.
+    pub fn withdraw_opening(&mut self) {
         self.opening -= 1;
         self.servers -= 1;
     }
@@ -282,11 +355,46 @@ impl Pool {
         if refused && self.servers == self.opening { self.take_waiters() } else { Vec::new() }
     }
 
-    /// An opened server is gone. True if another one is to be opened in its place.
-    pub fn server_gone(&mut self, now: Micros) -> bool {
+    /// An opened server is gone.
+    pub fn server_gone(&mut self) {
         debug_assert!(self.servers > self.opening, "a server was counted out twice");
         self.servers -= 1;
-        self.reserve_opening(now)
+    }
+
+    /// May this server, which is past its lifetime, be closed now? Closings are spaced so that a pool
+    /// that was filled at once is not emptied at once.
+    pub fn age_out(&mut self, now: Micros) -> bool {
+        let spacing = match (self.settings.server_lifetime, self.settings.size) {
+            (0, _) | (_, 0) => 0,
+            (lifetime, size) => lifetime / Micros::from(size),
+        };
+        let due = self.aged_out_at == 0 || now.saturating_sub(self.aged_out_at) >= spacing;
+        if due {
+            self.aged_out_at = now;
+        }
+        due
+    }
+
+    /// Another pool starves, and any server of this one would help it. The one that has been idle
+    /// longest, and since when.
+    pub fn want(&mut self, serial: u64) -> Option<(Micros, Handle)> {
+        self.wanted = self.wanted.max(serial);
+        self.parked().map(|server| (server.released_at, server.handle)).min_by_key(|idle| idle.0)
+    }
+
+    /// Nobody starves any more, unless it began after `serial`.
+    pub fn unwant(&mut self, serial: u64) {
+        if self.wanted == serial {
+            self.wanted = 0;
+        }
+    }
+
+    /// The parked server with this handle, at whatever worker, if nobody took it meanwhile.
+    pub fn evict(&mut self, handle: Handle) -> Option<Box<Server>> {
+        self.idle.iter_mut().find_map(|idle| {
+            let at = idle.iter().position(|server| server.handle == handle)?;
+            idle.remove(at)
+        })
     }
 
     /// Everybody who waits, oldest first.

@@ -8,6 +8,7 @@ use config::{Config, Database, Host, PoolMode};
 use wire::secret::Secret;
 
 use crate::ids::Micros;
+use crate::limits::ServerLimits;
 
 /// A pool's name: the database as clients call it, and the user it logs in as.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +33,13 @@ pub struct PoolSettings {
     pub mode: PoolMode,
     /// Server connections at most; 0 = no limit.
     pub size: u32,
+    /// Further ones when a client has waited for `reserve_timeout`.
+    pub reserve: u32,
+    /// 0 = the reserve stays closed.
+    pub reserve_timeout: Micros,
+    /// Servers kept open while the pool is in use.
+    pub min_size: u32,
+    pub limits: ServerLimits,
     pub round_robin: bool,
     /// One is chosen for each new connection, in turn.
     pub targets: Vec<Target>,
@@ -55,6 +63,8 @@ pub struct PoolSettings {
     pub idle_transaction_timeout: Micros,
     pub transaction_timeout: Micros,
     pub query_timeout: Micros,
+    /// Of clients that have none of their own.
+    pub query_wait_timeout: Micros,
 }
 
 impl PoolSettings {
@@ -70,6 +80,14 @@ impl PoolSettings {
         Self {
             mode: config.pool_mode(database, user),
             size: config.pool_size(database, user),
+            reserve: config.reserve_pool_size(database, user),
+            reserve_timeout: micros(global.reserve_pool_timeout),
+            min_size: config.min_pool_size(database),
+            limits: ServerLimits {
+                database: config.max_db_connections(database),
+                user: config.max_user_connections(user),
+                process: global.max_server_connections,
+            },
             round_robin: global.server_round_robin,
             targets: database.hosts.iter().map(|host| Target::new(host, database.port)).collect(),
             startup: startup_parameters(database, user),
@@ -93,6 +111,7 @@ impl PoolSettings {
                 global.transaction_timeout,
             ),
             query_timeout: own(personal.and_then(|user| user.query_timeout), global.query_timeout),
+            query_wait_timeout: own(database.query_wait_timeout, global.query_wait_timeout),
         }
     }
 

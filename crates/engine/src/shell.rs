@@ -7,6 +7,7 @@ use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
 use crate::ids::{ClientId, Handle, PoolId, ServerId, WorkerId};
+use crate::limits::Limits;
 use crate::pool::{Pool, Waiter};
 use crate::prepared::Statement;
 use crate::server::Server;
@@ -62,7 +63,7 @@ pub trait Io {
     fn event(&mut self, event: Event<'_>);
 }
 
-/// What is shared by all workers. A small door: pools under their locks, and mail.
+/// What is shared by all workers. A small door: pools and counts under their locks, and mail.
 pub trait Exchange {
     fn worker_count(&self) -> u16;
 
@@ -81,14 +82,8 @@ pub trait Exchange {
     /// The one shared copy of this statement.
     fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement>;
 
-    /// Client connections in the whole process, all workers; counts one more or one less.
-    fn count_client(&mut self, change: ClientCount) -> u32;
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientCount {
-    Login,
-    Leave,
+    /// Run `f` on the counts of all connections under their lock. Never nested with another.
+    fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R;
 }
 
 /// What one worker tells another.
@@ -157,6 +152,11 @@ pub enum Event<'a> {
         name: (&'a str, &'a str),
         reason: &'a str,
         age: u64,
+    },
+    /// A pool goes beyond its size; for this client of the worker's, if it has the first in line.
+    ReserveTaken {
+        client: Option<ClientId>,
+        name: (&'a str, &'a str),
     },
     ServerLoginFailed {
         server: ServerId,

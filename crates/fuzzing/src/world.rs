@@ -108,7 +108,7 @@ impl World {
 
     /// Clients as the limit of all workers counts them.
     pub(crate) fn clients_counted(&self) -> u32 {
-        self.shared.state(|state| state.clients)
+        self.shared.state(|state| state.limits.clients())
     }
 
     pub(crate) fn pump(&mut self) {

@@ -1,5 +1,6 @@
-//! The one thing all workers share: the pools, each under its lock, and the way from worker to
-//! worker. All decisions are made in the engine's `Pool`; here is only the door to it.
+//! The one thing all workers share: the pools, each under its lock, the counts behind the limits
+//! under another, and the way from worker to worker. All decisions are made in the engine's `Pool`
+//! and `Limits`; here is only the door to them.
 //!
 //! A worker keeps the pools it has met in a list of its own, so that an ordinary transaction
 //! takes the pool's own lock and no other.
@@ -8,15 +9,16 @@ use std::collections::HashMap;
 
 use engine::{
     ids::{PoolId, WorkerId},
+    limits::Limits,
     pool::Pool,
     prepared::{Interner, Statement},
     settings::PoolKey,
-    shell::{ClientCount, Exchange, Mail},
+    shell::{Exchange, Mail},
 };
 
 use super::{
     mailbox::{Mailbox, Wake},
-    sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 /// What is shared. `M` is what the mailboxes carry, `W` how their owners are waked.
@@ -25,7 +27,7 @@ pub(crate) struct Hub<M, W> {
     pools: RwLock<Vec<Arc<Mutex<Pool>>>>,
     by_key: Mutex<HashMap<PoolKey, PoolId>>,
     interner: Mutex<Interner>,
-    clients: AtomicU32,
+    limits: Mutex<Limits>,
     mailboxes: Vec<Mailbox<M, W>>,
 }
 
@@ -36,7 +38,7 @@ impl<M, W: Wake> Hub<M, W> {
             pools: RwLock::new(Vec::new()),
             by_key: Mutex::new(HashMap::new()),
             interner: Mutex::new(Interner::default()),
-            clients: AtomicU32::new(0),
+            limits: Mutex::new(Limits::default()),
             mailboxes: wakers.into_iter().map(Mailbox::new).collect(),
         }
     }
@@ -121,10 +123,7 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         lock(&self.hub.interner).intern(sql, types)
     }
 
-    fn count_client(&mut self, change: ClientCount) -> u32 {
-        match change {
-            ClientCount::Login => self.hub.clients.fetch_add(1, Ordering::Relaxed) + 1,
-            ClientCount::Leave => self.hub.clients.fetch_sub(1, Ordering::Relaxed) - 1,
-        }
+    fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
+        f(&mut lock(&self.hub.limits))
     }
 }

@@ -90,7 +90,8 @@ pub(crate) fn shut_tcp(listeners: &[Listener]) {
 /// when the configuration was replaced.
 pub(crate) fn tune(listeners: &[Listener], global: &Global) {
     for listener in listeners.iter().filter(|listener| listener.is_tcp() && listener.is_open()) {
-        if let Err(error) = set_tcp_options(listener.fd(), global) {
+        let deferred = socket::set_defer_accept(listener.fd(), global.tcp_defer_accept);
+        if let Err(error) = deferred.and_then(|()| set_tcp_options(listener.fd(), global)) {
             warning!("cannot set the options of {}: {error}", listener.address);
         }
     }
@@ -101,7 +102,9 @@ pub(crate) fn set_tcp_options(fd: RawFd, global: &Global) -> io::Result<()> {
     socket::set_nodelay(fd)?;
     socket::set_keepalive(fd, global.tcp_keepalive)?;
     let (idle, interval) = (global.tcp_keepidle, global.tcp_keepintvl);
-    socket::set_keepalive_times(fd, idle, interval, global.tcp_keepcnt)
+    socket::set_keepalive_times(fd, idle, interval, global.tcp_keepcnt)?;
+    socket::set_user_timeout(fd, global.tcp_user_timeout)?;
+    socket::set_buffers(fd, global.tcp_socket_buffer)
 }
 
 /// Takes the sockets a service manager passed; without any, opens everything the configuration
@@ -299,6 +302,38 @@ mod tests {
         std::net::TcpStream::connect(address).unwrap();
         shut_tcp(&all);
         assert!(std::net::TcpStream::connect(address).is_err());
+    }
+
+    /// What the kernel says of a socket, as a number.
+    fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> i32 {
+        socket::option(fd, level, name).unwrap()
+    }
+
+    #[test]
+    fn what_a_listener_is_given_its_clients_have() {
+        let global = Global {
+            listen_addr: vec!["127.0.0.1".into()],
+            listen_port: 0,
+            unix_socket_dir: String::new(),
+            tcp_user_timeout: 7000,
+            tcp_socket_buffer: 40_000,
+            ..Global::default()
+        };
+        let all = open_all(&global, Vec::new()).unwrap();
+        let Address::Inet(address) = *all[0].address() else { panic!("not TCP") };
+        let fd = all[0].fd();
+        assert!(option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) >= 45);
+        let waits = Global { tcp_defer_accept: false, ..global.clone() };
+        tune(&all, &waits);
+        assert_eq!(option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT), 0);
+
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        let (accepted, _) = socket::accept(fd).unwrap();
+        let accepted = accepted.as_raw_fd();
+        assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 7000);
+        // The kernel counts its own overhead in as well.
+        assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_RCVBUF), 80_000);
+        assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_SNDBUF), 80_000);
     }
 
     #[test]

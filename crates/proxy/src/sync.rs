@@ -2,7 +2,4 @@
 //! `super::sync`, so that the model check can compile the very same files against the primitives
 //! of a scheduler that tries all interleavings.
 
-pub(crate) use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock,
-    atomic::{AtomicU32, Ordering},
-};
+pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};

@@ -12,6 +12,7 @@ mod crosstalk;
 mod drivers;
 mod faults;
 mod kill_matrix;
+mod limits;
 mod peers;
 mod pipeline;
 mod pool;

@@ -137,16 +137,14 @@ fn line(config: &Config, database: &Database, current: Current) -> DatabaseLine 
         database: database.dbname.as_ref().unwrap_or(name).clone(),
         force_user: database.user.clone(),
         pool_size: database.pool_size.unwrap_or(global.default_pool_size),
-        min_pool_size: database.min_pool_size.unwrap_or(global.min_pool_size),
+        min_pool_size: config.min_pool_size(database),
         reserve_pool_size: database.reserve_pool_size.unwrap_or(global.reserve_pool_size),
         server_lifetime: config.server_lifetime(database).as_secs(),
         pool_mode: database.pool_mode.map(PoolMode::word),
         load_balance_hosts: load_balancing(config, name),
-        max_connections: database.max_db_connections.unwrap_or(global.max_db_connections),
+        max_connections: config.max_db_connections(database),
         connections: current.connections,
-        max_client_connections: database
-            .max_db_client_connections
-            .unwrap_or(global.max_db_client_connections),
+        max_client_connections: config.max_db_client_connections(name),
         clients: current.clients,
     }
 }

@@ -33,21 +33,21 @@ keys! {
     /// Server connections of each pool of this database; -1 inherits `default_pool_size`.
     pool_size: Option<u32> = unset, reload, acts;
     /// Server connections kept open in each pool of this database; -1 inherits the global key.
-    min_pool_size: Option<u32> = unset, reload, later;
+    min_pool_size: Option<u32> = unset, reload, acts;
     /// Additional server connections of each pool of this database; -1 inherits the global key.
     /// Also written `reserve_pool`.
-    reserve_pool_size: Option<u32> = unset, reload, later;
+    reserve_pool_size: Option<u32> = unset, reload, acts;
     /// Server connections of this database in all its pools; 0 or -1 inherits the global key.
-    max_db_connections: Option<u32> = unset, reload, later;
+    max_db_connections: Option<u32> = unset, reload, acts;
     /// Client connections of this database; 0 or -1 inherits the global key.
-    max_db_client_connections: Option<u32> = unset, reload, later;
+    max_db_client_connections: Option<u32> = unset, reload, acts;
     /// Pool mode of this database. Not set: the global `pool_mode`.
     pool_mode: Option<PoolMode> = unset, reload, acts;
     /// Age at which an unused server connection of this database is closed; 0 inherits the global
     /// key.
     server_lifetime: Option<Duration> = unset, reload, acts;
     /// How long a client of this database may wait for a server. Not set: the global key.
-    query_wait_timeout: Option<Duration> = unset, reload, later;
+    query_wait_timeout: Option<Duration> = unset, reload, acts;
     /// With several hosts: spread connections over them, or stay with one until it fails.
     load_balance_hosts: LoadBalanceHosts = "round-robin", reload, later;
     /// SQL to run once on each new server connection.

@@ -60,7 +60,7 @@ keys! {
     /// Server connections of each pool, that is of each pair of database and user; 0 is no limit.
     default_pool_size: u32 = "20", reload, acts;
     /// Refuse simple queries, and with them several statements in one string.
-    disable_pqexec: bool = "0", boot, later;
+    disable_pqexec: bool = "0", boot, acts;
     /// How long the addresses of a host name are kept.
     dns_max_ttl: Duration = "15", reload, later;
     /// How long it is kept that a host name does not exist.
@@ -90,24 +90,24 @@ keys! {
     /// File to log to, besides standard error; opened again on every reload.
     logfile: String = "", reload, acts;
     /// Notice sent to each client when it has logged in. Empty: none.
-    login_notify_message: String = "", reload, later;
+    login_notify_message: String = "", reload, acts;
     /// Client connections in all; the console is exempt.
     max_client_conn: u32 = "100", reload, acts;
     /// Client connections of each database; 0 is no limit.
-    max_db_client_connections: u32 = "0", reload, later;
+    max_db_client_connections: u32 = "0", reload, acts;
     /// Server connections of each database in all its pools; 0 is no limit.
-    max_db_connections: u32 = "0", reload, later;
+    max_db_connections: u32 = "0", reload, acts;
     /// Longest protocol message; a longer one ends the connection.
     max_packet_size: u32 [bytes] = "2147483647", reload, acts;
     /// Prepared statements kept on each server connection in the modes transaction and statement;
     /// 0 switches their tracking off.
     max_prepared_statements: u32 = "200", reload, acts;
     /// Client connections of each user; 0 is no limit.
-    max_user_client_connections: u32 = "0", reload, later;
+    max_user_client_connections: u32 = "0", reload, acts;
     /// Server connections of each user in all its pools; 0 is no limit.
-    max_user_connections: u32 = "0", reload, later;
+    max_user_connections: u32 = "0", reload, acts;
     /// Server connections kept open in each pool in use; 0 is none.
-    min_pool_size: u32 = "0", reload, later;
+    min_pool_size: u32 = "0", reload, acts;
     /// This pooler's number among its `[peers]`, up to 16383; 0 is no peering.
     peer_id: u32 = "0", reload, acts;
     /// File that holds the process id while Weir runs; needed to run as a daemon.
@@ -121,13 +121,13 @@ keys! {
     /// Longest query; 0 is for ever. Its server connection is closed.
     query_timeout: Duration = "0", reload, acts;
     /// Waiting time after which a client is told, by a notice, that it waits; 0 is never.
-    query_wait_notify: u32 [seconds] = "5", reload, later;
+    query_wait_notify: u32 [seconds] = "5", reload, acts;
     /// How long a client may wait for a server; 0 is for ever.
     query_wait_timeout: Duration = "120", reload, acts;
     /// Server connections a pool may open beyond its size when clients wait; 0 is none.
-    reserve_pool_size: u32 = "0", reload, later;
+    reserve_pool_size: u32 = "0", reload, acts;
     /// Waiting time after which the reserve of a pool opens; 0 keeps it closed.
-    reserve_pool_timeout: Duration = "5", reload, later;
+    reserve_pool_timeout: Duration = "5", reload, acts;
     /// File to use in place of `/etc/resolv.conf`.
     resolv_conf: String = "", boot, later;
     /// Reads from one connection before the next one gets its turn; 0 is no limit.
@@ -141,7 +141,7 @@ keys! {
     /// Time a server connection has to be opened and logged in; 0 is for ever.
     server_connect_timeout: Duration = "15", reload, acts;
     /// In session mode, close servers marked for closing between transactions already.
-    server_fast_close: bool = "0", reload, later;
+    server_fast_close: bool = "0", reload, acts;
     /// Idle time after which a server connection is closed; 0 is never.
     server_idle_timeout: Duration = "600", reload, acts;
     /// Age at which an unused server connection is closed; 0 uses each one once.
@@ -183,7 +183,7 @@ keys! {
     /// Program name given to syslog.
     syslog_ident: String = "pgbouncer", reload, acts;
     /// Accept a client only when its first bytes are there.
-    tcp_defer_accept: bool = "1", reload, later;
+    tcp_defer_accept: bool = "1", reload, acts;
     /// Send TCP keepalives on client and server connections.
     tcp_keepalive: bool = "1", reload, acts;
     /// Keepalives without an answer that end a connection; 0 is the system's default.
@@ -193,9 +193,9 @@ keys! {
     /// Time between keepalives; 0 is the system's default.
     tcp_keepintvl: u32 [seconds] = "0", reload, acts;
     /// Size of the kernel's buffers of a connection; 0 is the system's default.
-    tcp_socket_buffer: u32 [bytes] = "0", reload, later;
+    tcp_socket_buffer: u32 [bytes] = "0", reload, acts;
     /// Time sent data may stay without acknowledgement; 0 is the system's default.
-    tcp_user_timeout: u32 [milliseconds] = "0", reload, later;
+    tcp_user_timeout: u32 [milliseconds] = "0", reload, acts;
     /// Further parameters, reported by PostgreSQL, that are kept for each client.
     track_extra_parameters: Vec<String> = "IntervalStyle", boot, acts;
     /// Longest transaction; 0 is for ever. Its server connection is closed.
@@ -211,6 +211,9 @@ keys! {
     user: Option<String> = unset, boot, acts;
     /// How much to log, from 0 to 3.
     verbose: u32 = unset, reload, acts;
+    /// Server connections of the whole process; 0 is no limit. Room for another one is made by closing
+    /// the idle one that was used least recently. Weir's own.
+    max_server_connections: u32 = "0", reload, acts;
     /// Threads that carry the traffic; 0 is one for every two processors. Weir's own.
     workers: u32 = "0", boot, acts;
     /// Cancel the query of a client that is lost while it runs; PostgreSQL would finish it for

@@ -72,21 +72,20 @@ fn keys_that_do_not_act_yet_are_named_when_they_are_set() {
     let config = ini("
 [pgbouncer]
 dns_max_ttl = 15
-reserve_pool_size = 3
+dns_nxdomain_ttl = 3
 listen_port = 1
 [databases]
 a = connect_query='SELECT 1' pool_size=3
 * = auth_user=x
 [users]
-u = query_timeout=4 query_wait_timeout=4
+u = query_timeout=4
 [peers]
 1 = host=h pool_size=2
 ");
     let expected = [
-        "reserve_pool_size",
+        "dns_nxdomain_ttl",
         "databases.a.connect_query",
         "databases.*.auth_user",
-        "users.u.query_wait_timeout",
         "peers.1.pool_size",
     ];
     assert_eq!(config.not_yet_effective(), expected);

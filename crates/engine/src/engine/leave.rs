@@ -10,7 +10,7 @@ use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::pool::{Failure, Pool};
 use crate::server::{LOST, Preparation, Server, ServerPhase};
-use crate::shell::{ClientCount, Event, Exchange, Io, Mail};
+use crate::shell::{Event, Exchange, Io, Mail};
 
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
@@ -106,13 +106,18 @@ impl<X: Exchange> Engine<X> {
         if client.key != 0 {
             self.keys.remove(&client.key);
         }
-        if client.counted {
-            self.exchange.count_client(ClientCount::Leave);
+        if let Some(identity) = &client.counted {
+            self.exchange.limits(|limits| limits.client_left(identity));
         }
         io.close_client(id);
-        if let (ClientPhase::Waiting(waiter), Some(pool)) = (&client.phase, client.pool) {
-            let (worker, ticket) = (self.worker, waiter.ticket);
-            self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+        if let Some(pool) = client.pool {
+            let worker = self.worker;
+            self.exchange.pool(pool, |pool| {
+                pool.clients -= 1;
+                if let ClientPhase::Waiting(waiter) = &client.phase {
+                    pool.forget(worker, waiter.ticket);
+                }
+            });
         }
         if let Some(on) = client.server {
             self.take_server_from(on, &client, leaving, now, io);
@@ -232,7 +237,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// End a logged-in server connection that has no client (any more).
+    /// End a logged-in server connection that has no client (any more); who needs another one, here
+    /// or in a pool that had no seat, gets it.
     pub(super) fn close_server(
         &mut self,
         id: ServerId,
@@ -240,6 +246,21 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
+        let pool = self.end_server(id, reason, now, io);
+        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+            self.open_server(pool, now, io);
+        }
+        self.feed(now, io);
+    }
+
+    /// The connection itself, its place in the pool and its seat. The pool it was of.
+    pub(super) fn end_server(
+        &mut self,
+        id: ServerId,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> PoolId {
         let server = self.servers.remove(id.0 as usize);
         if matches!(server.phase, ServerPhase::Settling | ServerPhase::Linked)
             && server.is_clean()
@@ -251,10 +272,9 @@ impl<X: Exchange> Engine<X> {
         }
         self.log_server_closing(id, &server, reason, now, io);
         io.close_server(id);
-        let pool = server.pool;
-        if self.exchange.pool(pool, |pool| pool.server_gone(now)) {
-            self.open_server(pool, None, now, io);
-        }
+        self.exchange.pool(server.pool, Pool::server_gone);
+        self.vacate(server.pool);
+        server.pool
     }
 
     /// A connection that never got as far as being logged in is over.
@@ -276,15 +296,16 @@ impl<X: Exchange> Engine<X> {
         let pool = server.pool;
         // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
         let refused = refusal.as_ref().is_some_and(|error| error.sqlstate() != b"57P03");
-        let error = Arc::new(refusal.unwrap_or_else(|| {
-            let text = format!(
-                "server login has been failing, cached error: {reason} (server_login_retry)"
-            );
-            ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text)
-        }));
+        let cause = refusal.as_ref().map_or(reason.into(), ErrorFields::message);
+        let text =
+            format!("server login has been failing, cached error: {cause} (server_login_retry)");
+        let cached = Arc::new(ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text));
+        let error = refusal.map_or_else(|| cached.clone(), Arc::new);
         if let Some((client, _)) = proof {
             // A wrong password is this client's own affair.
-            self.exchange.pool(pool, Pool::proof_failed);
+            self.exchange.pool(pool, Pool::withdraw_opening);
+            self.vacate(pool);
+            self.feed(now, io);
             if server.client == Some(client) {
                 self.client_mut(client).server = None;
                 self.refuse_client(client, &error, now, io);
@@ -292,8 +313,9 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let retry = self.settings(pool).server_login_retry;
-        let failure = Failure { error: error.clone(), retry_at: now + retry };
+        let failure = Failure { error: cached, retry_at: now + retry };
         let waiters = self.exchange.pool(pool, |pool| pool.open_failed(failure, refused));
+        self.vacate(pool);
         for (worker, waiter) in waiters {
             if worker == self.worker {
                 self.refuse_client(waiter.client, &error, now, io);
@@ -301,6 +323,7 @@ impl<X: Exchange> Engine<X> {
                 self.exchange.post(worker, Mail::Refuse { waiter, error: error.clone() });
             }
         }
+        self.feed(now, io);
     }
 
     fn log_server_closing(

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
@@ -19,6 +20,11 @@ use crate::ledger::{Entry, Expect, Verb};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
+
+/// A notice of our own.
+pub(super) fn notice(text: &str) -> ErrorFields {
+    ErrorFields::new("NOTICE", "00000", text)
+}
 
 impl<X: Exchange> Engine<X> {
     /// An authenticated client needs a server. True if it has one now and may be read.
@@ -48,7 +54,7 @@ impl<X: Exchange> Engine<X> {
                 let client = self.client_mut(id);
                 client.phase = ClientPhase::Waiting(Waiter { client: id, ticket, since });
                 if let (true, Some(pool)) = (open, client.pool) {
-                    self.open_server(pool, None, now, io);
+                    self.open_server(pool, now, io);
                 }
                 false
             }
@@ -213,6 +219,7 @@ impl<X: Exchange> Engine<X> {
         }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
+        let news = &self.config.global.login_notify_message;
         backend::authentication_ok(&mut out);
         let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
         let client = &mut self.clients[id.0 as usize];
@@ -226,6 +233,9 @@ impl<X: Exchange> Engine<X> {
             secret.extend_from_slice(&cancel_key::tag(&self.seed, key));
         }
         backend::backend_key_data(&mut out, (key >> 32) as u32, &secret);
+        if !news.is_empty() {
+            backend::notice(&mut out, &notice(news));
+        }
         backend::ready_for_query(&mut out, b'I');
         io.send_client(id, &out);
         self.scratch = out;
@@ -305,7 +315,8 @@ impl<X: Exchange> Engine<X> {
         }
         server.released_at = now;
         let (pool, age) = (server.pool, now.saturating_sub(server.connected_at));
-        if age > self.settings(pool).server_lifetime {
+        let old = age > self.settings(pool).server_lifetime;
+        if old && self.exchange.pool(pool, |pool| pool.age_out(now)) {
             return self.close_server(on, "server lifetime over", now, io);
         }
         self.place(on, now, io);

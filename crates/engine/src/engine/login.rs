@@ -17,7 +17,7 @@ use crate::ids::{ClientId, Micros, PoolId};
 use crate::pool::Pool;
 use crate::server::Learnt;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{ClientCount, ConsoleLogin, Event, Exchange, Io};
+use crate::shell::{ConsoleLogin, Event, Exchange, Io};
 use crate::vars::Vars;
 
 /// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
@@ -127,21 +127,32 @@ impl<X: Exchange> Engine<X> {
         let vars = self.startup_vars(packet)?;
         self.negotiate(id, packet, io);
         io.event(Event::LoginAttempt { client: id, database: &database, user: &user });
-        let identity = Identity { database: database.clone(), user: user.clone() };
+        let identity = Arc::new(Identity { database: database.clone(), user: user.clone() });
         let client = self.client_mut(id);
-        client.identity = Arc::new(identity);
+        client.identity = identity.clone();
         let login = self.login_mut(id);
         login.vars = vars;
         login.database = database;
         login.user = user;
-        if !is_console {
-            let total = self.exchange.count_client(ClientCount::Login);
-            self.client_mut(id).counted = true;
-            if total > self.config.global.max_client_conn {
-                return Err("no more connections allowed (max_client_conn)".into());
-            }
-        }
-        Ok(())
+        if is_console { Ok(()) } else { self.count_client(id, identity) }
+    }
+
+    /// Is there room for one more client? It counts until it leaves, even if it is turned away.
+    fn count_client(&mut self, id: ClientId, identity: Arc<Identity>) -> Result<(), String> {
+        let over = |count: u32, limit: u32| limit > 0 && count > limit;
+        let counts = self.exchange.limits(|limits| limits.client_came(&identity));
+        let config = &self.config;
+        let why = if counts.process > config.global.max_client_conn {
+            "no more connections allowed (max_client_conn)"
+        } else if over(counts.database, config.max_db_client_connections(&identity.database)) {
+            "client connections exceeded (max_db_client_connections)"
+        } else if over(counts.user, config.max_user_client_connections(&identity.user)) {
+            "client connections exceeded (max_user_client_connections)"
+        } else {
+            ""
+        };
+        self.client_mut(id).counted = Some(identity);
+        if why.is_empty() { Ok(()) } else { Err(why.into()) }
     }
 
     /// Protocol extensions we do not know, or a newer minor version than ours, are politely
@@ -320,7 +331,7 @@ impl<X: Exchange> Engine<X> {
         }
         self.login_mut(id).step = LoginStep::Proving;
         self.exchange.pool(pool, Pool::reserve_proof);
-        self.open_server(pool, Some((id, password.to_vec())), now, io);
+        self.open_proof(pool, id, password, now, io);
         Step::Done
     }
 
@@ -445,9 +456,13 @@ impl<X: Exchange> Engine<X> {
         client.vars = Arc::new(login.vars);
         client.pool = Some(pool);
         if *client.identity == *view_identity {
+            client.counted = Some(view_identity.clone());
             client.identity = view_identity;
         }
-        let warm = self.exchange.pool(pool, |pool| pool.welcome.is_some());
+        let warm = self.exchange.pool(pool, |pool| {
+            pool.clients += 1;
+            pool.welcome.is_some()
+        });
         if warm && !self.settings(pool).is_session() {
             self.complete_vars(id, pool);
             self.welcome(id, None, io);
@@ -498,7 +513,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The pool of this database and user, made when it is asked for the first time.
-    fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
+    pub(super) fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
         let entry = self.config.database(database)?;
         let user = entry.user.as_deref().unwrap_or(user);
         let key = PoolKey { database: database.to_owned(), user: user.to_owned() };

@@ -29,9 +29,9 @@ enum Step {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Open a server; its place in the pool is reserved. `proof`: for the sole purpose, at first,
-    /// of finding out whether that client's password is right.
-    pub(super) fn open_server(
+    /// Open a server; its place in the pool and its seat are taken. `proof`: for the sole purpose, at
+    /// first, of finding out whether that client's password is right.
+    pub(super) fn connect_server(
         &mut self,
         pool: PoolId,
         proof: Option<(ClientId, Vec<u8>)>,
@@ -293,7 +293,7 @@ impl<X: Exchange> Engine<X> {
         }
         // With one login fewer under way the next may begin.
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-            self.open_server(pool, None, now, io);
+            self.open_server(pool, now, io);
         }
     }
 }

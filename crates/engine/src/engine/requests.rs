@@ -87,7 +87,8 @@ impl<X: Exchange> Engine<X> {
             keeping,
             undescribed: 0,
         };
-        let stop = requests.run(self.config.global.max_packet_size);
+        let global = &self.config.global;
+        let stop = requests.run(global.max_packet_size, global.disable_pqexec);
         let used = requests.at;
         let answers = std::mem::take(&mut requests.answers);
         if begins && !requests.server.ledger.is_at_rest() {
@@ -168,7 +169,7 @@ struct Requests<'a, X> {
 }
 
 impl<'a, X: Exchange> Requests<'a, X> {
-    fn run(&mut self, message_len_max: u32) -> Stop {
+    fn run(&mut self, message_len_max: u32, no_simple_query: bool) -> Stop {
         self.continue_message();
         loop {
             let rest = &self.input[self.at..];
@@ -179,6 +180,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
             };
             if header.total > message_len_max as usize {
                 return Stop::Violation("bad packet: longer than max_packet_size".into());
+            }
+            if no_simple_query && header.code == frontend::QUERY {
+                return Stop::Violation("PQexec disallowed".into());
             }
             if header.code == frontend::TERMINATE {
                 return Stop::Terminate;

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
+use config::UserSettings;
+
 use super::Engine;
+use super::link::notice;
 use crate::client::{Client, ClientPhase};
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
 use crate::server::ServerPhase;
 use crate::shell::{Exchange, Io};
 
-/// 0 switches a limit off.
-fn over(limit: Micros, since: Micros, now: Micros) -> bool {
-    limit > 0 && now.saturating_sub(since) > limit
-}
+const QUEUED: &str = "No server connection available in postgres backend, client being queued";
 
 fn micros(limit: Duration) -> Micros {
     limit.as_micros() as Micros
@@ -21,7 +21,9 @@ fn micros(limit: Duration) -> Micros {
 impl<X: Exchange> Engine<X> {
     pub fn tick(&mut self, now: Micros, io: &mut impl Io) {
         self.expire_clients(now, io);
+        self.notify_waiting(now, io);
         self.expire_servers(now, io);
+        self.make_warm_pools();
         for pool in self.pools.iter().map(|(id, _)| id).collect::<Vec<_>>() {
             self.tend_pool(pool, now, io);
         }
@@ -31,7 +33,6 @@ impl<X: Exchange> Engine<X> {
         let global = &self.config.global;
         let login = micros(global.client_login_timeout);
         let idle = micros(global.client_idle_timeout);
-        let wait = micros(global.query_wait_timeout);
         let cancel = micros(global.cancel_wait_timeout);
         let mut expired: Vec<(ClientId, &str)> = Vec::new();
         for (slot, client) in &self.clients {
@@ -39,20 +40,26 @@ impl<X: Exchange> Engine<X> {
                 ClientPhase::Login(_) if over(login, client.connected_at, now) => {
                     "client_login_timeout"
                 }
-                ClientPhase::Waiting(waiter) if over(wait, waiter.since, now) => {
-                    "query_wait_timeout"
-                }
                 ClientPhase::Waiting(waiter)
                     if over(self.query_limit(client), waiter.since, now) =>
                 {
                     "query_timeout"
+                }
+                ClientPhase::Waiting(waiter)
+                    if over(self.wait_limit(client), waiter.since, now) =>
+                {
+                    "query_wait_timeout"
                 }
                 ClientPhase::Waiting(_)
                     if !client.welcomed && over(login, client.connected_at, now) =>
                 {
                     "client_login_timeout (server down)"
                 }
-                ClientPhase::Idle if over(idle, client.request_at, now) => "client_idle_timeout",
+                ClientPhase::Idle
+                    if over(self.idle_limit(client, idle), client.request_at, now) =>
+                {
+                    "client_idle_timeout"
+                }
                 ClientPhase::Canceling { .. } if over(cancel, client.connected_at, now) => {
                     "cancel_wait_timeout"
                 }
@@ -71,7 +78,62 @@ impl<X: Exchange> Engine<X> {
         client.pool.map_or(0, |pool| self.settings(pool).query_timeout)
     }
 
+    /// `query_wait_timeout`: of the client's user, else of its database, else the global one.
+    fn wait_limit(&self, client: &Client) -> Micros {
+        let own = self.personal(client).and_then(|user| user.query_wait_timeout);
+        let pools = || client.pool.map_or(0, |pool| self.settings(pool).query_wait_timeout);
+        own.map_or_else(pools, micros)
+    }
+
+    /// `client_idle_timeout`: of the client's user, else the global one.
+    fn idle_limit(&self, client: &Client, global: Micros) -> Micros {
+        let own = self.personal(client).and_then(|user| user.client_idle_timeout);
+        own.map_or(global, micros)
+    }
+
+    /// What the configuration says of the user the client logged in as, which need not be its
+    /// pool's. Nobody is looked up by name where no user has such limits.
+    fn personal(&self, client: &Client) -> Option<&UserSettings> {
+        let config = &self.config;
+        self.limits_users.then(|| config.users.get(&client.identity.user)).flatten()
+    }
+
+    /// Tells those who wait for long that they do (`query_wait_notify`). Time counts in whole
+    /// seconds, as it does for PgBouncer.
+    fn notify_waiting(&mut self, now: Micros, io: &mut impl Io) {
+        let patience = Micros::from(self.config.global.query_wait_notify);
+        if patience == 0 {
+            return;
+        }
+        for (slot, client) in &mut self.clients {
+            if let ClientPhase::Waiting(waiter) = client.phase
+                && client.welcomed
+                && !client.notified
+                && now.saturating_sub(waiter.since) / 1_000_000 > patience
+            {
+                client.notified = true;
+                let mut out = Vec::new();
+                wire::backend::notice(&mut out, &notice(QUEUED));
+                io.send_client(ClientId(slot as u32), &out);
+            }
+        }
+    }
+
+    /// A pool with a user of its own is filled up to `min_pool_size` before its first client comes.
+    fn make_warm_pools(&mut self) {
+        if !std::mem::take(&mut self.warms_pools) {
+            return;
+        }
+        let config = self.config.clone();
+        for database in config.databases.values() {
+            if let (Some(user), 1..) = (&database.user, config.min_pool_size(database)) {
+                self.find_pool(&database.name, user);
+            }
+        }
+    }
+
     fn expire_servers(&mut self, now: Micros, io: &mut impl Io) {
+        let fast = self.config.global.server_fast_close;
         let mut expired: Vec<(ServerId, &str)> = Vec::new();
         for (slot, server) in &self.servers {
             let settings = self.settings(server.pool);
@@ -81,6 +143,11 @@ impl<X: Exchange> Engine<X> {
                     if over(settings.server_connect_timeout, server.connected_at, now) =>
                 {
                     "connect timeout"
+                }
+                (ServerPhase::Linked, Some(_))
+                    if fast && server.doomed.is_some() && server.is_clean() =>
+                {
+                    "database configuration changed"
                 }
                 (ServerPhase::Linked, Some(client)) => {
                     let busy = !server.ledger.owes_nothing();
@@ -116,32 +183,30 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Parked servers that are too old, and waiting clients for whom nothing is being done.
+    /// Parked servers that are too old or too many, waiting clients for whom nothing is being done, and
+    /// servers that are to be there before anybody waits.
     fn tend_pool(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
         let settings = self.settings(id).clone();
         let worker = self.worker;
-        let mut old: Vec<(ServerId, &str)> = Vec::new();
-        let (taken, open) = self.exchange.pool(id, |pool| {
-            let closed = pool.closed;
-            let taken = pool.take_expired(worker, |server| {
-                closed
-                    || now.saturating_sub(server.connected_at) > settings.server_lifetime
-                    || over(settings.server_idle_timeout, server.released_at, now)
-            });
-            (taken, pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now))
+        let (taken, open, spare) = self.exchange.pool(id, |pool| {
+            let taken = pool.take_expired(worker, now);
+            let open = pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now);
+            (taken, open, settings.min_size > 0 && pool.reserve_spare(now))
         });
-        for server in taken {
-            let lifetime = now.saturating_sub(server.connected_at) > settings.server_lifetime;
-            let why = if lifetime { "server lifetime over" } else { "server idle timeout" };
+        let attach = |(server, why)| {
             let server = self.attach(server, io);
             self.server_mut(server).phase = ServerPhase::Settling;
-            old.push((server, why));
-        }
-        for (server, why) in old {
+            (server, why)
+        };
+        let taken: Vec<(ServerId, &str)> = taken.into_iter().map(attach).collect();
+        for (server, why) in taken {
             self.close_server(server, why, now, io);
         }
         if open {
-            self.open_server(id, None, now, io);
+            self.open_server(id, now, io);
+        }
+        if spare {
+            self.open_spare(id, now, io);
         }
     }
 }

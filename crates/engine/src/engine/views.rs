@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::client::Identity;
 use crate::ids::PoolId;
+use crate::limits::Claim;
 use crate::settings::PoolSettings;
 use crate::stats::Stats;
 
@@ -12,6 +13,12 @@ pub(super) struct PoolView {
     pub(super) settings: Arc<PoolSettings>,
     pub(super) identity: Arc<Identity>,
     pub(super) stats: Stats,
+}
+
+impl PoolView {
+    pub(super) fn claim(&self, pool: PoolId) -> Claim {
+        Claim { pool, identity: self.identity.clone(), limits: self.settings.limits }
+    }
 }
 
 /// Indexed by pool: looked into several times in each transaction.

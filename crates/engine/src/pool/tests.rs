@@ -10,6 +10,7 @@ use crate::server::ServerLogin;
 const A: WorkerId = WorkerId(0);
 const B: WorkerId = WorkerId(1);
 const MS: Micros = 1_000;
+const SECOND: Micros = 1_000_000;
 
 fn pool(settings: &str) -> Pool {
     let text = format!("[databases]\napp = host=h {settings}\n[pgbouncer]\n");
@@ -57,6 +58,12 @@ fn granted(grant: Grant) -> u64 {
         Grant::Server(server) => server.serial,
         other => panic!("no server: {other:?}"),
     }
+}
+
+/// A server is gone; is another one opened in its place?
+fn gone(pool: &mut Pool) -> bool {
+    pool.server_gone();
+    pool.reserve_opening(0)
 }
 
 fn opens(grant: &Grant) -> bool {
@@ -172,7 +179,7 @@ fn nothing_is_opened_for_nobody() {
     let one = ticket(pool.request(A, client(1), 0));
     pool.forget(A, one);
     pool.opened();
-    assert!(!pool.server_gone(0), "nobody waits any more");
+    assert!(!gone(&mut pool), "nobody waits any more");
     assert_eq!(pool.counts(), (0, 0));
 }
 
@@ -180,7 +187,7 @@ fn nothing_is_opened_for_nobody() {
 fn a_server_that_goes_makes_room_for_the_next() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     pool.request(A, client(1), 0);
-    assert!(pool.server_gone(0));
+    assert!(gone(&mut pool));
     assert_eq!(pool.counts(), (1, 1));
 }
 
@@ -232,9 +239,9 @@ fn a_smaller_size_ends_servers_as_they_come_back() {
     pool.settings = self::pool("pool_size=1").settings;
     pool.request(A, client(1), 0);
     assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
-    assert!(!pool.server_gone(0));
+    assert!(!gone(&mut pool));
     assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
-    assert!(!pool.server_gone(0));
+    assert!(!gone(&mut pool));
     assert!(matches!(pool.release(A, 0), Next::Local(_)));
 }
 
@@ -243,7 +250,7 @@ fn a_proof_may_exceed_the_size_by_its_own_connection() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     pool.reserve_proof();
     assert_eq!(pool.counts(), (2, 1));
-    pool.proof_failed();
+    pool.withdraw_opening();
     assert_eq!(pool.counts(), (1, 0));
     assert!(pool.failure.is_none(), "one client's wrong password is no failure of the pool");
     pool.reserve_proof();
@@ -258,7 +265,7 @@ fn a_closed_pool_links_nobody_and_keeps_nothing() {
     pool.closed = true;
     assert!(matches!(pool.request(A, client(1), 0), Grant::Closed));
     assert_eq!(pool.release(A, 0), Next::Close("server shutting down"));
-    assert!(!pool.server_gone(0));
+    assert!(!gone(&mut pool));
 }
 
 #[test]
@@ -277,16 +284,125 @@ fn one_who_leaves_the_queue_is_forgotten() {
     assert_eq!(pool.oldest_wait(), None);
 }
 
-#[test]
-fn expired_servers_are_taken_out_of_their_home() {
-    let mut pool = pool_with_busy("", 3);
-    for serial in 1..=2 {
-        pool.park(A, server(serial));
+/// Servers 1 to `count`, each used last as many seconds after 0 as its number says.
+fn park_all(pool: &mut Pool, worker: WorkerId, count: u64) {
+    for serial in 1..=count {
+        let mut server = server(serial);
+        server.released_at = serial * SECOND;
+        pool.park(worker, server);
     }
+}
+
+fn expired(pool: &mut Pool, worker: WorkerId, now: Micros) -> Vec<(u64, &'static str)> {
+    let taken = pool.take_expired(worker, now);
+    for _ in &taken {
+        pool.server_gone();
+    }
+    taken.iter().map(|(server, why)| (server.serial, *why)).collect()
+}
+
+#[test]
+fn idle_servers_are_taken_out_of_their_home() {
+    let mut pool = pool_with_busy("", 3);
+    park_all(&mut pool, A, 2);
     pool.park(B, server(3));
-    let taken = pool.take_expired(A, |server| server.serial != 2);
-    assert_eq!(taken.iter().map(|server| server.serial).collect::<Vec<_>>(), [1]);
+    let idle = "server idle timeout";
+    assert_eq!(expired(&mut pool, A, 600 * SECOND), []);
+    assert_eq!(expired(&mut pool, A, 601 * SECOND + 1), [(1, idle)]);
     assert_eq!(pool.parked().count(), 2);
+    assert_eq!(expired(&mut pool, B, 601 * SECOND), [(3, idle)]);
+}
+
+#[test]
+fn idle_servers_stay_as_long_as_the_pool_has_no_more_than_its_least() {
+    let mut pool = pool_with_busy("min_pool_size=2", 4);
+    park_all(&mut pool, A, 3);
+    let idle = "server idle timeout";
+    assert_eq!(expired(&mut pool, A, 1000 * SECOND), [(1, idle), (2, idle)]);
+}
+
+#[test]
+fn what_is_too_much_of_a_smaller_pool_is_closed() {
+    let mut pool = pool_with_busy("", 4);
+    park_all(&mut pool, A, 4);
+    pool.settings = self::pool("pool_size=1 reserve_pool_size=1").settings;
+    let many = "too many servers in the pool";
+    assert_eq!(expired(&mut pool, A, 5 * SECOND), [(1, many), (2, many)]);
+}
+
+#[test]
+fn old_servers_are_closed_one_after_the_other() {
+    let mut pool = pool_with_busy("pool_size=4 server_lifetime=100", 4);
+    park_all(&mut pool, A, 4);
+    let over = "server lifetime over";
+    assert_eq!(expired(&mut pool, A, 100 * SECOND), []);
+    assert_eq!(expired(&mut pool, A, 101 * SECOND), [(1, over)]);
+    assert_eq!(expired(&mut pool, A, 125 * SECOND), []);
+    assert_eq!(expired(&mut pool, A, 126 * SECOND), [(2, over)]);
+    assert!(!pool.age_out(150 * SECOND) && pool.age_out(151 * SECOND));
+}
+
+#[test]
+fn the_reserve_is_for_those_who_have_waited_and_no_larger_than_it_is() {
+    let mut pool = pool_with_busy("pool_size=1 reserve_pool_size=2", 1);
+    let patience = pool.settings.reserve_timeout;
+    assert_eq!(patience, 5 * SECOND);
+    for n in 0..4 {
+        assert!(!opens(&pool.request(A, client(n), u64::from(n))));
+    }
+    assert!(!pool.reserve_opening(patience - 1));
+    assert!(pool.reserve_opening(patience) && pool.is_in_reserve());
+    assert!(!pool.reserve_opening(patience), "one has waited, one is opened");
+    assert!(pool.reserve_opening(patience + 3), "the others have waited");
+    assert!(!pool.reserve_opening(patience + 3), "the reserve is used up");
+    assert_eq!(pool.counts(), (3, 2));
+    pool.opened();
+    assert!(matches!(pool.release(A, patience), Next::Local(_)), "not too many");
+}
+
+#[test]
+fn a_reserve_without_a_timeout_stays_closed() {
+    let text = "[databases]\napp = host=h pool_size=1 reserve_pool_size=1\n\
+                [pgbouncer]\nreserve_pool_timeout = 0\n";
+    let mut pool = pool_of(text);
+    pool.reserve_proof();
+    pool.opened();
+    pool.request(A, client(0), 0);
+    assert!(!pool.reserve_opening(1000 * SECOND));
+}
+
+#[test]
+fn a_pool_in_use_is_filled_one_by_one() {
+    let mut pool = pool("min_pool_size=2 pool_size=5");
+    assert!(!pool.reserve_spare(0), "nobody uses it");
+    pool.clients = 1;
+    assert!(pool.reserve_spare(0));
+    assert!(!pool.reserve_spare(0), "one at a time");
+    pool.opened();
+    assert!(pool.reserve_spare(0));
+    pool.opened();
+    assert!(!pool.reserve_spare(0), "it has enough");
+    let mut small = self::pool("min_pool_size=2 pool_size=1 user=u");
+    assert!(small.reserve_spare(0), "its user is known");
+    small.opened();
+    assert!(!small.reserve_spare(0), "its size is the limit");
+}
+
+#[test]
+fn while_another_pool_starves_nothing_is_parked_unasked() {
+    let mut pool = pool_with_busy("", 3);
+    park_all(&mut pool, A, 1);
+    pool.park(B, server(9));
+    assert_eq!(pool.want(7), Some((0, Handle(9))), "the one that was idle longest");
+    assert!(pool.evict(Handle(9)).is_some() && pool.evict(Handle(9)).is_none());
+    assert_eq!(pool.release(A, 0), Next::Yield(7));
+    pool.want(8);
+    pool.unwant(7);
+    assert_eq!(pool.release(A, 0), Next::Yield(8), "one began to starve meanwhile");
+    pool.unwant(8);
+    assert_eq!(pool.release(A, 0), Next::Park);
+    pool.want(9);
+    assert!(matches!(pool.request(A, client(0), 0), Grant::Server(_)), "its own clients first");
 }
 
 #[test]
@@ -296,7 +412,7 @@ fn one_whose_server_died_takes_its_old_place_or_what_is_idle() {
         pool.request(A, client(n), 0);
     }
     let Next::Local(first) = pool.release(A, 0) else { panic!("nobody is served") };
-    pool.server_gone(0);
+    pool.server_gone();
     let again = pool.requeue(A, first, 5);
     assert!(matches!(again, Grant::Queued { ticket, .. } if ticket == first.ticket), "{again:?}");
     assert_eq!(pool.oldest_waiter(A), Some(first));

@@ -134,7 +134,10 @@ fn refusing_the_login() {
     }
     let newcomer = rig.connect();
     newcomer.say_hello(&[]);
-    newcomer.expect([error]);
+    newcomer.expect_fatal(
+        "server login has been failing, cached error: database \"app\" does not exist \
+         (server_login_retry)",
+    );
     assert!(rig.logged("database \\\"app\\\" does not exist"));
 }
 

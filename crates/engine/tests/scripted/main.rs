@@ -6,6 +6,7 @@ extern crate weir_engine as engine;
 mod cancel;
 mod drain;
 mod dying;
+mod limits;
 mod login;
 mod messages;
 mod peers;

@@ -126,6 +126,15 @@ impl Rig {
         client
     }
 
+    /// A client of that worker that is logged in as somebody else or elsewhere.
+    #[track_caller]
+    pub(crate) fn client_of(&self, worker: usize, user: &str, database: &str) -> Client {
+        let client = self.connect_from(worker, Peer::default());
+        client.say_hello_as(user, database);
+        client.expect_welcome(&[]);
+        client
+    }
+
     /// The server that was opened as number `at`, from 0.
     #[track_caller]
     pub(crate) fn server(&self, at: usize) -> Server {
@@ -213,8 +222,15 @@ impl Rig {
     }
 
     pub(crate) fn clients_counted(&self) -> u32 {
-        self.0.borrow().shared.state(|state| state.clients)
+        self.0.borrow().shared.state(|state| state.limits.clients())
     }
+}
+
+/// A second database `other` and a second user `bob`.
+pub(crate) fn add_others(config: &mut Config) {
+    let other = Database { name: "other".into(), ..(*config.databases["app"]).clone() };
+    config.databases.insert("other".into(), Arc::new(other));
+    config.auth_file.users.insert("bob".into(), "secret".into());
 }
 
 /// The entry of database `app`, to be changed.
@@ -254,6 +270,11 @@ impl Client {
         let begin = end - wire::cancel_key::LONG_SECRET_LEN - 4;
         let pid = u32::from_be_bytes(got[begin..begin + 4].try_into().expect("four bytes"));
         (pid, got[begin + 4..end].to_vec())
+    }
+
+    /// The startup packet of somebody else.
+    pub(crate) fn say_hello_as(&self, user: &str, database: &str) {
+        self.send([startup(&[("user", user), ("database", database)])]);
     }
 
     /// Exactly these messages came since the last look.

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ids::{Micros, PoolId, WorkerId};
+use engine::limits::Limits;
 use engine::pool::Pool;
 use engine::prepared::{Interner, Statement};
 use engine::settings::PoolKey;
-use engine::shell::{ClientCount, Exchange, Mail};
+use engine::shell::{Exchange, Mail};
 
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
@@ -20,7 +21,7 @@ pub(crate) struct Shared {
     pub(crate) pools: Vec<Pool>,
     by_key: HashMap<PoolKey, PoolId>,
     interner: Interner,
-    clients: u32,
+    pub(crate) limits: Limits,
     /// By worker, in order, each with the moment from which on it may be delivered.
     pub(crate) mail: Vec<VecDeque<(Micros, Mail)>>,
     rng: Rng,
@@ -35,7 +36,7 @@ impl Shared {
             pools: Vec::new(),
             by_key: HashMap::new(),
             interner: Interner::default(),
-            clients: 0,
+            limits: Limits::default(),
             mail: (0..workers).map(|_| VecDeque::new()).collect(),
             rng,
             sabotage,
@@ -120,12 +121,7 @@ impl Exchange for SimExchange {
         statement
     }
 
-    fn count_client(&mut self, change: ClientCount) -> u32 {
-        let clients = &mut self.0.borrow_mut().clients;
-        match change {
-            ClientCount::Login => *clients += 1,
-            ClientCount::Leave => *clients -= 1,
-        }
-        *clients
+    fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
+        f(&mut self.0.borrow_mut().limits)
     }
 }

@@ -44,7 +44,7 @@ impl Setup {
             "[databases]\ndb0 = host=127.0.0.1 port=5000 dbname=db0\n\
              db1 = host=127.0.0.1 port=5001\n[pgbouncer]\npool_mode = {}\n\
              default_pool_size = {pool_size}\nauth_type = {client_auth}\nserver_login_retry = 1\n\
-             query_wait_timeout = 0\nscram_iterations = {ITERATIONS}\nmax_client_conn = 1000\n",
+             query_wait_timeout = 0\nquery_wait_notify = 0\nscram_iterations = {ITERATIONS}\nmax_client_conn = 1000\n",
             mode.word(),
         );
         let mut add = |key: &str, value: usize| ini.push_str(&format!("{key} = {value}\n"));
@@ -54,6 +54,14 @@ impl Setup {
         add("server_lifetime", rng.pick(&[1, 3600]));
         add("server_round_robin", rng.below(2));
         add("server_reset_query_always", usize::from(rng.once_in(6)));
+        if rng.once_in(3) {
+            add("max_db_connections", rng.pick(&[0, 1, 2]));
+            add("max_user_connections", rng.pick(&[0, 1, 2, 3]));
+            add("max_server_connections", rng.pick(&[0, 1, 2, 4]));
+        }
+        add("min_pool_size", rng.pick(&[0, 0, 2]));
+        add("reserve_pool_size", rng.pick(&[0, 0, 1]));
+        add("reserve_pool_timeout", 1);
         let mut config =
             Config::parse_ini(&ini, "sim.ini", &|_| Ok(String::new())).expect("a good sim.ini");
         for user in 0..2 {

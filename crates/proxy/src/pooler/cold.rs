@@ -3,7 +3,7 @@
 
 use std::{future, os::fd::OwnedFd, sync::atomic::Ordering, thread::JoinHandle, time::Duration};
 
-use engine::{Drain, ids::WorkerId, shell::Mail};
+use engine::{Drain, shell::Mail};
 use tokio::{
     io::unix::AsyncFd,
     runtime::Runtime,
@@ -207,10 +207,8 @@ fn close_rest(shared: &Shared) {
         }
     }
     for pool in shared.hub.pools() {
-        for worker in (0..shared.hub.worker_count()).map(WorkerId) {
-            for server in lock(&pool).take_expired(worker, |_| true) {
-                process::close(Token::from_handle(server.handle).0.fd());
-            }
+        for server in lock(&pool).take_all_parked() {
+            process::close(Token::from_handle(server.handle).0.fd());
         }
     }
 }

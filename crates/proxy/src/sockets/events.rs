@@ -59,6 +59,14 @@ impl Sockets {
                     log!("{label} closing because: {reason} (age={}s)", age / 1_000_000);
                 });
             }
+            Event::ReserveTaken { client: Some(client), name } => {
+                self.client_line(client, name, |label| {
+                    warning!("{label} taking connection from reserve_pool");
+                });
+            }
+            Event::ReserveTaken { client: None, name: (database, user) } => {
+                warning!("{database}/{user}: taking connection from reserve_pool");
+            }
             Event::ServerLoginFailed { server, name, message } => {
                 self.server_line(server, name, |label| {
                     warning!("{label} server login failed: {message}");

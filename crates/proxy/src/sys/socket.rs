@@ -170,6 +170,31 @@ pub(crate) fn set_keepalive_times(
     Ok(())
 }
 
+/// How long a listener may keep a connection to itself whose client has said nothing yet.
+const DEFER_ACCEPT_SECONDS: libc::c_int = 45;
+
+/// Lets a listener report a connection only when its client's first bytes are there.
+pub(crate) fn set_defer_accept(fd: RawFd, on: bool) -> io::Result<()> {
+    let seconds = if on { DEFER_ACCEPT_SECONDS } else { 0 };
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
+}
+
+/// Milliseconds that sent data may stay without acknowledgement; zero is the system's default.
+pub(crate) fn set_user_timeout(fd: RawFd, milliseconds: u32) -> io::Result<()> {
+    let value = libc::c_int::try_from(milliseconds).unwrap_or(libc::c_int::MAX);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, value)
+}
+
+/// Bytes of the kernel's buffers, for each direction; zero leaves the system's default.
+pub(crate) fn set_buffers(fd: RawFd, bytes: u32) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, value)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, value)
+}
+
 #[cfg(test)]
 pub(crate) fn set_send_buffer(fd: RawFd, bytes: i32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
@@ -186,7 +211,7 @@ fn set_option(
     checked(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) }).map(drop)
 }
 
-fn option<T: Copy>(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+pub(crate) fn option<T: Copy>(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     // SAFETY: used with types made of integers only, for which zero is valid.
     let mut value: T = unsafe { mem::zeroed() };
     let mut size = size_of::<T>() as libc::socklen_t;

@@ -6,17 +6,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ids::{PoolId, WorkerId};
+use engine::limits::Limits;
 use engine::pool::Pool;
 use engine::prepared::{Interner, Statement};
 use engine::settings::PoolKey;
-use engine::shell::{ClientCount, Exchange, Mail};
+use engine::shell::{Exchange, Mail};
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) pools: Vec<Pool>,
     /// One box for each worker.
     pub(crate) mail: Vec<VecDeque<Mail>>,
-    pub(crate) clients: u32,
+    pub(crate) limits: Limits,
     interner: Interner,
 }
 
@@ -66,13 +67,7 @@ impl Exchange for Shared {
         self.state(|state| state.interner.intern(sql, types))
     }
 
-    fn count_client(&mut self, change: ClientCount) -> u32 {
-        self.state(|state| {
-            match change {
-                ClientCount::Login => state.clients += 1,
-                ClientCount::Leave => state.clients -= 1,
-            }
-            state.clients
-        })
+    fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
+        self.state(|state| f(&mut state.limits))
     }
 }

@@ -1,5 +1,6 @@
 //! What must hold after each step, and at the end.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use engine::pool::CROSS_WORKER_PATIENCE;
@@ -43,10 +44,30 @@ impl World {
     }
 
     fn check_sizes(&self) -> Result<(), String> {
-        for pool in &self.shared.borrow().pools {
+        let shared = self.shared.borrow();
+        let global = &self.setup.config.global;
+        let mut databases: HashMap<&str, u32> = HashMap::new();
+        let mut users: HashMap<&str, u32> = HashMap::new();
+        for pool in &shared.pools {
             let (servers, _) = pool.counts();
-            if servers > self.setup.pool_size {
+            if servers > self.setup.pool_size + global.reserve_pool_size {
                 return Err(format!("{servers} servers in {:?}", pool.key));
+            }
+            *databases.entry(&pool.key.database).or_default() += servers;
+            *users.entry(&pool.key.user).or_default() += servers;
+        }
+        let all: u32 = databases.values().sum();
+        if shared.limits.servers() != all {
+            return Err(format!("{} seats are taken by {all} servers", shared.limits.servers()));
+        }
+        let most = |counts: &HashMap<&str, u32>| counts.values().copied().max().unwrap_or(0);
+        for (count, limit) in [
+            (most(&databases), global.max_db_connections),
+            (most(&users), global.max_user_connections),
+            (all, global.max_server_connections),
+        ] {
+            if limit > 0 && count > limit {
+                return Err(format!("{count} servers where {limit} are allowed"));
             }
         }
         Ok(())

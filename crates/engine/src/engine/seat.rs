@@ -1,0 +1,133 @@
+//! Whether a server may be opened, beyond what its own pool says: the limits on the servers of a
+//! database, of a user and of the process (`max_db_connections`, `max_user_connections`,
+//! `max_server_connections`).
+//!
+//! Room is made as PgBouncer makes it: the server that has been idle longest among those that
+//! count in the same limit is closed ("evicted"). If none is idle, the pool starves until a server
+//! of them becomes free or is gone. No ordinary transaction comes here.
+
+use super::Engine;
+use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::limits::{Limits, Starving};
+use crate::pool::Pool;
+use crate::server::ServerPhase;
+use crate::shell::{Event, Exchange, Io};
+
+impl<X: Exchange> Engine<X> {
+    /// Open a server for those who wait; its place in the pool is taken. If there is no seat for it
+    /// the place is given up, and the pool will be thought of.
+    pub(super) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let claim = self.view(pool).claim(pool);
+        while let Err(starving) = self.exchange.limits(|limits| limits.seat(&claim)) {
+            if !self.evict(&starving, now, io) {
+                return self.exchange.pool(pool, Pool::withdraw_opening);
+            }
+        }
+        self.tell_of_reserve(pool, io);
+        self.connect_server(pool, None, now, io);
+    }
+
+    /// Open a server that nobody waits for. It takes a free seat or none.
+    pub(super) fn open_spare(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let claim = self.view(pool).claim(pool);
+        if self.exchange.limits(|limits| limits.spare_seat(&claim)) {
+            self.connect_server(pool, None, now, io);
+        } else {
+            self.exchange.pool(pool, Pool::withdraw_opening);
+        }
+    }
+
+    /// Open a server to prove a client's password, which cannot be done otherwise: the limits are
+    /// passed by this one connection if need be.
+    pub(super) fn open_proof(
+        &mut self,
+        pool: PoolId,
+        client: ClientId,
+        password: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let identity = self.view(pool).identity.clone();
+        self.exchange.limits(|limits| limits.seat_anyway(&identity));
+        self.connect_server(pool, Some((client, password.to_vec())), now, io);
+    }
+
+    fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io) {
+        let worker = self.worker;
+        let (reserve, first) =
+            self.exchange.pool(pool, |pool| (pool.is_in_reserve(), pool.oldest_waiter(worker)));
+        if reserve {
+            let identity = self.view(pool).identity.clone();
+            let first = first.map(|waiter| waiter.client);
+            let name = first.map_or((&*identity.database, &*identity.user), |client| {
+                self.client(client).name()
+            });
+            io.event(Event::ReserveTaken { client: first, name });
+        }
+    }
+
+    /// Closes the server that has been idle longest of those whose seats would help. All pools that
+    /// have such are told, under their locks: what they park later cannot be overlooked. False if
+    /// none is idle.
+    fn evict(&mut self, starving: &Starving, now: Micros, io: &mut impl Io) -> bool {
+        loop {
+            let mut oldest: Option<(Micros, PoolId, Handle)> = None;
+            for id in self.exchange.pool_ids() {
+                let idle = self.exchange.pool(id, |pool| {
+                    let helps = starving.covers(&pool.key.database, &pool.key.user);
+                    helps.then(|| pool.want(starving.serial)).flatten()
+                });
+                if let Some((since, handle)) = idle
+                    && oldest.is_none_or(|(earliest, ..)| since < earliest)
+                {
+                    oldest = Some((since, id, handle));
+                }
+            }
+            let Some((_, pool, handle)) = oldest else { return false };
+            // Somebody may have taken it since it was seen.
+            if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(handle)) {
+                let id = self.attach(server, io);
+                self.server_mut(id).phase = ServerPhase::Settling;
+                self.end_server(id, "evicted", now, io);
+                return true;
+            }
+        }
+    }
+
+    /// Nobody of its own pool waits for this server. It is closed if another pool starves for its
+    /// seat; if that is over, it is placed again.
+    pub(super) fn yield_server(
+        &mut self,
+        id: ServerId,
+        serial: u64,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let pool = self.server(id).pool;
+        let identity = self.view(pool).identity.clone();
+        while let Some(starving) = self.exchange.limits(|limits| limits.starving_for(&identity)) {
+            if self.exchange.pool(starving, |pool| pool.waiting_total() > 0) {
+                return self.close_server(id, "evicted", now, io);
+            }
+            self.exchange.limits(|limits| limits.forget(starving));
+        }
+        self.exchange.pool(pool, |pool| pool.unwant(serial));
+        self.place_one(id, now, io);
+    }
+
+    /// The seat of a server that is gone is free.
+    pub(super) fn vacate(&mut self, pool: PoolId) {
+        let identity = self.view(pool).identity.clone();
+        self.exchange.limits(|limits| limits.vacate(&identity));
+    }
+
+    /// Pools that starved for a seat which is free now open a server.
+    pub(super) fn feed(&mut self, now: Micros, io: &mut impl Io) {
+        while let Some(pool) = self.exchange.limits(Limits::next_fed) {
+            self.view(pool);
+            if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+                self.open_server(pool, now, io);
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Limits on connections that go beyond one pool, the reserve and the least size of a pool, and
+//! what is said to those who wait.
+
+use std::time::Duration;
+
+use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, eventually, frontend};
+
+use crate::support;
+
+const VIOLATION: (&str, &str) = ("FATAL", "08P01");
+const SERVERS: [&str; 5] = ["sv_active", "sv_idle", "sv_used", "sv_tested", "sv_login"];
+
+/// A pooler in transaction mode that a second role may use, too.
+fn setup() -> (Setup, String, Role) {
+    let (setup, database) = support::setup("transaction");
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    (setup.secret(&role.name, &role.password), database, role)
+}
+
+fn login(pooler: &Pooler, role: &Role, database: &str) -> RawClient {
+    pooler.login(&role.name, database, &role.password).expect("the role is known")
+}
+
+#[track_caller]
+fn refused(pooler: &Pooler, user: &str, database: &str, text: &str) {
+    let error = pooler.login(user, database, Role::APP_PASSWORD).expect_err("a refusal");
+    assert_eq!(error.summary(), (VIOLATION.0, VIOLATION.1, text));
+}
+
+/// All servers of a database.
+fn servers(pooler: &Pooler, database: &str) -> u64 {
+    pooler.pool_sums(database, SERVERS).iter().sum()
+}
+
+#[test]
+fn the_servers_of_a_database_are_limited_over_all_its_users() {
+    let (setup, database, role) = setup();
+    let pooler = setup.set("max_db_connections", 2).set("default_pool_size", 5).start();
+    let mut held: Vec<_> = (0..2).map(|_| pooler.client(&database)).collect();
+    held.iter_mut().for_each(|client| drop(client.rows("BEGIN")));
+    let mut waiting = RawClient::connect(pooler.port());
+    waiting.send(frontend::startup(&[("user", &role.name), ("database", &database)]));
+    support::until_waiting(&pooler, &database, 1);
+    assert_eq!(servers(&pooler, &database), 2);
+    held[0].rows("COMMIT");
+    waiting.read_to_ready();
+    waiting.send(frontend::query("SELECT 'served'"));
+    assert_eq!(waiting.read_to_ready()[1].row(), [Some("served".to_owned())]);
+    assert_eq!(servers(&pooler, &database), 2);
+}
+
+#[test]
+fn an_idle_server_of_another_user_makes_room() {
+    let (setup, database, role) = setup();
+    let pooler = setup.database(&database, "max_db_connections=1").start();
+    let mut app = pooler.client(&database);
+    let mut other = login(&pooler, &role, &database);
+    for _ in 0..3 {
+        assert_eq!(app.value("SELECT current_user"), Role::APP);
+        assert_eq!(other.value("SELECT current_user"), role.name);
+    }
+    assert_eq!(servers(&pooler, &database), 1);
+    pooler.log_contains("closing because: evicted");
+}
+
+#[test]
+fn the_servers_of_a_user_are_limited_over_all_databases() {
+    let (setup, first, role) = setup();
+    let second = Postgres::shared().database();
+    let one = "max_user_connections=1";
+    let pooler = setup.database(&second, "").user(Role::APP, one).start();
+    let mut clients = [&first, &second].map(|database| pooler.client(database));
+    for client in &mut clients {
+        assert_eq!(client.value("SELECT 1"), "1");
+    }
+    assert_eq!(servers(&pooler, &first) + servers(&pooler, &second), 1);
+    assert_eq!(login(&pooler, &role, &first).value("SELECT 1"), "1");
+    assert_eq!(servers(&pooler, &first) + servers(&pooler, &second), 2);
+}
+
+#[test]
+fn the_process_makes_room_by_closing_the_server_used_least_recently() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, first, role) = setup();
+    let second = Postgres::shared().database();
+    let pooler = setup.database(&second, "").set("max_server_connections", 2).workers(2).start();
+    let mut coldest = pooler.client(&first);
+    assert_eq!(coldest.value("SELECT 1"), "1");
+    let mut warmer = login(&pooler, &role, &first);
+    let kept = warmer.value("SELECT pg_backend_pid()");
+    assert_eq!(pooler.client(&second).value("SELECT 1"), "1");
+    let with = |user: &str| {
+        let pools = pooler.admin("SHOW POOLS").with("database", &first).with("user", user);
+        pools.sum("sv_idle") + pools.sum("sv_used")
+    };
+    assert_eq!((with(Role::APP), with(&role.name)), (0, 1));
+    assert_eq!(warmer.value("SELECT pg_backend_pid()"), kept);
+}
+
+/// Two users and two databases pull at fewer servers than there are pools; everybody is served, and
+/// at no moment are there more servers than allowed.
+#[test]
+fn a_limit_holds_under_load_and_starves_nobody() {
+    let (setup, database, role) = setup();
+    let limit = 3;
+    let pooler = setup.set("max_db_connections", limit).workers(2).start();
+    let users = [(Role::APP, Role::APP_PASSWORD), (&role.name, &role.password)];
+    let most = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..12)
+            .map(|at| {
+                let (user, password) = users[at % 2];
+                let (pooler, database) = (&pooler, &database);
+                scope.spawn(move || {
+                    let mut client = pooler.login(user, database, password).expect("let in");
+                    for _ in 0..20 {
+                        assert_eq!(client.value("SELECT current_user"), user);
+                    }
+                })
+            })
+            .collect();
+        let mut most = 0;
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            most = most.max(servers(&pooler, &database));
+        }
+        threads.into_iter().for_each(|thread| thread.join().expect("everybody is served"));
+        most
+    });
+    assert!((1..=limit).contains(&most), "{most} servers");
+}
+
+#[test]
+fn the_clients_of_a_database_are_limited() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let other = Postgres::shared().database();
+    let pooler = setup
+        .database(&database, "max_db_client_connections=2")
+        .database(&other, "")
+        .workers(2)
+        .start();
+    let kept = [pooler.client(&database), pooler.client(&database)];
+    let text = "client connections exceeded (max_db_client_connections)";
+    refused(&pooler, Role::APP, &database, text);
+    pooler.client(&other);
+    drop(kept);
+    support::until_let_in(&pooler, &database);
+}
+
+#[test]
+fn the_clients_of_a_user_are_limited() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database, role) = setup();
+    let pooler = setup.user(Role::APP, "max_user_client_connections=1").workers(2).start();
+    let kept = pooler.client(&database);
+    let text = "client connections exceeded (max_user_client_connections)";
+    refused(&pooler, Role::APP, &database, text);
+    login(&pooler, &role, &database);
+    drop(kept);
+    support::until_let_in(&pooler, &database);
+}
+
+#[test]
+fn the_reserve_opens_for_those_who_have_waited() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup
+        .set("default_pool_size", 1)
+        .set("reserve_pool_size", 1)
+        .set("reserve_pool_timeout", 1)
+        .start();
+    let mut held = pooler.client(&database);
+    held.rows("BEGIN");
+    let mut waiting = pooler.client(&database);
+    assert_eq!(waiting.value("SELECT 1"), "1");
+    assert_eq!(servers(&pooler, &database), 2);
+    pooler.log_contains("taking connection from reserve_pool");
+    waiting.rows("BEGIN");
+    let mut third = pooler.client(&database);
+    third.send(frontend::query("SELECT 3"));
+    support::until_waiting(&pooler, &database, 1);
+    held.rows("COMMIT");
+    third.read_to_ready();
+    assert_eq!(servers(&pooler, &database), 2, "one for the pool, one of the reserve");
+}
+
+#[test]
+fn a_pool_in_use_is_filled_to_its_least_size() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("min_pool_size", 3).start();
+    let mut client = pooler.client(&database);
+    assert_eq!(client.value("SELECT 1"), "1");
+    pooler.wait_for_servers(&database, 3);
+}
+
+#[test]
+fn a_pool_of_a_forced_user_is_filled_before_the_first_client_comes() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let forced = format!("user={} password={} min_pool_size=2", Role::APP, Role::APP_PASSWORD);
+    let pooler = setup.database(&database, &forced).start();
+    pooler.wait_for_servers(&database, 2);
+}
+
+#[test]
+fn who_waits_is_told_so() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).set("query_wait_notify", 1).start();
+    let mut held = pooler.client(&database);
+    held.rows("BEGIN");
+    let mut waiting = pooler.client(&database);
+    waiting.send(frontend::query("SELECT 1"));
+    let word = waiting.read();
+    assert_eq!(word.tag, b'N');
+    let text = "No server connection available in postgres backend, client being queued";
+    assert!(format!("{word:?}").contains(text), "{word:?}");
+    held.rows("COMMIT");
+    assert_eq!(waiting.read_to_ready()[1].row(), [Some("1".to_owned())]);
+}
+
+#[test]
+fn everybody_may_be_told_something_at_login() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("login_notify_message", "maintenance at noon").start();
+    let mut client = RawClient::connect(pooler.port());
+    client.send(frontend::startup(&[("user", Role::APP), ("database", &database)]));
+    let welcome = client.read_to_ready();
+    let word = &welcome[welcome.len() - 2];
+    assert_eq!(word.tag, b'N');
+    assert!(format!("{word:?}").contains("maintenance at noon"), "{word:?}");
+}
+
+#[test]
+fn waiting_is_limited_for_a_user_and_for_a_database() {
+    if !support::only_weir() {
+        return;
+    }
+    for (of_database, of_user) in [("query_wait_timeout=1", ""), ("", "query_wait_timeout=1")] {
+        let (setup, database) = support::setup("transaction");
+        let setup = setup.set("default_pool_size", 1).database(&database, of_database);
+        let pooler = setup.user(Role::APP, of_user).start();
+        let mut held = pooler.client(&database);
+        held.rows("BEGIN");
+        let mut waiting = pooler.client(&database);
+        waiting.send(frontend::query("SELECT 1"));
+        let last = waiting.read_to_end().pop().and_then(|last| last.error()).expect("an error");
+        assert_eq!(last.summary(), (VIOLATION.0, VIOLATION.1, "query_wait_timeout"));
+    }
+}
+
+#[test]
+fn a_users_clients_may_idle_for_a_time_of_their_own() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database, role) = setup();
+    let pooler = setup.user(Role::APP, "client_idle_timeout=1").start();
+    let mut other = login(&pooler, &role, &database);
+    let mut client = pooler.client(&database);
+    let last = client.read_to_end().pop().and_then(|last| last.error()).expect("an error");
+    assert_eq!(last.summary(), (VIOLATION.0, VIOLATION.1, "client_idle_timeout"));
+    assert_eq!(other.value("SELECT 1"), "1");
+}
+
+#[test]
+fn simple_queries_may_be_disallowed() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("disable_pqexec", 1).start();
+    let mut client = pooler.client(&database);
+    let extended = [
+        frontend::parse("", "SELECT 7"),
+        frontend::bind("", "", &[]),
+        frontend::execute("", 0),
+        frontend::sync(),
+    ];
+    client.send(extended.concat());
+    assert_eq!(client.read_to_ready()[2].row(), [Some("7".to_owned())]);
+    client.send(frontend::query("SELECT 7"));
+    let last = client.read_to_end().pop().and_then(|last| last.error()).expect("an error");
+    assert_eq!(last.summary(), (VIOLATION.0, VIOLATION.1, "PQexec disallowed"));
+}
+
+#[test]
+fn after_a_refused_login_newcomers_fail_at_once() {
+    let postgres = Postgres::shared();
+    let pooler = Pooler::before(postgres).database("alias", "dbname=no_such_db").start();
+    let refusal = "database \"no_such_db\" does not exist";
+    let first = pooler.login(Role::APP, "alias", "").expect_err("a refusal");
+    assert!(first.message().contains(refusal), "{first:?}");
+    if support::only_weir() {
+        assert_eq!(first.code(), "3D000");
+        let text =
+            format!("server login has been failing, cached error: {refusal} (server_login_retry)");
+        refused(&pooler, Role::APP, "alias", &text);
+    }
+}
+
+#[test]
+fn a_smaller_limit_counts_from_the_reload_on() {
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.set("default_pool_size", 3).start();
+    let mut clients: Vec<_> = (0..3).map(|_| pooler.client(&database)).collect();
+    clients.iter_mut().for_each(|client| drop(client.rows("BEGIN")));
+    clients.iter_mut().for_each(|client| drop(client.rows("COMMIT")));
+    assert_eq!(servers(&pooler, &database), 3);
+    pooler.reconfigure(|ini| ini.set("default_pool_size", 1));
+    pooler.reload();
+    eventually("the pool shrinks", Duration::from_secs(10), || {
+        (servers(&pooler, &database) == 1).then_some(())
+    });
+}
