@@ -1,5 +1,6 @@
 """Suites of Java packages: the tests of a source release, run by Maven."""
 
+import hashlib
 import xml.etree.ElementTree as xml
 
 from . import cache
@@ -21,6 +22,8 @@ class MavenSuite(Suite):
     # Which classes are run, as Surefire's option `test` has them; `left_out` and `fatal` add
     # CLASS#METHOD to be left out.
     classes = ()
+    # What is changed in the tests: (file, old, new).
+    patches = ()
 
     def configure(self, target):
         """Tells the tests in `self.work` where to connect to."""
@@ -28,7 +31,8 @@ class MavenSuite(Suite):
 
     def fetch(self):
         name = self.artifact.partition(":")[2]
-        self.work = cache.folder(f"{name}-{self.version}-{self.classifier}", self.build)
+        mark = hashlib.sha256(repr(self.patches).encode()).hexdigest()[:8]
+        self.work = cache.folder(f"{name}-{self.version}-{self.classifier}-{mark}", self.build)
 
     def build(self, path):
         download = path / ".download"
@@ -36,6 +40,10 @@ class MavenSuite(Suite):
                    f"-Dartifact={self.artifact}:{self.version}:tar.gz:{self.classifier}"], cwd="/")
         archive, = download.iterdir()
         cache.unpack(archive, path)
+        for name, old, new in self.patches:
+            text = (path / name).read_text()
+            assert old in text, f"{name} of {self.name} is not what the patch is for"
+            (path / name).write_text(text.replace(old, new))
         cache.run([*MAVEN, *self.arguments, "test-compile"], cwd=path)
 
     def run(self, target, log):
