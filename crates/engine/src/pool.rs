@@ -85,6 +85,8 @@ pub struct Pool {
     /// The password that the server accepted from a client, salted (see `AccessPolicy`).
     pub proven: Option<ScramVerifier>,
     pub failure: Option<Failure>,
+    /// Servers are asked to speak protocol 3.`minor_version`.
+    pub minor_version: u16,
     /// No new links: the pooler waits for its servers to be released.
     pub closed: bool,
     /// Clients that are logged in.
@@ -111,6 +113,7 @@ impl Pool {
             learnt: None,
             proven: None,
             failure: None,
+            minor_version: wire::startup::MINOR_VERSION,
             closed: false,
             clients: 0,
             wanted: 0,

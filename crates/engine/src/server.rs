@@ -74,6 +74,10 @@ impl std::fmt::Debug for Learnt {
 /// A login to PostgreSQL in progress.
 #[derive(Debug, Default)]
 pub struct ServerLogin {
+    /// It is asked to speak protocol 3.`minor`.
+    pub minor: u16,
+    /// It has agreed to that, or negotiated, or at any rate gone on.
+    pub version_settled: bool,
     pub scram: Option<ScramClient>,
     pub learnt: Option<Learnt>,
     pub welcome: Welcome,

@@ -112,7 +112,7 @@ fn play(settings: Settings, said: &[u8], cuts: Cuts) -> Seen {
     } else {
         let client = world.connect();
         let mut packet = Vec::new();
-        frontend::startup(&mut packet, &[("user", "alice"), ("database", "app")]);
+        frontend::startup(&mut packet, 0, &[("user", "alice"), ("database", "app")]);
         world.send(client, &packet);
         client
     };

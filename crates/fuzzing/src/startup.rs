@@ -117,7 +117,7 @@ fn write_again(bytes: &[u8]) {
         .collect();
     let Some(texts) = texts else { return };
     let mut written = Vec::new();
-    frontend::startup(&mut written, &texts);
+    frontend::startup(&mut written, 0, &texts);
     let Ok(StartupRequest::Startup(again)) = parse(&written) else {
         panic!("a packet of ours cannot be read: {}", written.escape_ascii());
     };

@@ -69,7 +69,7 @@ impl World {
     pub(crate) fn log_in(&mut self) -> usize {
         let at = self.connect();
         let mut packet = Vec::new();
-        wire::frontend::startup(&mut packet, &[("user", "alice"), ("database", "app")]);
+        wire::frontend::startup(&mut packet, 0, &[("user", "alice"), ("database", "app")]);
         self.send(at, &packet);
         self.net.clients[at].got.clear();
         at

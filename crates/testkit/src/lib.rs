@@ -9,6 +9,7 @@
 //! port, a read that takes too long), and returns what a test may want to look at.
 
 mod binaries;
+mod delivery;
 mod guest;
 mod pooler;
 mod postgres;
@@ -16,7 +17,8 @@ mod raw;
 mod scratch;
 mod wait;
 
-pub use binaries::{Flavour, flavour, pooler_binary, postgres_program};
+pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program};
+pub use delivery::wait_until_read;
 pub use guest::is_root;
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Postgres, Role, ServerAuth, Verifier};

@@ -219,6 +219,17 @@ impl Pooler {
             .unwrap_or_else(|e| panic!("login refused: {e:?}\n{}", tail(&self.log())))
     }
 
+    /// Logs in as role `app` over the unix socket.
+    #[track_caller]
+    pub fn unix_client(&self, database: &str) -> RawClient {
+        let client = RawClient::connect_unix(&self.folder, self.port);
+        let mut client = client.unwrap_or_else(|e| panic!("cannot connect: {e}"));
+        client
+            .authenticate(&[("user", Role::APP), ("database", database)], Role::APP_PASSWORD)
+            .unwrap_or_else(|e| panic!("login refused: {e:?}\n{}", tail(&self.log())));
+        client
+    }
+
     /// Logs in, and returns what the pooler refused with if it did.
     #[track_caller]
     pub fn login(

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::binaries::Version;
 use crate::wait::eventually;
-use crate::{RawClient, binaries, guest, scratch};
+use crate::{RawClient, guest, scratch};
 pub use role::{Role, ServerAuth, Verifier};
 
 /// Runs the server until its standard input ends, which happens when the test process does;
@@ -39,6 +40,7 @@ log_line_prefix = '%m [%p] %q%u@%d '
 /// Over TCP, [`ServerAuth`] says how a role has to prove itself.
 #[derive(Debug)]
 pub struct Postgres {
+    version: Version,
     folder: PathBuf,
     port: u16,
     supervisor: Mutex<Option<Child>>,
@@ -52,11 +54,22 @@ impl Postgres {
         SHARED.get_or_init(Self::start)
     }
 
+    /// The same of PostgreSQL 18.
+    pub fn shared_v18() -> &'static Self {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start_version(Version::Eighteen))
+    }
+
     /// Makes and starts a cluster of its own.
     pub fn start() -> Self {
+        Self::start_version(Version::Installed)
+    }
+
+    /// The same of a given version.
+    pub fn start_version(version: Version) -> Self {
         let folder = scratch::folder("pg");
         let data = folder.join("data");
-        let output = guest::command(binaries::postgres_program("initdb"))
+        let output = guest::command(version.program("initdb"))
             .arg("-D")
             .arg(&data)
             .args(["-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync"])
@@ -71,8 +84,8 @@ impl Postgres {
         append(&data.join("postgresql.conf"), &format!("{SETTINGS}{socket}"));
         fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
 
-        let postgres =
-            Self { folder, port, supervisor: Mutex::new(None), names: AtomicU32::new(0) };
+        let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
+        let postgres = Self { version, folder, port, supervisor, names };
         postgres.launch();
         postgres.sql("postgres", role::GROUPS);
         postgres
@@ -147,7 +160,7 @@ impl Postgres {
         let mut command = guest::command("sh");
         command
             .args(["-c", SUPERVISOR, "supervisor"])
-            .arg(binaries::postgres_program("postgres"))
+            .arg(self.version.program("postgres"))
             .arg("-D")
             .arg(self.folder.join("data"))
             .current_dir(&self.folder)
@@ -179,7 +192,12 @@ impl Postgres {
     /// A PostgreSQL client program such as `psql`, with the environment that leads it to `port`
     /// of 127.0.0.1 as role `app`.
     pub fn client_program(name: &str, port: u16, database: &str) -> Command {
-        let mut command = Command::new(binaries::postgres_program(name));
+        Self::client_program_of(Version::Installed, name, port, database)
+    }
+
+    /// The same of a given version.
+    pub fn client_program_of(version: Version, name: &str, port: u16, database: &str) -> Command {
+        let mut command = Command::new(version.program(name));
         command
             .env("PGHOST", "127.0.0.1")
             .env("PGPORT", port.to_string())

@@ -14,6 +14,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::delivery;
 pub use login::md5_verifier;
 pub use message::{Message, Outcome, ServerError};
 use stream::Stream;
@@ -29,8 +30,10 @@ pub struct RawClient {
     pub parameters: BTreeMap<String, String>,
     /// Process id of BackendKeyData, 0 before login.
     pub pid: i32,
-    /// Secret of BackendKeyData, 0 before login.
-    pub secret: i32,
+    /// Secret of BackendKeyData, empty before login.
+    pub secret: Vec<u8>,
+    /// The protocol to log in with: 3.`minor`, 0 unless a test wants another.
+    pub minor: u16,
 }
 
 impl RawClient {
@@ -59,6 +62,18 @@ impl RawClient {
     /// Sends bytes to a peer which may have closed the connection.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())
+    }
+
+    /// Sends bytes, and waits until the peer has taken them out of its socket: what is sent next
+    /// comes to it by another read. Unix sockets only.
+    #[track_caller]
+    pub fn send_apart(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.try_send(bytes)?;
+        match &self.stream {
+            Stream::Unix(stream) => delivery::wait_until_read(stream),
+            Stream::Tcp(_) => panic!("nobody tells what the reader of a TCP socket has read"),
+        }
+        Ok(())
     }
 
     /// The next message; panics at the end of the stream or when none comes.
@@ -186,13 +201,13 @@ impl RawClient {
     /// The same over a connection that is open already.
     #[track_caller]
     pub fn cancel_over(&self, mut canceller: Self) {
-        canceller.send(frontend::cancel_request(self.pid, self.secret));
+        canceller.send(frontend::cancel_request(self.pid, &self.secret));
         assert!(canceller.read_to_end().is_empty(), "a cancel request got an answer");
     }
 
     fn new(stream: Stream) -> Self {
         let (buffer, parameters) = (Vec::new(), BTreeMap::new());
-        Self { stream, buffer, start: 0, parameters, pid: 0, secret: 0 }
+        Self { stream, buffer, start: 0, parameters, pid: 0, secret: Vec::new(), minor: 0 }
     }
 
     /// Reads more bytes; false at the end of the stream.
@@ -233,10 +248,10 @@ impl RawClient {
                 let (key, value) = message.parameter();
                 self.parameters.insert(key, value);
             }
-            b'K' if message.body.len() == 8 => {
+            b'K' if message.body.len() >= 8 => {
                 let (pid, secret) = message.body.split_at(4);
                 self.pid = pid.try_into().map_or(0, i32::from_be_bytes);
-                self.secret = secret.try_into().map_or(0, i32::from_be_bytes);
+                self.secret = secret.to_vec();
             }
             _ => {}
         }

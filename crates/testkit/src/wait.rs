@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(10);
+/// For what takes no longer than a thread's turn.
+const SHORT_PAUSE: Duration = Duration::from_micros(50);
 
 /// Calls `look` until it returns a value, and gives that back; panics after `limit`.
 #[track_caller]
@@ -14,7 +16,16 @@ pub fn eventually<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T
 }
 
 /// Like [`eventually`], but `None` once `limit` has passed.
-pub fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn poll_until<T>(limit: Duration, look: impl FnMut() -> Option<T>) -> Option<T> {
+    poll(limit, PAUSE, look)
+}
+
+/// Like [`poll_until`], for what is looked at thousands of times and true almost at once.
+pub(crate) fn poll_often<T>(limit: Duration, look: impl FnMut() -> Option<T>) -> Option<T> {
+    poll(limit, SHORT_PAUSE, look)
+}
+
+fn poll<T>(limit: Duration, pause: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(value) = look() {
@@ -23,6 +34,6 @@ pub fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Op
         if Instant::now() >= deadline {
             return None;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
     }
 }

@@ -25,10 +25,11 @@ pub const TERMINATE: u8 = b'X';
 /// The `types_raw` of a [`parse`] that leaves every parameter's type to the server.
 pub const NO_TYPES: &[u8] = &[0, 0];
 
-/// The first packet of a session, protocol 3.0, with its parameters in the order given.
-pub fn startup(out: &mut Vec<u8>, parameters: &[(&str, &str)]) {
+/// The first packet of a session, protocol 3.`minor`, with its parameters in the order given.
+pub fn startup(out: &mut Vec<u8>, minor: u16, parameters: &[(&str, &str)]) {
     packet(out, |out| {
-        out.extend_from_slice(&startup::PROTOCOL_3_0.to_be_bytes());
+        let version = startup::PROTOCOL_3_0 | u32::from(minor);
+        out.extend_from_slice(&version.to_be_bytes());
         for (name, value) in parameters {
             cstr(out, name.as_bytes());
             cstr(out, value.as_bytes());

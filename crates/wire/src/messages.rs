@@ -10,8 +10,8 @@ mod frontend;
 use thiserror::Error;
 
 pub use self::backend::{
-    AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, Mechanisms, ParameterStatus,
-    ReadyForQuery, Values,
+    AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, Mechanisms,
+    NegotiateProtocolVersion, ParameterStatus, ReadyForQuery, Values,
 };
 pub use self::frontend::{
     Bind, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,

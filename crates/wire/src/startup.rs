@@ -14,6 +14,9 @@ use crate::reader::Reader;
 
 /// Protocol 3.0: the major number in the upper half, the minor in the lower.
 pub const PROTOCOL_3_0: u32 = 3 << 16;
+/// The newest minor version spoken here, on both sides: 3.2, PostgreSQL 18's. What it has more
+/// than 3.0 is longer cancel keys.
+pub const MINOR_VERSION: u16 = 2;
 /// A request code has 1234 where a protocol version has its major number.
 pub const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
 pub const SSL_REQUEST: u32 = 1234 << 16 | 5679;

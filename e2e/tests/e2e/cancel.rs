@@ -81,7 +81,7 @@ fn a_cancel_counts_though_its_sender_hangs_up_at_once() {
         client.send(frontend::query(LONG));
         support::until_running(&database, LONG);
         let mut hasty = RawClient::connect(pooler.port());
-        hasty.send(frontend::cancel_request(client.pid, client.secret));
+        hasty.send(frontend::cancel_request(client.pid, &client.secret));
         drop(hasty);
         assert_canceled(&mut client);
     }
@@ -139,10 +139,12 @@ fn a_cancel_with_a_wrong_key_does_nothing() {
     let mut client = pooler.client(&database);
     client.send(frontend::query("SELECT pg_sleep(1)"));
     support::until_running(&database, "SELECT pg_sleep(1)");
-    for (pid, secret) in [(client.pid, client.secret ^ 1), (client.pid ^ 1, client.secret), (0, 0)]
-    {
+    let mut other_secret = client.secret.clone();
+    other_secret[3] ^= 1;
+    let strangers = [(client.pid, other_secret), (client.pid ^ 1, client.secret.clone())];
+    for (pid, secret) in strangers.into_iter().chain([(0, vec![0; 4])]) {
         let mut stranger = RawClient::connect(pooler.port());
-        stranger.send(frontend::cancel_request(pid, secret));
+        stranger.send(frontend::cancel_request(pid, &secret));
         stranger.read_to_end();
     }
     let messages = client.read_to_ready();
@@ -153,7 +155,8 @@ fn a_cancel_with_a_wrong_key_does_nothing() {
 fn every_client_has_a_key_of_its_own() {
     let (pooler, database) = support::pooler("transaction");
     let clients: Vec<RawClient> = (0..50).map(|_| pooler.client(&database)).collect();
-    let mut keys: Vec<_> = clients.iter().map(|client| (client.pid, client.secret)).collect();
+    let mut keys: Vec<_> =
+        clients.iter().map(|client| (client.pid, client.secret.clone())).collect();
     keys.sort_unstable();
     keys.dedup();
     assert_eq!(keys.len(), clients.len());

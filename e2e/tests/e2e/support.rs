@@ -50,11 +50,17 @@ pub(crate) fn until_waiting(pooler: &Pooler, database: &str, count: u64) {
 /// Waits until a backend of `database` is running `sql`.
 #[track_caller]
 pub(crate) fn until_running(database: &str, sql: &str) {
+    until_running_at(Postgres::shared(), database, sql);
+}
+
+/// The same at another cluster than the shared one.
+#[track_caller]
+pub(crate) fn until_running_at(postgres: &Postgres, database: &str, sql: &str) {
     let running = format!(
         "SELECT 1 FROM pg_stat_activity \
          WHERE datname = '{database}' AND state = 'active' AND query = '{sql}'"
     );
-    let mut superuser = Postgres::shared().superuser("postgres");
+    let mut superuser = postgres.superuser("postgres");
     eventually(&format!("{sql} runs"), Duration::from_secs(10), || {
         superuser.rows(&running).pop().map(|_| ())
     });
@@ -70,6 +76,11 @@ pub(crate) fn terminate_and_wait(backend: u32) {
 /// `kill -9` of one process, as the unprivileged user would not be stopped from it either.
 pub(crate) fn kill9(pid: u32) {
     run(Command::new("sh").args(["-c", "kill -9 \"$1\"", "kill"]).arg(pid.to_string()));
+}
+
+/// Ctrl-C for one process.
+pub(crate) fn interrupt(pid: u32) {
+    run(Command::new("sh").args(["-c", "kill -INT \"$1\"", "kill"]).arg(pid.to_string()));
 }
 
 /// Waits until the pooler has room for one more client.

@@ -326,7 +326,7 @@ impl<X: Exchange> Engine<X> {
         self.feed(now, io);
     }
 
-    fn log_server_closing(
+    pub(super) fn log_server_closing(
         &mut self,
         id: ServerId,
         server: &Server,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use config::{AccessPolicy, AuthType};
 use wire::messages::SaslInitialResponse;
 use wire::scram::{ScramError, ScramServer, ScramVerifier};
-use wire::startup::{self, StartupPacket, StartupRequest};
+use wire::startup::{self, MINOR_VERSION, StartupPacket, StartupRequest};
 use wire::{Header, backend, frontend, scram};
 
 use super::{Drain, Engine};
@@ -22,8 +22,6 @@ use crate::vars::Vars;
 
 /// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
-/// The newest protocol we speak is 3.2, PostgreSQL 18's.
-const MINOR_VERSION: u16 = 2;
 const USER_LEN_MAX: usize = 128;
 const SASL_FAILED: &str = "SASL authentication failed";
 const PASSWORD_FAILED: &str = "password authentication failed";
@@ -156,7 +154,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Protocol extensions we do not know, or a newer minor version than ours, are politely
-    /// declined. What 3.2 has more than 3.0 is longer cancel keys.
+    /// declined.
     fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io) {
         let unknown: Vec<&[u8]> = packet
             .parameters()

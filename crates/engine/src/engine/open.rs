@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
-use wire::messages::{AuthenticationRequest, BackendKeyData, ParameterStatus};
+use wire::messages::{
+    AuthenticationRequest, BackendKeyData, NegotiateProtocolVersion, ParameterStatus,
+};
 use wire::scram::{self, ScramClient, ScramSecret, ScramVerifier};
 use wire::secret::Secret;
 use wire::{Header, backend, frontend, md5};
 
 use super::Engine;
+use super::leave::PROTOCOL_VIOLATION;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::server::{Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
@@ -17,6 +20,8 @@ use crate::shell::{Event, Exchange, Io};
 
 /// No message of a login is longer; an error text may have some length.
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
+
+const FEATURE_NOT_SUPPORTED: &str = "0A000";
 
 /// What one message of a login comes to.
 enum Step {
@@ -40,9 +45,10 @@ impl<X: Exchange> Engine<X> {
     ) {
         let serial = self.next_serial();
         let settings = self.view(pool).settings.clone();
-        let learnt = self.exchange.pool(pool, |pool| pool.learnt.clone());
+        let (learnt, minor) =
+            self.exchange.pool(pool, |pool| (pool.learnt.clone(), pool.minor_version));
         let client = proof.as_ref().map(|(client, _)| *client);
-        let login = ServerLogin { proof, learnt, ..ServerLogin::default() };
+        let login = ServerLogin { minor, proof, learnt, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
         let id = ServerId(self.servers.insert(server) as u32);
@@ -60,13 +66,14 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn send_startup(&mut self, id: ServerId, io: &mut impl Io) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
+        let minor = login.minor;
         server.phase = ServerPhase::Login(std::mem::take(login));
         let pool = server.pool;
         let settings = self.settings(pool);
         let parameters: Vec<(&str, &str)> =
             settings.startup.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let mut out = Vec::new();
-        frontend::startup(&mut out, &parameters);
+        frontend::startup(&mut out, minor, &parameters);
         io.send_server(id, &out);
     }
 
@@ -112,6 +119,9 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn login_refused(&mut self, id: ServerId, error: ErrorFields, now: Micros, io: &mut impl Io) {
+        if self.declines_version(id, &error) {
+            return self.open_older(id, now, io);
+        }
         let pool = self.server(id).pool;
         let identity = self.view(pool).identity.clone();
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
@@ -120,9 +130,38 @@ impl<X: Exchange> Engine<X> {
         self.open_failed(id, "login failed", Some(error), now, io);
     }
 
+    /// Is the protocol's version what it did not like? Who does not know how to negotiate it
+    /// (PostgreSQL before 9.3, other poolers) says so with its first word.
+    fn declines_version(&mut self, id: ServerId, error: &ErrorFields) -> bool {
+        let login = self.server_login(id);
+        let early = !login.version_settled && login.minor > 0;
+        let codes = [FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION];
+        early && codes.iter().any(|code| error.sqlstate() == code.as_bytes())
+    }
+
+    /// Another connection in this one's place, and none of its pool asks for more than protocol
+    /// 3.0 from now on.
+    fn open_older(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+        let why = "it speaks protocol 3.0 only";
+        let proof = self.server_login(id).proof.take();
+        if proof.is_some() && self.server(id).client.is_none() {
+            // Who wanted to know is gone.
+            self.server_login(id).proof = proof;
+            return self.open_failed(id, why, None, now, io);
+        }
+        let server = self.servers.remove(id.0 as usize);
+        self.log_server_closing(id, &server, why, now, io);
+        io.close_server(id);
+        self.exchange.pool(server.pool, |pool| pool.minor_version = 0);
+        self.connect_server(server.pool, proof, now, io);
+    }
+
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io) -> Step {
         match code {
-            backend::AUTHENTICATION => self.authentication(id, body, io),
+            backend::AUTHENTICATION => {
+                self.server_login(id).version_settled = true;
+                self.authentication(id, body, io)
+            }
             backend::PARAMETER_STATUS => match ParameterStatus::decode(body) {
                 Ok(status) => {
                     let names = self.names.clone();
@@ -141,12 +180,27 @@ impl<X: Exchange> Engine<X> {
                 Err(error) => Step::Failed(error.to_string()),
             },
             backend::READY_FOR_QUERY if self.server_login(id).authenticated => Step::Ready,
-            backend::NOTICE | backend::NEGOTIATE_PROTOCOL_VERSION => Step::Continue,
+            backend::NOTICE => Step::Continue,
+            backend::NEGOTIATE_PROTOCOL_VERSION => self.negotiated(id, body),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => Step::Refused(error),
                 Err(error) => Step::Failed(error.to_string()),
             },
             other => Step::Failed(format!("unknown message {:?} during login", char::from(other))),
+        }
+    }
+
+    /// An older protocol is what we can speak as well; all we would have had from the newer one is
+    /// a longer cancel key, and how long that is it tells itself.
+    fn negotiated(&mut self, id: ServerId, body: &[u8]) -> Step {
+        let login = self.server_login(id);
+        match NegotiateProtocolVersion::decode(body) {
+            Ok(answer) if answer.minor < login.minor && answer.declined == 0 => {
+                login.version_settled = true;
+                Step::Continue
+            }
+            Ok(_) => Step::Failed("the server negotiates what it was not asked for".into()),
+            Err(error) => Step::Failed(error.to_string()),
         }
     }
 

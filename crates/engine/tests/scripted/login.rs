@@ -312,5 +312,5 @@ fn a_forced_user_gives_all_clients_one_pool() {
     rig.client();
     hello(&rig, "bob", "app").expect_welcome(&[]);
     assert_eq!(rig.servers(), 1);
-    assert_eq!(rig.server(0).startup(), startup(&[("user", "owner"), ("database", "app")]));
+    assert_eq!(rig.server(0).startup(), server_startup(&[("user", "owner"), ("database", "app")]));
 }

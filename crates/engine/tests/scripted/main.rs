@@ -12,6 +12,7 @@ mod messages;
 mod peers;
 mod pooling;
 mod prepared;
+mod protocol;
 mod relay;
 mod renewal;
 mod report;

@@ -15,7 +15,12 @@ fn built(build: impl FnOnce(&mut Vec<u8>)) -> Message {
 // What clients send.
 
 pub(crate) fn startup(parameters: &[(&str, &str)]) -> Message {
-    built(|out| frontend::startup(out, parameters))
+    built(|out| frontend::startup(out, 0, parameters))
+}
+
+/// The startup packet with which a server is opened.
+pub(crate) fn server_startup(parameters: &[(&str, &str)]) -> Message {
+    built(|out| frontend::startup(out, 2, parameters))
 }
 
 pub(crate) fn password(text: &str) -> Message {
@@ -161,6 +166,10 @@ pub(crate) fn status(name: &str, value: &str) -> Message {
 
 pub(crate) fn copy_in() -> Message {
     built(|out| backend::copy_in_response(out, 1))
+}
+
+pub(crate) fn negotiate(minor: u16, unknown: &[&[u8]]) -> Message {
+    built(|out| backend::negotiate_protocol_version(out, minor, unknown))
 }
 
 pub(crate) fn key_data(pid: u32, secret: &[u8]) -> Message {

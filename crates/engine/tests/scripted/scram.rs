@@ -146,7 +146,7 @@ fn a_plain_password_opens_the_server_by_any_method() {
     client.say_hello(&[]);
     let server = rig.server(0);
     server.connect();
-    server.expect([startup(&[("user", "alice"), ("database", "app")])]);
+    server.expect([server_startup(&[("user", "alice"), ("database", "app")])]);
     server.send([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
     server.expect([password("secret")]);
     server.send([b"R\0\0\0\x0c\0\0\0\x05salt".to_vec()]);
@@ -260,7 +260,7 @@ fn further_servers_open_with_the_hash_where_md5_is_asked_for() {
     let answer = |at: usize| {
         let server = rig.server(at);
         server.connect();
-        server.expect([startup(&[("user", "alice"), ("database", "app")])]);
+        server.expect([server_startup(&[("user", "alice"), ("database", "app")])]);
         server.send([b"R\0\0\0\x0c\0\0\0\x05salt".to_vec()]);
         let response = md5::response(&md5::hash(b"alice", b"secret"), *b"salt");
         server.expect([password(&response)]);

@@ -21,7 +21,7 @@ fn the_first_client_waits_for_a_server_and_later_ones_need_none() {
     server.send([crate::rig::server_welcome(0)]);
     first.expect_welcome(&[]);
     first.send([query("begin")]);
-    server.expect([startup(&[("user", "alice"), ("database", "app")]), query("begin")]);
+    server.expect([server_startup(&[("user", "alice"), ("database", "app")]), query("begin")]);
     rig.client();
     assert_eq!(rig.servers(), 1);
 }
@@ -211,7 +211,7 @@ fn settings_of_the_database_go_into_the_servers_startup_packet() {
     let server = rig.server(0);
     assert_eq!(
         server.startup(),
-        startup(&[
+        server_startup(&[
             ("user", "alice"),
             ("database", "real"),
             ("timezone", "Asia/Tokyo"),

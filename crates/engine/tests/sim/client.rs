@@ -102,7 +102,7 @@ impl Client {
             vec![("user", self.who.user.as_str()), ("database", self.who.database.as_str())];
         parameters.extend(self.who.wants.iter().map(|(name, value)| (*name, value.as_str())));
         let mut packet = Vec::new();
-        frontend::startup(&mut packet, &parameters);
+        frontend::startup(&mut packet, 0, &parameters);
         self.to_send.extend(packet);
     }
 

@@ -11,9 +11,14 @@ pub fn message(tag: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first message of a connection; it has no tag.
+/// The first message of a connection; it has no tag. Protocol 3.0.
 pub fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
-    let mut body = 196_608u32.to_be_bytes().to_vec();
+    startup_of(0, parameters)
+}
+
+/// The same of protocol 3.`minor`.
+pub fn startup_of(minor: u16, parameters: &[(&str, &str)]) -> Vec<u8> {
+    let mut body = (3 << 16 | u32::from(minor)).to_be_bytes().to_vec();
     for (key, value) in parameters {
         push_text(&mut body, key);
         push_text(&mut body, value);
@@ -33,9 +38,10 @@ pub fn gssenc_request() -> Vec<u8> {
 }
 
 /// Cancels what the connection with this key is doing; sent on a connection of its own.
-pub fn cancel_request(pid: i32, secret: i32) -> Vec<u8> {
+pub fn cancel_request(pid: i32, secret: &[u8]) -> Vec<u8> {
     let code: u32 = 80_877_102;
-    [length(16), code.to_be_bytes(), pid.to_be_bytes(), secret.to_be_bytes()].concat()
+    let head = [length(12 + secret.len()), code.to_be_bytes(), pid.to_be_bytes()].concat();
+    [&head, secret].concat()
 }
 
 /// A simple query, which may hold several statements.

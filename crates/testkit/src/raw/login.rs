@@ -46,7 +46,7 @@ impl RawClient {
     /// The same, but returns all messages either up to ReadyForQuery or to the end.
     #[track_caller]
     pub fn try_authenticate(&mut self, startup: &[(&str, &str)], password: &str) -> Vec<Message> {
-        self.send(frontend::startup(startup));
+        self.send(frontend::startup_of(self.minor, startup));
         let user = startup.iter().find(|(key, _)| *key == "user").map_or("", |(_, user)| user);
         let mut scram = None;
         let mut messages = Vec::new();

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::messages::{
-    AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, ParameterStatus, ReadyForQuery,
+    AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, NegotiateProtocolVersion,
+    ParameterStatus, ReadyForQuery,
 };
 use crate::{HEADER_LEN, Header};
 
@@ -60,6 +61,19 @@ fn the_negotiated_version_is_written_as_postgresql_writes_it() {
         body(NEGOTIATE_PROTOCOL_VERSION, |out| negotiate_protocol_version(out, 0, &[b"_pq_.x"])),
         b"\0\x03\0\0\0\0\0\x01_pq_.x\0"
     );
+}
+
+#[test]
+fn a_negotiated_version_is_read_back() {
+    let decode = |body: &[u8]| NegotiateProtocolVersion::decode(body).ok();
+    let read = |minor, declined| Some(NegotiateProtocolVersion { minor, declined });
+    let written =
+        body(NEGOTIATE_PROTOCOL_VERSION, |out| negotiate_protocol_version(out, 2, &[b"_pq_.x"]));
+    assert_eq!(decode(&written), read(2, 1));
+    assert_eq!(decode(b"\0\x03\0\0\0\0\0\0"), read(0, 0));
+    // Cut short, or of another major version.
+    assert_eq!(decode(b"\0\x03\0\0\0\0\0"), None);
+    assert_eq!(decode(b"\0\x02\0\0\0\0\0\0"), None);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn messages_are_laid_out_as_the_protocol_chapter_says() {
 
 #[test]
 fn the_opening_packets_are_read_back() {
-    let packet = opening(|out| startup(out, &[("user", "u"), ("database", "d")]));
+    let packet = opening(|out| startup(out, 0, &[("user", "u"), ("database", "d")]));
     assert_eq!(packet, b"\0\0\0\x1b\0\x03\0\0user\0u\0database\0d\0\0");
     assert_eq!(opening(ssl_request), b"\0\0\0\x08\x04\xd2\x16\x2f");
     assert_eq!(opening(gssenc_request), b"\0\0\0\x08\x04\xd2\x16\x30");
@@ -54,7 +54,7 @@ fn the_opening_packets_are_read_back() {
 
 #[test]
 fn a_nul_cannot_smuggle_in_another_field() {
-    let packet = opening(|out| startup(out, &[("user", "u\0database\0evil")]));
+    let packet = opening(|out| startup(out, 0, &[("user", "u\0database\0evil")]));
     let Ok(StartupRequest::Startup(packet)) = startup::parse(&packet) else { panic!() };
     assert_eq!(packet.parameters().collect::<Vec<_>>(), [(&b"user"[..], &b"u"[..])]);
 }

@@ -80,6 +80,31 @@ impl PartialEq for Mechanisms<'_> {
 
 impl Eq for Mechanisms<'_> {}
 
+/// The server's answer to a startup packet of a newer protocol, or with extensions, than it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NegotiateProtocolVersion {
+    /// It goes on with 3.`minor`.
+    pub minor: u16,
+    /// How many extensions it declines.
+    pub declined: u32,
+}
+
+impl NegotiateProtocolVersion {
+    /// The manual speaks of a minor version only; PostgreSQL sends the whole one, and so must all.
+    ///
+    /// # Errors
+    /// When a number is missing or the version is not 3.x. The names of the extensions are not
+    /// looked at.
+    pub fn decode(body: &[u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "NegotiateProtocolVersion";
+        let mut reader = Reader::new(body);
+        let version = reader.u32().filter(|version| version >> 16 == 3);
+        let version = version.ok_or(MessageError::new(NAME, "a version 3.x"))?;
+        let declined = reader.u32().ok_or(MessageError::new(NAME, "a count of extensions"))?;
+        Ok(Self { minor: version as u16, declined })
+    }
+}
+
 /// A run-time parameter of the server and its value now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterStatus<'a> {

@@ -135,7 +135,7 @@ proptest! {
     ) {
         let given: Vec<_> = parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let mut out = Vec::new();
-        frontend::startup(&mut out, &given);
+        frontend::startup(&mut out, 0, &given);
         let Ok(StartupRequest::Startup(startup)) = parse(&out) else { panic!() };
         let read: Vec<_> = startup.parameters().collect();
         let expected: Vec<_> = given.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();

@@ -22,7 +22,7 @@ fn error_of(messages: &[Message]) -> Option<String> {
 /// Sends a part of a cancel request for `client`, and hangs up.
 fn cancel_in_part(rig: &Rig<'_>, client: &RawClient, length: usize) {
     let mut canceller = RawClient::connect(rig.pooler.port());
-    canceller.send(&frontend::cancel_request(client.pid, client.secret)[..length]);
+    canceller.send(&frontend::cancel_request(client.pid, &client.secret)[..length]);
 }
 
 fn begin(rig: &Rig<'_>, client: &mut RawClient, sql: &str) {
@@ -58,7 +58,7 @@ fn who_is_cancelled_dies() {
             let mut client = rig.pooler.client(&rig.database);
             begin(&rig, &mut client, SHORT);
             let mut canceller = RawClient::connect(rig.pooler.port());
-            let request = frontend::cancel_request(client.pid, client.secret);
+            let request = frontend::cancel_request(client.pid, &client.secret);
             canceller.send(&request[..length]);
             drop(client);
             // What is for nobody any more must not hit whoever is there.
@@ -97,7 +97,7 @@ fn a_server_that_is_to_be_cancelled_dies() {
             let mut client = rig.pooler.client(&rig.database);
             begin(&rig, &mut client, LONG);
             let mut canceller = RawClient::connect(rig.pooler.port());
-            let request = frontend::cancel_request(client.pid, client.secret);
+            let request = frontend::cancel_request(client.pid, &client.secret);
             canceller.send(&request[..length]);
             for server in rig.other_servers() {
                 rig.terminate(server);
