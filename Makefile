@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim fuzz bench setup setup-demo setup-drivers drivers release regress
+.PHONY: help demo test test-full nightly binary sim fuzz bench setup setup-demo setup-drivers drivers release regress
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -12,6 +12,8 @@ help:
 	@echo "make demo    a throw-away PostgreSQL with Weir before it; Ctrl-C removes both"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
+	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/8: that one)"
+	@echo "make nightly all of the longer suites: some hours"
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..20000)"
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
@@ -30,6 +32,17 @@ demo: setup-demo release
 
 test: setup
 	@scripts/check
+
+# What each part holds: scripts/full --list.
+test-full: setup-drivers binary release
+	@scripts/full
+
+nightly: test setup-drivers binary release
+	@scripts/full --all
+
+# The end-to-end tests start this one; cargo does not know that they need it.
+binary:
+	@cargo build --locked -p weir-cli
 
 # make test runs 256 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
 SEEDS ?= 0..20000
