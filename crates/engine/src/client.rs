@@ -64,6 +64,9 @@ pub struct Client {
     pub vars: Arc<Vars>,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
+    /// Are its statements' names our business, as long as it has its present server? A reload
+    /// does not change that in the middle of a batch, nor for statements it has already.
+    pub tracks: bool,
     pub connected_at: Micros,
     /// When its present request came, or its last one; when its last reply went.
     pub request_at: Micros,
@@ -98,6 +101,7 @@ impl Client {
             vars: Arc::default(),
             stream: Stream::default(),
             extended: None,
+            tracks: false,
             connected_at: now,
             request_at: now,
             transaction_at: 0,

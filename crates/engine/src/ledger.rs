@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use wire::backend;
 
+use crate::mutant::{self, Mutant};
 use crate::prepared::Statement;
 
 /// A message whose answer is awaited, by what completes it.
@@ -129,7 +130,7 @@ impl Entry {
             }
             Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::CopyEnd => false,
         };
-        extended && self.synthesized().is_none()
+        extended && self.synthesized().is_none() && !mutant::is(Mutant::ReleasesInBatch)
     }
 
     /// Is it answered by a ReadyForQuery in the end?
@@ -404,6 +405,7 @@ impl Ledger {
             owner: match (front.verb, code) {
                 (Verb::Internal, _) => Owner::Nobody,
                 (Verb::Swallow, backend::ERROR) => Owner::Client,
+                (Verb::Swallow, _) if mutant::is(Mutant::ForwardsOwnReplies) => Owner::Client,
                 (Verb::Swallow, _) => Owner::Nobody,
                 (Verb::Continue, backend::PARAMETER_DESCRIPTION) => Owner::Nobody,
                 _ => Owner::Client,
@@ -425,7 +427,12 @@ impl Ledger {
                 self.begun = false;
                 self.drop_copy_ends();
                 if code == backend::READY_FOR_QUERY {
-                    self.in_batch = self.owed.iter().any(Entry::opens_batch);
+                    if mutant::is(Mutant::ReleasesAtFirstReady) {
+                        self.owed.clear();
+                    }
+                    let waits = mutant::is(Mutant::WaitsForSync) && expect != Expect::Sync;
+                    self.in_batch &= waits;
+                    self.in_batch |= self.owed.iter().any(Entry::opens_batch);
                 }
             }
             Part::Belongs => self.begun = true,
@@ -491,6 +498,10 @@ impl Ledger {
         if !extended {
             return;
         }
+        if mutant::is(Mutant::SkipsNothingAfterError) {
+            self.owed.pop_front();
+            return;
+        }
         let sync = self.owed.iter().position(|entry| entry.expect == Expect::Sync);
         let end = sync.unwrap_or(self.owed.len());
         if let Some(front) = self.owed.front_mut() {
@@ -520,6 +531,9 @@ fn part(expect: Expect, code: u8) -> Part {
         PARAMETER_DESCRIPTION, PARSE_COMPLETE, PORTAL_SUSPENDED, READY_FOR_QUERY, ROW_DESCRIPTION,
     };
     match (expect, code) {
+        (Expect::Query, COMMAND_COMPLETE) if mutant::is(Mutant::EndsQueryAtFirstCommand) => {
+            Part::Completes
+        }
         (Expect::Query | Expect::FunctionCall | Expect::Sync, READY_FOR_QUERY) => Part::Completes,
         (_, ERROR) => Part::Fails,
         (

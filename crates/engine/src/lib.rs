@@ -20,6 +20,7 @@ pub mod ids;
 pub mod kept;
 pub mod ledger;
 pub mod limits;
+pub mod mutant;
 pub mod pool;
 pub mod prepared;
 pub mod report;

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId, over};
+use crate::mutant::{self, Mutant};
 use crate::server::{Learnt, Server};
 use crate::settings::{PoolKey, PoolSettings};
 use crate::vars::Welcome;
@@ -135,7 +136,7 @@ impl Pool {
             return Grant::Server(server);
         }
         if let Some(failure) = &self.failure
-            && self.servers == self.opening
+            && (self.servers == self.opening || mutant::is(Mutant::RefusesInHaste))
             && now < failure.retry_at
         {
             return Grant::Refused(failure.error.clone());
@@ -184,7 +185,12 @@ impl Pool {
         let Some(chosen) = self.choose_queue(worker, now) else {
             return if self.wanted == 0 { Next::Park } else { Next::Yield(self.wanted) };
         };
-        let Some(waiter) = self.waiting[chosen].pop_front() else { return Next::Park };
+        let queue = &mut self.waiting[chosen];
+        let first = match mutant::is(Mutant::ServesNewestFirst) {
+            true => queue.pop_back(),
+            false => queue.pop_front(),
+        };
+        let Some(waiter) = first else { return Next::Park };
         if chosen == usize::from(worker.0) {
             Next::Local(waiter)
         } else {
@@ -204,6 +210,7 @@ impl Pool {
         let own = usize::from(worker.0);
         match self.waiting[own].front() {
             Some(head) if head.since.min(now) <= oldest.1 + CROSS_WORKER_PATIENCE => Some(own),
+            Some(_) if mutant::is(Mutant::NeverCrossesWorkers) => Some(own),
             _ => Some(oldest.2),
         }
     }
@@ -290,7 +297,9 @@ impl Pool {
     }
 
     fn has_room(&self) -> bool {
-        self.settings.size == 0 || self.servers < self.settings.size
+        self.settings.size == 0
+            || self.servers < self.settings.size
+            || mutant::is(Mutant::ExceedsPoolSize)
     }
 
     /// How many clients have waited long enough for the reserve, if there is anything left of it.
@@ -318,6 +327,7 @@ impl Pool {
 
     fn take_place(&mut self, now: Micros) -> bool {
         let pace = match &self.failure {
+            Some(_) if mutant::is(Mutant::NeverRetriesLogin) => false,
             Some(failure) => self.opening == 0 && now >= failure.retry_at,
             None => self.opening < OPENING_MAX,
         };
@@ -361,7 +371,9 @@ impl Pool {
     /// An opened server is gone.
     pub fn server_gone(&mut self) {
         debug_assert!(self.servers > self.opening, "a server was counted out twice");
-        self.servers -= 1;
+        if !mutant::is(Mutant::LeaksPlace) {
+            self.servers -= 1;
+        }
     }
 
     /// May this server, which is past its lifetime, be closed now? Closings are spaced so that a pool

@@ -10,6 +10,7 @@ use super::Engine;
 use super::leave::Leaving;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
+use crate::mutant::{self, Mutant};
 use crate::server::ServerPhase;
 use crate::settings::Target;
 use crate::shell::{Exchange, Io, Mail};
@@ -115,7 +116,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let cancel = self.next_serial();
         let server = self.server_mut(on);
-        server.cancel_pending = true;
+        server.cancel_pending = !mutant::is(Mutant::ReleasesWhileCanceling);
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.process_id, &server.secret);
         let serial = server.serial;
@@ -130,7 +131,12 @@ impl<X: Exchange> Engine<X> {
         if self.config.global.peer_id > 0 {
             number = cancel_key::fresh(number);
         }
-        let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
+        let mut found = self.keys.get(&number);
+        if mutant::is(Mutant::IgnoresCancelSecret) {
+            let of_pid = |other: &&u64| **other >> 32 == number >> 32;
+            found = self.keys.keys().find(of_pid).and_then(|key| self.keys.get(key));
+        }
+        let client = self.clients.get(found?.0 as usize)?;
         // A client that was given a long key is not to be cancelled by whoever guesses a short one.
         let right = match client.long_key {
             true => tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag)),
@@ -194,6 +200,9 @@ impl<X: Exchange> Engine<X> {
         }
         *answers_missing -= 1;
         if *answers_missing == 0 {
+            if mutant::is(Mutant::AnswersCancel) {
+                io.send_client(id, b"Z\0\0\0\x05I");
+            }
             self.drop_client(id, Leaving::Answered, now, io);
         }
     }

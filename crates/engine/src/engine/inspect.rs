@@ -39,6 +39,13 @@ impl<X: Exchange> Engine<X> {
         self.clients.len()
     }
 
+    /// The most that is kept of any message which is not whole yet, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let clients = self.clients.iter().map(|(_, client)| client.stream.held.len());
+        let servers = self.servers.iter().map(|(_, server)| server.stream.held.len());
+        clients.chain(servers).max().unwrap_or_default()
+    }
+
     /// Servers that somebody needs at the moment.
     pub fn busy_servers(&self) -> usize {
         self.servers.len()

@@ -8,6 +8,7 @@ use wire::error_fields::ErrorFields;
 use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::mutant::{self, Mutant};
 use crate::pool::{Failure, Pool};
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Event, Exchange, Io, Mail};
@@ -136,6 +137,13 @@ impl<X: Exchange> Engine<X> {
         let cancels = leaving == Leaving::Lost && self.config.global.cancel_lost_queries;
         let server = self.server_mut(on);
         server.client = None;
+        let half = client.stream.is_mid_message();
+        let forgotten = mutant::is(Mutant::ForgetsOwedReplies) && !half
+            || mutant::is(Mutant::ForgetsHalfMessage) && half;
+        if forgotten && matches!(server.phase, ServerPhase::Linked) {
+            server.ledger = crate::ledger::Ledger::default();
+            server.status = b'I';
+        }
         match server.phase {
             // Our own question is under way, the client has sent nothing: the answer is awaited.
             ServerPhase::Preparing(_) => server.phase = ServerPhase::Settling,
@@ -143,7 +151,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.server_closed(on, "client disconnected during login", now, io);
             }
-            _ if server.is_clean() && !client.stream.is_mid_message() => self.free(on, now, io),
+            _ if server.is_clean() && (!half || forgotten) => self.free(on, now, io),
             _ if cancels && server.ledger.works_on_the_last_request() => {
                 // Only a server that will have answered everything can be of use again.
                 let whole = !client.stream.is_mid_message() && io.server_flushed(on);

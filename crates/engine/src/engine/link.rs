@@ -17,6 +17,7 @@ use super::Engine;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
+use crate::mutant::{self, Mutant};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
@@ -108,7 +109,8 @@ impl<X: Exchange> Engine<X> {
             return self.ready(id, on, now, io);
         }
         let settings = self.settings(server.pool);
-        let checked = matches!(server.phase, ServerPhase::Preparing(_));
+        let checked =
+            matches!(server.phase, ServerPhase::Preparing(_)) || mutant::is(Mutant::SkipsCheck);
         let idle_for = now.saturating_sub(server.released_at);
         if !checked && !settings.check_query.is_empty() && idle_for > settings.check_delay {
             let query = settings.check_query.trim().to_owned();
@@ -116,7 +118,7 @@ impl<X: Exchange> Engine<X> {
             self.send_own_query(on, query.as_bytes(), now, io);
             return false;
         }
-        if !Arc::ptr_eq(&client.vars, &server.vars) {
+        if !Arc::ptr_eq(&client.vars, &server.vars) && !mutant::is(Mutant::LeaksSettings) {
             if let Some(sql) = client.vars.difference(&server.vars, &self.names) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
                 self.send_own_query(on, &sql, now, io);
@@ -180,8 +182,12 @@ impl<X: Exchange> Engine<X> {
                 return false;
             }
         }
+        let tracks = self.settings(self.server(on).pool).tracks_statements();
         self.server_mut(on).phase = ServerPhase::Linked;
-        self.client_mut(id).phase = ClientPhase::Linked;
+        let client = self.client_mut(id);
+        client.phase = ClientPhase::Linked;
+        client.tracks =
+            tracks || client.extended.as_ref().is_some_and(|own| !own.statements.is_empty());
         true
     }
 
@@ -270,7 +276,9 @@ impl<X: Exchange> Engine<X> {
         client.resent = false;
         client.phase = ClientPhase::Idle;
         self.server_mut(on).client = None;
-        io.resume_client(id);
+        if !mutant::is(Mutant::LosesEdge) {
+            io.resume_client(id);
+        }
         self.free(on, now, io);
     }
 
@@ -292,7 +300,7 @@ impl<X: Exchange> Engine<X> {
         }
         let pool = server.pool;
         let settings = self.settings(pool);
-        if settings.resets() {
+        if settings.resets() && !mutant::is(Mutant::SkipsReset) {
             // Whether it discards the statements is told by its replies, not guessed.
             let reset = settings.reset_query.clone();
             return self.send_own_query(on, reset.as_bytes(), now, io);

@@ -516,9 +516,12 @@ impl<X: Exchange> Engine<X> {
         let user = entry.user.as_deref().unwrap_or(user);
         let key = PoolKey { database: database.to_owned(), user: user.to_owned() };
         let (config, workers) = (&self.config, self.exchange.worker_count());
+        let closed = self.drain == Some(Drain::WaitForServers);
         let id = self.exchange.find_pool(&key, |id| {
             let settings = Arc::new(PoolSettings::new(config, &entry, &key.user));
-            Pool::new(id, key.clone(), settings, workers)
+            let mut pool = Pool::new(id, key.clone(), settings, workers);
+            pool.closed = closed;
+            pool
         });
         self.view(id);
         Some(id)
@@ -528,6 +531,10 @@ impl<X: Exchange> Engine<X> {
     pub fn begin_drain(&mut self, how: Drain, now: Micros, io: &mut impl Io) {
         self.drain = Some(how);
         if how == Drain::WaitForServers {
+            // One may have been made since the shutdown began, for a client that was logging in.
+            for id in self.exchange.pool_ids() {
+                self.exchange.pool(id, |pool| pool.closed = true);
+            }
             let waiting: Vec<ClientId> = self
                 .clients
                 .iter()

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::ids::{Micros, ServerId};
 use crate::kept::{Refused, Used, is_changed_result};
 use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
+use crate::mutant::{self, Mutant};
 use crate::prepared::Shape;
 use crate::server::{LOST, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
@@ -93,6 +94,13 @@ impl<X: Exchange> Engine<X> {
 
     /// All that came is dealt with: where does the server stand now?
     fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        if mutant::is(Mutant::ReloadDropsServers) {
+            let pool = self.server(on).pool;
+            let size = self.settings(pool).size;
+            if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
+                return self.server_closed(on, "too many servers in the pool", now, io);
+            }
+        }
         let server = &mut *self.servers[on.0 as usize];
         if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
             // It waits for data, which nobody will send, and while it does it heeds no cancel.
@@ -162,6 +170,10 @@ struct Replies<'a> {
 
 impl Replies<'_> {
     fn run(&mut self) -> Stop {
+        if mutant::is(Mutant::GuessesBoundaries) && matches!(self.input.first(), Some(b'Z' | b'E'))
+        {
+            self.server.stream.remaining = 0;
+        }
         let taken = self.server.stream.take_body(self.input);
         if taken > 0 && !self.server.stream.dropping {
             self.out.pass(0, taken);
@@ -178,6 +190,9 @@ impl Replies<'_> {
             };
             let available = rest.len().min(header.total);
             if is_row(header.code) && rows_pass {
+                if available < header.total && mutant::is(Mutant::GathersRows) {
+                    return Stop::Incomplete;
+                }
                 self.out.pass(self.at, self.at + available);
                 self.at += available;
                 self.server.stream.remaining = header.total - available;
@@ -270,7 +285,7 @@ impl Replies<'_> {
             backend::COMMAND_COMPLETE => {
                 let discards = CommandComplete::decode(body)
                     .is_ok_and(|done| matches!(done.tag, b"DISCARD ALL" | b"DEALLOCATE ALL"));
-                if discards {
+                if discards && !mutant::is(Mutant::MissesDiscard) {
                     self.server.statements.discard_before(settled.serial);
                     if let Some(extended) =
                         self.client.as_mut().and_then(|client| client.extended.as_mut())
@@ -431,6 +446,9 @@ impl Replies<'_> {
 
     fn parameter_status(&mut self, status: &ParameterStatus<'_>) {
         let Some(slot) = self.names.slot(status.name) else { return };
+        if self.server.status != b'I' && mutant::is(Mutant::MissesSetInTransaction) {
+            return;
+        }
         let shared =
             self.client.as_ref().is_some_and(|client| Arc::ptr_eq(&client.vars, &self.server.vars));
         Arc::make_mut(&mut self.server.vars).set(slot, status.value);
@@ -462,6 +480,9 @@ pub(super) fn undo(
     client: Option<&mut Client>,
 ) {
     let Some(undo) = entry.undo else { return };
+    if mutant::is(Mutant::KeepsFailedParse) && matches!(*undo, Undo::Parse { .. }) {
+        return;
+    }
     let client = client.and_then(|client| client.extended.as_mut());
     match *undo {
         Undo::Taken { .. } => {}
@@ -480,19 +501,23 @@ pub(super) fn undo(
         }
         Undo::Prepare { statement } => statements.remove_parsed(statement.id, entry.serial),
         Undo::Evict { statement, since } => statements.restore(statement, since),
-        // Whatever the server has now, the client's Parse is sent again when it is needed.
+        // Whatever the server has now, the client's Parse is sent again when it is needed. What
+        // was sent behind this message in another batch stands.
         Undo::ParseUnnamed { before, message } => {
-            *unnamed = 0;
-            if let Some(client) = client {
+            if *unnamed <= entry.serial {
+                *unnamed = 0;
+            }
+            if let Some(client) = client.filter(|client| client.unnamed == entry.serial) {
                 client.unnamed = if entry.failed { 0 } else { before };
                 client.unnamed_parse = message;
             }
         }
         Undo::DropUnnamed { before } => {
-            if let Some(client) = client {
+            if let Some(client) = client.filter(|client| client.unnamed == 0) {
                 client.unnamed = before;
             }
         }
+        Undo::PrepareUnnamed if *unnamed > entry.serial => {}
         Undo::PrepareUnnamed => *unnamed = 0,
     }
 }

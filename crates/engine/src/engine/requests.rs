@@ -290,7 +290,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     }
 
     fn tracks(&self) -> bool {
-        self.settings.tracks_statements()
+        self.client.tracks
     }
 
     fn extended(&mut self) -> &mut Extended {

@@ -1,5 +1,6 @@
 //! The end, in both ways.
 
+use config::AuthType;
 use engine::Drain;
 
 use crate::messages::*;
@@ -48,6 +49,18 @@ fn waiting_for_servers_in_session_mode_waits_for_the_sessions() {
     client.leave();
     server.answers("DISCARD ALL");
     assert!(!server.is_open());
+}
+
+#[test]
+fn waiting_for_servers_gives_none_to_who_was_logging_in() {
+    let rig = Rig::new(|config| config.global.auth_type = AuthType::Plain);
+    let late = rig.connect();
+    late.say_hello(&[]);
+    late.take();
+    rig.begin_drain(Drain::WaitForServers);
+    late.send([password("secret")]);
+    late.expect_fatal("server shutting down");
+    assert_eq!(rig.servers(), 0);
 }
 
 #[test]

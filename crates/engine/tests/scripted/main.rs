@@ -14,6 +14,7 @@ mod pooling;
 mod prepared;
 mod protocol;
 mod relay;
+mod reload;
 mod renewal;
 mod report;
 mod resend;

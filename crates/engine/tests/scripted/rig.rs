@@ -24,6 +24,7 @@ use engine::Drain;
 use engine::auth::Peer;
 use engine::pool::Pool;
 use engine::report::Report;
+use engine::settings::settings_for;
 use engine::shell::ConsoleLogin;
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
@@ -157,6 +158,24 @@ impl Rig {
     pub(crate) fn wait(&self, seconds: u64) {
         self.later(seconds * 1_000_000 + 1);
         self.0.borrow_mut().tick();
+    }
+
+    /// The configuration is read again, and is as `change` leaves it.
+    pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) {
+        let world = &mut *self.0.borrow_mut();
+        let mut config = (*world.config).clone();
+        change(&mut config);
+        world.config = Arc::new(config);
+        world.shared.state(|state| {
+            for pool in &mut state.pools {
+                if let Some(settings) = settings_for(&world.config, &pool.key) {
+                    pool.settings = settings;
+                }
+            }
+        });
+        for engine in &mut world.engines {
+            engine.set_config(world.config.clone());
+        }
     }
 
     pub(crate) fn begin_drain(&self, how: Drain) {

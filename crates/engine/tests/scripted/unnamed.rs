@@ -118,3 +118,14 @@ fn it_is_closed_when_the_client_says_so() {
     client.send([bind(""), sync()]);
     server.expect([close(""), bind(""), sync()]);
 }
+
+#[test]
+fn a_parse_that_failed_does_not_undo_the_one_sent_behind_it() {
+    let (client, _, server) = three();
+    client.send([parse("", "bad"), sync(), parse("", "select 1")]);
+    server.expect([parse("", "bad"), sync(), parse("", "select 1")]);
+    server.send([error("42601", "no"), ready('I')]);
+    client.expect([error("42601", "no"), ready('I')]);
+    client.send([bind(""), execute(), sync()]);
+    server.expect([bind(""), execute(), sync()]);
+}

@@ -91,6 +91,12 @@ pub(crate) struct Backend {
     /// In session mode: whose requests were seen since the last DISCARD ALL.
     owner: Option<usize>,
     session_mode: bool,
+    /// Has a copy of the extended protocol ever failed? Then nobody may know what is still owed.
+    pub(crate) copy_failed: bool,
+    /// Inserted in the present transaction.
+    pub(crate) inserting: Vec<Tag>,
+    /// Committed, and not yet looked at.
+    pub(crate) inserted: Vec<Tag>,
     /// A sabotage: it does not do what DISCARD ALL says.
     pub(crate) skips_reset: bool,
     /// What this server has seen that a pooler must not do.
@@ -118,6 +124,9 @@ impl Backend {
             asker: None,
             owner: None,
             session_mode,
+            copy_failed: false,
+            inserting: Vec::new(),
+            inserted: Vec::new(),
             skips_reset: false,
             complaints: Vec::new(),
         }
@@ -140,6 +149,17 @@ impl Backend {
 
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)
+    }
+
+    /// Is it between transactions, as far as it has read?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let read = self.input.is_empty() && !self.skipping && self.busy.is_none();
+        read && self.block == Block::Idle && self.saved.is_none()
+    }
+
+    /// Statements with names.
+    pub(crate) fn named_statements(&self) -> usize {
+        self.statements.keys().filter(|name| !name.is_empty()).count()
     }
 
     /// For how long it sleeps, if it does.
@@ -287,6 +307,7 @@ impl Backend {
         fields.fields.insert(1, (b'V', b"ERROR".to_vec()));
         backend::error(&mut self.buffered, &fields);
         self.flush();
+        self.inserting.clear();
         if let Some(saved) = self.saved.take() {
             self.settings.restore(saved);
         }
@@ -307,6 +328,7 @@ impl Backend {
     fn commit(&mut self) {
         if self.block == Block::Idle {
             self.saved = None;
+            self.inserted.append(&mut self.inserting);
             self.portals.clear();
         }
     }

@@ -46,6 +46,8 @@ pub(crate) struct Client {
     pub(crate) to_send: VecDeque<u8>,
     /// Not before this moment does it go on.
     pub(crate) thinks_until: u64,
+    /// Nor does it read before this one.
+    pub(crate) deaf_until: u64,
     pub(crate) reference: Reference,
     pub(crate) key: Option<(u32, Vec<u8>)>,
     /// Cancel requests sent, less those that have hit.
@@ -73,6 +75,7 @@ impl Client {
             script: script.into(),
             to_send: packet.into(),
             thinks_until: 0,
+            deaf_until: 0,
             reference: Reference::new(settings),
             key: None,
             cancels: 0,
@@ -195,10 +198,7 @@ impl Client {
                 self.phase = Phase::Running;
                 Ok(())
             }
-            backend::ERROR => {
-                self.may_end |= self.who.is_wrong;
-                self.fatal(message)
-            }
+            backend::ERROR => self.fatal(message),
             _ if is_chatter(message) => Ok(()),
             _ => Err(format!("unexpected during login: {}", show(message))),
         }

@@ -25,16 +25,35 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use engine::mutant::{self, Mutant};
 use sabotage::Sabotage;
-use world::{Summary, World};
+use world::{Side, Summary, World};
 
 /// Seeds of an ordinary run of the tests.
-const SEEDS: std::ops::Range<u64> = 0..256;
+pub(crate) const SEEDS: std::ops::Range<u64> = 0..1024;
+
+/// What is wrong on purpose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    Engine(Mutant),
+    Shell(Sabotage),
+}
 
 /// Runs one seed; a panic inside the engine is a violation like any other.
-pub(crate) fn run(seed: u64, sabotage: Option<Sabotage>, trace: bool) -> Result<Summary, String> {
-    let run = || World::new(seed, sabotage, trace).run();
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+pub(crate) fn run(seed: u64, fault: Option<Fault>, trace: bool) -> Result<Summary, String> {
+    let (broken, sabotage) = match fault {
+        Some(Fault::Engine(broken)) => (Some(broken), None),
+        Some(Fault::Shell(sabotage)) => (None, Some(sabotage)),
+        None => (None, None),
+    };
+    mutant::set(broken);
+    let end = play(World::new(seed, sabotage, trace));
+    mutant::set(None);
+    end
+}
+
+fn play(world: World) -> Result<Summary, String> {
+    catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Err(format!("panic: {}", text.unwrap_or_default()))
@@ -73,4 +92,21 @@ fn nobody_gets_what_is_not_his_and_nobody_waits_for_ever() {
         failures.len(),
         failures.iter().take(5).cloned().collect::<Vec<_>>().join("\n")
     );
+}
+
+#[test]
+fn a_death_at_any_byte_hurts_nobody_else() {
+    let small = |seed: &u64| {
+        let summary = run(*seed, None, false).expect("the other test has run it");
+        summary.spoken.iter().all(|bytes| (400..1500).contains(bytes))
+    };
+    for seed in SEEDS.filter(small).take(1) {
+        let spoken = run(seed, None, false).expect("as before").spoken;
+        for side in [Side::Client, Side::Server] {
+            for at in 0..spoken[side as usize] {
+                let world = World::new(seed, None, false).kill_after(side, at);
+                play(world).unwrap_or_else(|why| panic!("seed {seed}, {side:?} byte {at}: {why}"));
+            }
+        }
+    }
 }

@@ -1,27 +1,64 @@
-//! The checks can fail: each kind of sabotage is found within the seeds tried, most in the first few.
+//! The checks can fail: each engine and each shell that is broken on purpose is found out within
+//! the seeds of an ordinary run, all of which the sound engine passes.
 
-use crate::run;
+use engine::mutant::Mutant;
+
 use crate::sabotage::Sabotage;
+use crate::{Fault, SEEDS, run};
 
 /// The first seed at which the harm is noticed, and how.
-fn caught(sabotage: Sabotage) -> (u64, String) {
-    (0..2_000)
-        .filter(|seed| run(*seed, None, false).is_ok())
-        .find_map(|seed| run(seed, Some(sabotage), false).err().map(|why| (seed, why)))
-        .unwrap_or_else(|| panic!("nobody noticed {sabotage:?}"))
+fn caught(fault: Fault) -> (u64, String) {
+    SEEDS
+        .clone()
+        .find_map(|seed| run(seed, Some(fault), false).err().map(|why| (seed, why)))
+        .unwrap_or_else(|| panic!("nobody noticed {fault:?}"))
 }
 
 macro_rules! mutants {
-    ($($test:ident: $sabotage:ident;)+) => {$(
+    ($kind:ident::$fault:ident: $($test:ident: $harm:ident;)+) => {$(
         #[test]
         fn $test() {
-            let (seed, why) = caught(Sabotage::$sabotage);
-            println!("{:?} was noticed at seed {seed}: {why}", Sabotage::$sabotage);
+            let (seed, why) = caught(Fault::$fault($kind::$harm));
+            println!("{:?} was noticed at seed {seed}: {why}", $kind::$harm);
         }
     )+};
 }
 
-mutants! {
+mutants! { Mutant::Engine:
+    replies_forgotten_are_noticed: ForgetsOwedReplies;
+    half_a_message_forgotten_is_noticed: ForgetsHalfMessage;
+    a_server_released_at_the_first_ready_is_noticed: ReleasesAtFirstReady;
+    a_server_released_within_a_batch_is_noticed: ReleasesInBatch;
+    a_sync_waited_for_in_vain_is_noticed: WaitsForSync;
+    nothing_skipped_after_an_error_is_noticed: SkipsNothingAfterError;
+    a_query_ended_at_its_first_command_is_noticed: EndsQueryAtFirstCommand;
+    guessed_boundaries_are_noticed: GuessesBoundaries;
+    a_failed_parse_kept_is_noticed: KeepsFailedParse;
+    a_missed_discard_is_noticed: MissesDiscard;
+    a_shared_unnamed_statement_is_noticed: SharesUnnamed;
+    an_answer_out_of_turn_is_noticed: AnswersOutOfTurn;
+    forwarded_own_replies_are_noticed: ForwardsOwnReplies;
+    statements_without_end_are_noticed: NeverEvicts;
+    a_server_released_while_canceling_is_noticed: ReleasesWhileCanceling;
+    an_ignored_cancel_secret_is_noticed: IgnoresCancelSecret;
+    an_answered_cancel_is_noticed: AnswersCancel;
+    leaked_settings_are_noticed: LeaksSettings;
+    a_set_missed_in_a_transaction_is_noticed: MissesSetInTransaction;
+    a_skipped_reset_is_noticed: SkipsReset;
+    a_skipped_check_is_noticed: SkipsCheck;
+    a_leaked_place_is_noticed: LeaksPlace;
+    an_exceeded_pool_size_is_noticed: ExceedsPoolSize;
+    a_login_never_retried_is_noticed: NeverRetriesLogin;
+    hasty_refusals_are_noticed: RefusesInHaste;
+    an_effect_that_may_happen_twice_is_noticed: ResendsWhatHasEffect;
+    the_newest_served_first_is_noticed: ServesNewestFirst;
+    workers_that_keep_to_themselves_are_noticed: NeverCrossesWorkers;
+    a_lost_edge_is_noticed: LosesEdge;
+    gathered_rows_are_noticed: GathersRows;
+    a_reload_that_drops_servers_is_noticed: ReloadDropsServers;
+}
+
+mutants! { Sabotage::Shell:
     a_lost_mail_is_noticed: LoseMail;
     a_forgotten_waiter_is_noticed: ForgetWaiter;
     a_client_never_resumed_is_noticed: DropResume;

@@ -67,6 +67,8 @@ pub(crate) struct ClientSocket {
     pub(crate) latch: bool,
     /// The engine did not want to read it; it will say when.
     pub(crate) blocked: bool,
+    /// Something has happened that it may be thrown out for.
+    pub(crate) excused: bool,
     /// Since when it has waited for a server, and has it lost one meanwhile?
     pub(crate) waits_since: Option<(u64, bool)>,
 }
@@ -91,6 +93,10 @@ pub(crate) struct ServerSocket {
     pub(crate) down: Pipe,
     pub(crate) pending: Vec<u8>,
     pub(crate) latch: bool,
+    /// It came to its end while it was nobody's.
+    pub(crate) died_idle: bool,
+    /// It does nothing before this moment.
+    pub(crate) stalled_until: u64,
     pub(crate) backend: Backend,
     /// When what it sleeps through is over.
     pub(crate) wakes_at: Option<u64>,
@@ -124,6 +130,8 @@ pub(crate) struct Net {
     pub(crate) capacities: &'static [usize],
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) complaints: Vec<String>,
+    /// Clients that the engine has just thrown out, and why.
+    pub(crate) thrown_out: Vec<(usize, String)>,
     pub(crate) trace: bool,
 }
 
@@ -279,6 +287,8 @@ impl Io for SimIo<'_> {
             down,
             pending: Vec::new(),
             latch: false,
+            died_idle: false,
+            stalled_until: 0,
             backend,
             wakes_at: None,
         });
@@ -289,7 +299,8 @@ impl Io for SimIo<'_> {
 
     fn send_cancel(&mut self, cancel: u64, _server: ServerId, packet: &[u8]) {
         let hurries = self.net.sabotage == Some(Sabotage::HastyCancel);
-        let delay = self.net.rng.below(if hurries { 30_000 } else { 3_000 });
+        let slow = hurries || self.net.rng.once_in(3);
+        let delay = self.net.rng.below(if slow { 30_000 } else { 3_000 });
         let (worker, due) = (self.worker, self.net.now + delay as u64);
         let packet = packet.to_vec();
         let (delivered, finished) = (false, false);
@@ -347,5 +358,10 @@ impl Io for SimIo<'_> {
 
     fn event(&mut self, event: Event<'_>) {
         self.net.log(|| format!("worker {}: {event:?}", self.worker));
+        if let Event::ClientClosing { client, reason, error: true, .. } = event
+            && let Some(at) = self.client_at(client)
+        {
+            self.net.thrown_out.push((at, reason.to_owned()));
+        }
     }
 }

@@ -56,6 +56,11 @@ impl Reference {
         self.due == 0 && self.backend.sleep().is_none()
     }
 
+    /// Has everything been answered, and nothing been left open?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.expected.is_empty() && self.backend.is_at_rest()
+    }
+
     /// What must come next, for the reader of a report.
     pub(crate) fn waits_for(&self) -> String {
         let next = self.expected.front().map_or_else(|| "nothing".to_owned(), |next| show(next));

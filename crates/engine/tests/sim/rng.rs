@@ -38,7 +38,9 @@ impl Rng {
 
     /// How many of `available` bytes go at once: often all, often a single one.
     pub(crate) fn chunk(&mut self, available: usize) -> usize {
-        match self.below(4) {
+        // Long ones would take for ever.
+        let small = if available > 2000 { 40 } else { 4 };
+        match self.below(small) {
             0 => 1,
             1 => self.range(1, available.min(12)),
             2 => self.range(1, available),

@@ -13,8 +13,10 @@ pub(crate) enum Step {
     /// Wait for everything that must come.
     Await,
     Think(u64),
-    /// Send a cancel request for oneself, on a connection of its own.
-    Cancel,
+    /// Send a cancel request for oneself, on a connection of its own; perhaps with a wrong secret.
+    Cancel {
+        wrong: bool,
+    },
     /// From here on the pooler may end the connection.
     Doomed,
     Leave(Manner),
@@ -39,12 +41,20 @@ pub(crate) struct Author<'a> {
     /// not wait gives each statement a new name, as drivers with pipelines do: what a name used
     /// twice stands for behind an unanswered error only the server knows.
     patient: bool,
+    /// It uses no names, and the unnamed statement only in the batch of its Parse.
+    pub(crate) plain: bool,
+    /// The kernels hold much, so that long messages do not take for ever.
+    pub(crate) wide: bool,
+    /// It mostly sleeps, and is woken by cancel requests.
+    pub(crate) sleepy: bool,
     number: usize,
     steps: Vec<Step>,
     out: Vec<u8>,
     in_transaction: bool,
 }
 
+/// More than a megabyte.
+const LONG_LEN: usize = 1_200_000;
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"stmt with blanks", b"d"];
 const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
 
@@ -52,7 +62,20 @@ impl<'a> Author<'a> {
     pub(crate) fn new(rng: &'a mut Rng, client: usize, mode: PoolMode) -> Self {
         let (steps, out) = (Vec::new(), Vec::new());
         let patient = !rng.once_in(3);
-        Self { rng, client, mode, patient, number: 0, steps, out, in_transaction: false }
+        let (plain, wide, sleepy) = (false, false, false);
+        Self {
+            rng,
+            client,
+            mode,
+            patient,
+            plain,
+            wide,
+            sleepy,
+            number: 0,
+            steps,
+            out,
+            in_transaction: false,
+        }
     }
 
     pub(crate) fn write(mut self, length: usize) -> Vec<Step> {
@@ -106,6 +129,10 @@ impl<'a> Author<'a> {
     }
 
     fn scene(&mut self) {
+        if self.sleepy && self.rng.once_in(2) {
+            self.sleep();
+            return self.act(true);
+        }
         match self.rng.below(16) {
             0..=2 => {
                 let sql = self.simple_sql();
@@ -121,6 +148,7 @@ impl<'a> Author<'a> {
             12 => self.sleep(),
             13 => self.function_call(),
             14 => self.discard(),
+            15 if self.rng.once_in(4) => self.long_message(),
             _ => {
                 let sql = self.set_sql();
                 self.query(&sql);
@@ -129,7 +157,23 @@ impl<'a> Author<'a> {
         self.act(false);
     }
 
+    /// Longer than anything that is kept anywhere: a row, or a query, or both.
+    fn long_message(&mut self) {
+        let len = if self.wide && self.rng.once_in(6) { LONG_LEN } else { 30_000 };
+        let asked = if self.rng.once_in(2) { len } else { 1 };
+        let padding = " x".repeat(if asked == 1 { len / 2 } else { 0 });
+        self.query(&format!("SELECT 1 {asked}{padding}"));
+        self.send();
+        if self.rng.once_in(3) {
+            // Whoever asks while a cancel is under way.
+            self.steps.push(Step::Cancel { wrong: false });
+        }
+    }
+
     fn simple_sql(&mut self) -> String {
+        if self.rng.once_in(3) {
+            return "INSERT".to_owned();
+        }
         match self.rng.below(12) {
             0 => "FAIL".to_owned(),
             1 => "NONSENSE".to_owned(),
@@ -180,7 +224,7 @@ impl<'a> Author<'a> {
     /// Some sequence of the extended protocol up to its Sync, or its several.
     fn pipeline(&mut self) {
         for _ in 0..self.rng.range(1, 3) {
-            if !self.patient || self.rng.once_in(3) {
+            if !self.patient || self.plain || self.rng.once_in(3) {
                 self.proper_sequence();
             } else {
                 for _ in 0..self.rng.range(1, 6) {
@@ -194,6 +238,12 @@ impl<'a> Author<'a> {
             if self.rng.once_in(5) {
                 frontend::flush(&mut self.out);
                 self.act(false);
+            }
+            if self.patient && self.rng.once_in(6) {
+                // A Query ends the batch as well, unless it has failed.
+                self.query("SELECT 1 1");
+                self.act(true);
+                self.steps.push(Step::Think(5_000));
             }
             frontend::sync(&mut self.out);
             if self.patient {
@@ -215,7 +265,11 @@ impl<'a> Author<'a> {
 
     fn proper_sequence(&mut self) {
         let fresh = format!("s{}", self.number);
-        let name = if self.patient { self.name() } else { fresh.as_bytes() };
+        let name = match (self.plain, self.patient) {
+            (true, _) => b"",
+            (false, true) => self.name(),
+            (false, false) => fresh.as_bytes(),
+        };
         frontend::close_statement(&mut self.out, name);
         self.parse(name);
         frontend::describe_statement(&mut self.out, name);
@@ -253,6 +307,7 @@ impl<'a> Author<'a> {
             0 => "NONSENSE".to_owned(),
             1 => "FAIL $1".to_owned(),
             2 => format!("/*{}*/ SET TimeZone = 'four'", self.tag()),
+            6 | 7 => "INSERT $1".to_owned(),
             3 => format!("SELECT $1 2 {}", 10 * self.client),
             4 => String::new(),
             5 => "SHOW DateStyle".to_owned(),
@@ -289,6 +344,10 @@ impl<'a> Author<'a> {
         // What is parsed behind it in the same batch stays. The name is a new one, since nobody
         // but the server can know at that moment that a name is free again.
         let name = format!("behind {}", self.number);
+        if self.plain {
+            frontend::sync(&mut self.out);
+            return self.act(true);
+        }
         if self.rng.once_in(2) {
             self.parse(name.as_bytes());
         }
@@ -363,7 +422,8 @@ impl<'a> Author<'a> {
         if self.rng.once_in(2) {
             self.send();
             self.steps.push(Step::Think(self.rng.below(8000) as u64));
-            self.steps.push(Step::Cancel);
+            let wrong = self.rng.once_in(4);
+            self.steps.push(Step::Cancel { wrong });
         }
     }
 

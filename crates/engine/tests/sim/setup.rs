@@ -1,6 +1,9 @@
 //! What a run is like: drawn from the seed.
 
-use config::{Config, PoolMode};
+use std::collections::BTreeMap;
+
+use config::{AccessPolicy, Config, PoolMode};
+use engine::Drain;
 use wire::md5;
 use wire::scram::ScramVerifier;
 
@@ -19,7 +22,23 @@ pub(crate) struct Setup {
     pub(crate) workers: u16,
     pub(crate) clients: usize,
     pub(crate) config: Config,
-    pub(crate) pool_size: u32,
+    /// The present settings, as written in the file.
+    pub(crate) keys: BTreeMap<&'static str, String>,
+    users: Vec<(String, String)>,
+    /// The most that was ever allowed in this run.
+    pub(crate) pool_size_max: u32,
+    pub(crate) statements_max: usize,
+    /// Is the configuration read again in mid-run?
+    pub(crate) reloads: bool,
+    /// May a reload change whose business the names of statements are? Then nobody uses any.
+    plain: bool,
+    sleepy: bool,
+    /// How the pooler is shut down in mid-run, if it is.
+    pub(crate) drain: Option<Drain>,
+    /// Who may come in only the server knows.
+    pub(crate) proves: bool,
+    /// Do clients stop reading, and servers stop doing anything, for a while?
+    pub(crate) sluggish: bool,
     /// Do servers die and refuse?
     pub(crate) stormy: bool,
     /// Do servers say things nobody asked for?
@@ -40,14 +59,8 @@ impl Setup {
         };
         let pool_size = rng.pick(&[1, 1, 2, 3, 5]);
         let (auth, client_auth, stored) = authentication(rng);
-        let mut ini = format!(
-            "[databases]\ndb0 = host=127.0.0.1 port=5000 dbname=db0\n\
-             db1 = host=127.0.0.1 port=5001\n[pgbouncer]\npool_mode = {}\n\
-             default_pool_size = {pool_size}\nauth_type = {client_auth}\nserver_login_retry = 1\n\
-             query_wait_timeout = 0\nquery_wait_notify = 0\nscram_iterations = {ITERATIONS}\nmax_client_conn = 1000\n",
-            mode.word(),
-        );
-        let mut add = |key: &str, value: usize| ini.push_str(&format!("{key} = {value}\n"));
+        let mut keys = BTreeMap::new();
+        let mut add = |key: &'static str, value: usize| keys.insert(key, value.to_string());
         add("max_prepared_statements", rng.pick(&[1, 2, 4, 200]));
         add("server_check_delay", rng.pick(&[0, 30]));
         add("server_idle_timeout", rng.pick(&[1, 600]));
@@ -62,24 +75,94 @@ impl Setup {
         add("min_pool_size", rng.pick(&[0, 0, 2]));
         add("reserve_pool_size", rng.pick(&[0, 0, 1]));
         add("reserve_pool_timeout", 1);
-        let mut config =
-            Config::parse_ini(&ini, "sim.ini", &|_| Ok(String::new())).expect("a good sim.ini");
-        for user in 0..2 {
-            config.auth_file.users.insert(format!("u{user}"), stored.replace("USER", &hash(user)));
+        add("default_pool_size", pool_size);
+        for key in LIMITS {
+            add(key, usize::from(rng.once_in(8)));
         }
-        Self {
+        add("scram_iterations", ITERATIONS as usize);
+        keys.insert("pool_mode", mode.word().to_owned());
+        keys.insert("auth_type", client_auth.to_owned());
+        let users = (0..2).map(|user| (format!("u{user}"), stored.replace("USER", &hash(user))));
+        let mut setup = Self {
             mode,
             workers: rng.range(1, 3) as u16,
             clients: rng.range(2, 10),
-            config,
-            pool_size,
+            config: Config::default(),
+            keys,
+            users: users.collect(),
+            pool_size_max: 0,
+            statements_max: 0,
+            reloads: rng.once_in(4),
+            plain: rng.once_in(4),
+            sleepy: rng.once_in(6),
+            drain: match rng.below(20) {
+                0 => Some(Drain::WaitForServers),
+                1 => Some(Drain::WaitForClients),
+                _ => None,
+            },
+            proves: client_auth == "plain" && !matches!(auth, ServerAuth::Cleartext),
+            sluggish: rng.once_in(3),
             stormy: rng.once_in(3),
             chatty: rng.once_in(3),
             careless: rng.once_in(2),
             capacities: rng.pick(&CAPACITIES),
             auth,
             client_auth,
+        };
+        setup.read();
+        setup
+    }
+
+    /// Somebody has changed the file: pool sizes, limits, and whatever else can be changed.
+    pub(crate) fn change(&mut self, rng: &mut Rng) {
+        let (key, value) = match rng.below(8) {
+            0..=2 => ("default_pool_size", rng.pick(&[1, 2, 3, 5])),
+            3 => (rng.pick(&LIMITS), rng.below(2)),
+            4 => ("server_check_delay", rng.pick(&[0, 30])),
+            5 => ("server_lifetime", rng.pick(&[1, 3600])),
+            _ if self.plain => ("max_prepared_statements", rng.pick(&[0, 1, 2, 200])),
+            _ => ("max_prepared_statements", rng.pick(&[0, 1, 2, 200]).max(1)),
+        };
+        self.keys.insert(key, value.to_string());
+        // In statement mode who has a transaction open would be thrown out.
+        if self.mode == PoolMode::Transaction && self.plain && rng.once_in(3) {
+            self.keys.insert("pool_mode", rng.pick(&["session", "transaction"]).to_owned());
         }
+        self.read();
+    }
+
+    fn read(&mut self) {
+        let mut ini = "[databases]\ndb0 = host=127.0.0.1 port=5000 dbname=db0\n\
+             db1 = host=127.0.0.1 port=5001\n[pgbouncer]\nserver_login_retry = 1\nquery_wait_notify = 0\n\
+             max_client_conn = 1000\n"
+            .to_owned();
+        for (key, value) in &self.keys {
+            ini.push_str(&format!("{key} = {value}\n"));
+        }
+        self.config =
+            Config::parse_ini(&ini, "sim.ini", &|_| Ok(String::new())).expect("a good sim.ini");
+        match self.proves {
+            true => self.config.access = AccessPolicy::ProvenByServer,
+            false => self.config.auth_file.users.extend(self.users.iter().cloned()),
+        }
+        let global = &self.config.global;
+        self.pool_size_max = self.pool_size_max.max(global.default_pool_size);
+        self.statements_max = self.statements_max.max(global.max_prepared_statements as usize);
+    }
+
+    pub(crate) fn may_have_sessions(&self) -> bool {
+        self.mode == PoolMode::Session || (self.plain && self.reloads)
+    }
+
+    /// Is every server asked whether it lives, however short it was idle?
+    pub(crate) fn checks_always(&self) -> bool {
+        !self.reloads && self.keys["server_check_delay"] == "0"
+    }
+
+    /// May this limit have thrown somebody out? A reload may just have switched it off.
+    pub(crate) fn may_expire(&self, reason: &str) -> bool {
+        let key = reason.replace(' ', "_");
+        LIMITS.contains(&key.as_str()) && (self.reloads || self.keys[key.as_str()] != "0")
     }
 
     pub(crate) fn client(&self, rng: &mut Rng, index: usize) -> Client {
@@ -102,9 +185,11 @@ impl Setup {
             wants,
         };
         let length = rng.range(1, 10);
-        let mut client = Client::new(who, Author::new(rng, index, self.mode).write(length));
-        client.may_end = self.stormy;
-        client
+        let mut author = Author::new(rng, index, self.mode);
+        author.plain = self.plain;
+        author.sleepy = self.sleepy;
+        author.wide = self.capacities.iter().all(|capacity| *capacity > 10_000);
+        Client::new(who, author.write(length))
     }
 
     /// Makes the processes behind the servers' sockets.
@@ -121,6 +206,15 @@ impl Setup {
     }
 }
 
+/// Seconds after which somebody is thrown out; 0 switches one off.
+const LIMITS: [&str; 5] = [
+    "query_wait_timeout",
+    "query_timeout",
+    "client_idle_timeout",
+    "idle_transaction_timeout",
+    "transaction_timeout",
+];
+
 const PASSWORD: &str = "secret";
 
 fn hash(user: usize) -> String {
@@ -131,11 +225,13 @@ fn hash(user: usize) -> String {
 fn authentication(rng: &mut Rng) -> (ServerAuth, &'static str, String) {
     let verifier = ScramVerifier::from_password(PASSWORD.as_bytes(), b"salt", ITERATIONS);
     let scram = ServerAuth::Scram(verifier.clone());
-    match rng.below(7) {
+    match rng.below(9) {
         0 => (ServerAuth::Md5, "md5", "USER".into()),
         1 => (scram, "scram-sha-256", verifier.to_string()),
         2 => (ServerAuth::Cleartext, "plain", PASSWORD.into()),
         3 => (scram, "md5", PASSWORD.into()),
+        7 => (scram, "plain", PASSWORD.into()),
+        8 => (ServerAuth::Md5, "plain", PASSWORD.into()),
         _ => (ServerAuth::Trust, "trust", PASSWORD.into()),
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 pub(crate) const CHATTER: &str = "sim00";
 
 /// Who asked, and its how many-th request it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tag {
     pub(crate) client: usize,
     pub(crate) number: usize,
@@ -34,11 +34,19 @@ pub(crate) enum Statement {
     Rollback,
     Set(&'static str, String),
     Show(&'static str),
-    Select { rows: usize, len: usize },
+    Select {
+        rows: usize,
+        len: usize,
+    },
+    /// It has an effect, which must not happen twice.
+    Insert,
     Fail,
     Notice,
     CopyIn,
-    CopyOut { rows: usize, len: usize },
+    CopyOut {
+        rows: usize,
+        len: usize,
+    },
     Sleep(u64),
     DiscardAll,
     DeallocateAll,
@@ -95,6 +103,7 @@ fn statement(text: &str) -> Option<Statement> {
         }
         "SHOW" => Statement::Show(crate::settings::Settings::known(words.next()?)?),
         "SELECT" => Statement::Select { rows: number()?, len: number()? },
+        "INSERT" => Statement::Insert,
         "FAIL" => Statement::Fail,
         "NOTICE" => Statement::Notice,
         "COPYIN" => Statement::CopyIn,

@@ -1,18 +1,20 @@
 //! One run: clients, workers with the real engine, and servers, moved on by chance one small
 //! action at a time until everybody is done.
 
+mod causes;
 mod checks;
 mod client_side;
+mod operator;
 mod server_side;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::Engine;
 use engine::auth::Peer;
 use engine::ids::WorkerId;
+use engine::{Drain, Engine};
 
 use crate::client::Client;
 use crate::exchange::{Shared, SimExchange};
@@ -20,6 +22,9 @@ use crate::net::{Net, SimIo};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 use crate::setup::Setup;
+use crate::sql::Tag;
+
+use operator::Order;
 
 /// Simulated time without anything happening after which somebody is said to wait for ever.
 const PATIENCE: u64 = 120_000_000;
@@ -47,12 +52,24 @@ enum Action {
     ServerWrites(usize),
     ServerWakes(usize),
     ServerChats(usize),
+    ServerStalls(usize),
     ServerDies(usize),
     CancelArrives(usize),
     CancelEnds(usize),
     Mail(usize),
     Tick(usize),
+    Reload,
+    Drain,
+    /// A worker hears of the one or the other.
+    Order(usize),
     SpuriousEvent(usize),
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
 }
 
 /// What a run came to.
@@ -62,6 +79,10 @@ pub(crate) struct Summary {
     pub(crate) requests: usize,
     pub(crate) cancels_hit: usize,
     pub(crate) servers: usize,
+    pub(crate) thrown_out: usize,
+    pub(crate) inserted: usize,
+    /// Bytes that clients have sent, and servers.
+    pub(crate) spoken: [usize; 2],
 }
 
 impl Summary {
@@ -70,6 +91,8 @@ impl Summary {
         self.requests += other.requests;
         self.cancels_hit += other.cancels_hit;
         self.servers += other.servers;
+        self.thrown_out += other.thrown_out;
+        self.inserted += other.inserted;
     }
 }
 
@@ -85,6 +108,14 @@ pub(crate) struct World {
     stormy: bool,
     summary: Summary,
     quiet_since: u64,
+    /// What the operator wants of each worker, not heard yet.
+    orders: Vec<VecDeque<Order>>,
+    reloads: usize,
+    draining: Option<Drain>,
+    /// Whom to kill, and after how many bytes of all who are like it.
+    kill: Option<(Side, usize)>,
+    /// What was committed, by whatever server.
+    inserted: HashSet<Tag>,
 }
 
 impl World {
@@ -109,6 +140,7 @@ impl World {
             capacities: setup.capacities,
             sabotage,
             complaints: Vec::new(),
+            thrown_out: Vec::new(),
             trace,
         };
         let mut world = Self {
@@ -120,6 +152,11 @@ impl World {
             clients: Vec::new(),
             summary: Summary::default(),
             quiet_since: 0,
+            orders: vec![VecDeque::new(); usize::from(setup.workers)],
+            reloads: 0,
+            draining: None,
+            kill: None,
+            inserted: HashSet::new(),
             setup,
             rng,
         };
@@ -130,16 +167,34 @@ impl World {
         world
     }
 
+    /// Whoever of `side` sends the byte behind so many is gone before it does.
+    pub(crate) fn kill_after(mut self, side: Side, bytes: usize) -> Self {
+        self.kill = Some((side, bytes));
+        self
+    }
+
+    /// How many of `count` bytes are sent, and is that the speaker's end?
+    fn speak(&mut self, side: Side, count: usize) -> (usize, bool) {
+        let spoken = &mut self.summary.spoken[side as usize];
+        let left = match self.kill {
+            Some((its, at)) if its == side && at >= *spoken => at - *spoken,
+            _ => usize::MAX,
+        };
+        let dies = count > left;
+        *spoken += count.min(left) + usize::from(dies);
+        (count.min(left), dies)
+    }
+
     /// Runs until everybody is done, or something is wrong.
     pub(crate) fn run(mut self) -> Result<Summary, String> {
         self.net.log(|| {
             format!(
-                "{:?}, {} clients, {} workers, pool_size {}, stormy {}",
+                "{:?}, {} clients, {} workers, stormy {}\n{:?}",
                 self.setup.mode,
                 self.setup.clients,
                 self.setup.workers,
-                self.setup.pool_size,
-                self.setup.stormy
+                self.setup.stormy,
+                self.setup.keys,
             )
         });
         let mut actions = Vec::new();
@@ -159,7 +214,8 @@ impl World {
             if !matches!(action, Action::Tick(_)) {
                 self.quiet_since = self.net.now;
             }
-            self.net.now += self.rng.below(100) as u64;
+            self.net.now += self.rng.range(1, 100) as u64;
+            self.find_excuses(action);
             self.act(action).map_err(|why| format!("{action:?}: {why}"))?;
             self.check().map_err(|why| format!("after {action:?}: {why}"))?;
         }
@@ -179,11 +235,14 @@ impl World {
             pending: Vec::new(),
             latch: false,
             blocked: false,
+            excused: false,
             waits_since: None,
         });
         let now = self.net.now;
         let (engine, mut io) = self.engine(worker);
-        let slot = engine.accept(Peer::default(), now, &mut io).expect("a free slot");
+        let slot = engine
+            .accept(Peer { loopback: true, ..Peer::default() }, now, &mut io)
+            .expect("a free slot");
         self.net.clients[at].slot = Some(slot);
         if self.net.client_slots[worker].insert(slot.0, at).is_some() {
             self.net.complaints.push(format!("{slot:?} was not free"));
@@ -198,9 +257,12 @@ impl World {
 
     /// Nothing can happen now: go to when something can.
     fn pass_time(&mut self) -> Result<(), String> {
+        self.check_rest()?;
         let mut moments: Vec<u64> = self.next_tick.clone();
         moments.extend(self.net.servers.iter().filter_map(|server| server.wakes_at));
+        moments.extend(self.net.servers.iter().map(|server| server.stalled_until));
         moments.extend(self.clients.iter().map(|client| client.thinks_until));
+        moments.extend(self.clients.iter().map(|client| client.deaf_until));
         moments.extend(self.net.cancels.iter().map(|cancel| cancel.due));
         let shared = self.shared.borrow();
         moments.extend(shared.mail.iter().filter_map(|queue| queue.front()).map(|(due, _)| *due));
@@ -233,6 +295,7 @@ impl World {
                 actions.push(Action::Mail(worker));
             }
         }
+        self.possible_for_operator(actions);
         for (worker, tick) in self.next_tick.iter().enumerate() {
             if now >= *tick {
                 actions.push(Action::Tick(worker));
@@ -271,7 +334,13 @@ impl World {
                 let notice = self.rng.once_in(2);
                 self.net.servers[at].backend.chatter(notice);
             }
+            Action::ServerStalls(at) => {
+                self.net.servers[at].stalled_until = now + self.rng.below(300_000) as u64;
+            }
             Action::ServerDies(at) => self.server_dies(at),
+            Action::Reload => self.reload(),
+            Action::Drain => self.drain(),
+            Action::Order(worker) => self.obey(worker),
             Action::CancelArrives(at) => return self.cancel_arrives(at),
             Action::CancelEnds(at) => {
                 let (worker, cancel) = (self.net.cancels[at].worker, self.net.cancels[at].cancel);

@@ -8,6 +8,7 @@ use wire::Header;
 use super::{HEADER_LEN, Requests};
 use crate::kept::{KEPT_LEN_MAX, Outline, Used, is_lone_begin};
 use crate::ledger::{Entry, Expect, Verb};
+use crate::mutant::{self, Mutant};
 use crate::prepared::Statement;
 use crate::server::Server;
 use crate::shell::Exchange;
@@ -100,7 +101,8 @@ impl<X: Exchange> Requests<'_, X> {
     /// The input is dealt with: remember what may be needed. Returns where in it the request
     /// begins, if it begins in it.
     pub(super) fn keep(&mut self) -> Option<usize> {
-        let Keeping { from, begun_here, outline } = self.keeping.take()?;
+        let Keeping { from, begun_here, mut outline } = self.keeping.take()?;
+        outline.has_effect &= !mutant::is(Mutant::ResendsWhatHasEffect);
         let bytes = &self.input[from..self.at];
         if outline.is_worth_keeping() {
             let kept = &mut **self.server.kept.get_or_insert_default();

@@ -8,6 +8,7 @@ use wire::messages::Parse;
 
 use super::Requests;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::mutant::{self, Mutant};
 use crate::prepared::{DOUBTFUL, SERVER_NAME_PREFIX, Statement};
 use crate::shell::Exchange;
 
@@ -40,6 +41,10 @@ impl<X: Exchange> Requests<'_, X> {
         let serial;
         if is_certain && self.has(&statement) {
             serial = self.next_serial();
+            if mutant::is(Mutant::AnswersOutOfTurn) {
+                super::write_reply(Reply::ParseComplete, &mut self.answers);
+                return self.extended().statements.insert(parse.name, statement, serial);
+            }
             let undo = Undo::Parse { name, statement: statement.clone(), sent: false };
             self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
         } else {
@@ -94,8 +99,12 @@ impl<X: Exchange> Requests<'_, X> {
         } else if let Some(since) = since {
             self.close_message(statement, since);
         }
+        if mutant::is(Mutant::NeverEvicts) {
+            return;
+        }
         let limit = self.settings.max_prepared_statements;
-        if let Some((old, since)) = self.server.statements.evict(limit) {
+        // More than one, if a reload has lowered the limit.
+        while let Some((old, since)) = self.server.statements.evict(limit) {
             let ledger = &self.server.ledger;
             let in_doubt = ledger.awaits_ready() && ledger.concerns(old.id);
             self.close_message(&old, if in_doubt { DOUBTFUL } else { since });
@@ -134,7 +143,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// The unnamed statement of the server must be this client's own.
     fn resolve_unnamed(&mut self) {
         let own = self.extended().unnamed;
-        if own != 0 && own == self.server.unnamed {
+        if (own != 0 && own == self.server.unnamed) || mutant::is(Mutant::SharesUnnamed) {
             return;
         }
         self.server.unnamed = own;

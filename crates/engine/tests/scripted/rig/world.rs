@@ -27,6 +27,7 @@ pub(crate) const PARAMETERS: [(&str, &str); 7] = [
 
 pub(crate) struct World {
     pub(crate) engines: Vec<Engine<Shared>>,
+    pub(crate) config: Arc<Config>,
     pub(crate) shared: Shared,
     pub(crate) net: Net,
     pub(crate) now: Micros,
@@ -45,6 +46,7 @@ impl World {
             |worker| Engine::new(WorkerId(worker as u16), config.clone(), shared.clone(), [7; 32]);
         Self {
             engines: (0..workers).map(engine).collect(),
+            config: config.clone(),
             shared: shared.clone(),
             net: Net::default(),
             now: 1_000_000,

@@ -103,6 +103,11 @@ impl Backend {
                 self.rows(sql, tag, 0..*rows, *len);
                 format!("SELECT {rows}")
             }
+            Statement::Insert => {
+                let new = tag.filter(|tag| !self.inserting.contains(tag));
+                self.inserting.extend(new.copied());
+                format!("INSERT {}", shown(tag))
+            }
             Statement::Fail => return Err(Error("22012", format!("failed for {}", shown(tag)))),
             Statement::Notice => {
                 let hello = format!("hello {}", shown(tag));
@@ -168,9 +173,13 @@ impl Backend {
             return "BEGIN".to_owned();
         }
         let undone = *statement == Statement::Rollback || self.block == Block::Failed;
-        if undone && let Some(saved) = self.saved.take() {
-            self.settings.restore(saved);
+        if undone {
+            self.inserting.clear();
+            if let Some(saved) = self.saved.take() {
+                self.settings.restore(saved);
+            }
         }
+        self.inserted.append(&mut self.inserting);
         self.block = Block::Idle;
         self.saved = None;
         self.portals.clear();
@@ -236,6 +245,7 @@ impl Backend {
                 return self.die(Some(("08P01", "protocol synchronization was lost")));
             }
         };
+        self.copy_failed |= end.is_err();
         self.finish(extended, end);
     }
 

@@ -3,19 +3,25 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use config::PoolMode;
+use engine::Drain;
 use engine::pool::CROSS_WORKER_PATIENCE;
 
 use super::World;
+use crate::client::{Client, Phase};
 use crate::net::Place;
 
 /// Bytes a shell keeps for a client at most: what one read of a server brings, and the replies
 /// that the pooler adds to it.
 const CLIENT_PENDING_MAX: usize = 16 * 1024;
+/// Of a message that is not whole yet: what the pooler has to see as a whole is short here.
+const HELD_MAX: usize = 24 * 1024;
 /// The same for a server: small messages may each bring a statement with them.
 const SERVER_PENDING_MAX: usize = 64 * 1024;
 
 impl World {
     pub(super) fn check(&mut self) -> Result<(), String> {
+        self.check_causes()?;
         if let Some(complaint) = self.net.complaints.pop() {
             return Err(complaint);
         }
@@ -25,6 +31,16 @@ impl World {
         for (at, server) in self.net.servers.iter_mut().enumerate() {
             if let Some(complaint) = server.backend.complaints.pop() {
                 return Err(format!("server {at}: {complaint}"));
+            }
+            let statements = server.backend.named_statements();
+            if self.setup.mode != PoolMode::Session && statements > self.setup.statements_max {
+                return Err(format!("{statements} statements on server {at}"));
+            }
+            for tag in server.backend.inserted.drain(..) {
+                self.summary.inserted += 1;
+                if !self.inserted.insert(tag) {
+                    return Err(format!("{tag} took effect twice"));
+                }
             }
             if server.pending.len() > SERVER_PENDING_MAX {
                 return Err(format!("{} bytes kept for server {at}", server.pending.len()));
@@ -39,6 +55,11 @@ impl World {
         if counted != open {
             return Err(format!("{open} server sockets are open, the pools count {counted}"));
         }
+        for engine in &self.engines {
+            if engine.held_bytes() > HELD_MAX {
+                return Err(format!("{} bytes held of one message", engine.held_bytes()));
+            }
+        }
         self.check_sizes()?;
         self.check_order()
     }
@@ -48,9 +69,11 @@ impl World {
         let global = &self.setup.config.global;
         let mut databases: HashMap<&str, u32> = HashMap::new();
         let mut users: HashMap<&str, u32> = HashMap::new();
+        // Who proves a password has a connection beyond the limits.
+        let proofs = if self.setup.proves { self.logins() } else { 0 };
         for pool in &shared.pools {
             let (servers, _) = pool.counts();
-            if servers > self.setup.pool_size + global.reserve_pool_size {
+            if servers > self.setup.pool_size_max + global.reserve_pool_size + proofs {
                 return Err(format!("{servers} servers in {:?}", pool.key));
             }
             *databases.entry(&pool.key.database).or_default() += servers;
@@ -66,8 +89,38 @@ impl World {
             (most(&users), global.max_user_connections),
             (all, global.max_server_connections),
         ] {
-            if limit > 0 && count > limit {
+            if limit > 0 && count > limit && !self.setup.proves {
                 return Err(format!("{count} servers where {limit} are allowed"));
+            }
+        }
+        Ok(())
+    }
+
+    fn logins(&self) -> u32 {
+        let logs_in = |client: &&Client| matches!(client.phase, Phase::Login(_));
+        self.clients.iter().filter(logs_in).count() as u32
+    }
+
+    /// Nothing can happen at this moment. A client whose every request is answered holds no
+    /// server, unless it has a session.
+    pub(super) fn check_rest(&self) -> Result<(), String> {
+        for (at, socket) in self.net.clients.iter().enumerate() {
+            let client = &self.clients[at];
+            let done = matches!(client.phase, Phase::Running)
+                && client.to_send.is_empty()
+                && client.reference.is_at_rest()
+                && !client.reference.backend.copy_failed
+                && socket.up.data.is_empty();
+            let Some(slot) = socket.slot.filter(|_| done && !self.setup.may_have_sessions()) else {
+                continue;
+            };
+            let on = self.engines[socket.worker].server_of(slot);
+            let server = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0));
+            let Some(server) = server.map(|at| &self.net.servers[*at]) else { continue };
+            // It may not be read yet, or be asked something by the pooler.
+            let idle = server.backend.is_at_rest() && server.stalled_until <= self.net.now;
+            if idle && server.up.data.is_empty() && server.down.data.is_empty() {
+                return Err(format!("client {at} holds a server for nothing"));
             }
         }
         Ok(())
@@ -121,7 +174,7 @@ impl World {
             if actions.is_empty() {
                 let left: usize = self.engines.iter().map(|engine| engine.client_count()).sum();
                 let busy: usize = self.engines.iter().map(|engine| engine.busy_servers()).sum();
-                if left == 0 && busy == 0 {
+                if left == 0 && busy == 0 && self.drained() {
                     self.summary.servers = self.net.servers.len();
                     return Ok(());
                 }
@@ -129,11 +182,17 @@ impl World {
                 continue;
             }
             let action = self.rng.pick(&actions);
-            self.net.now += self.rng.below(100) as u64;
+            self.net.now += self.rng.range(1, 100) as u64;
+            self.find_excuses(action);
             self.act(action).map_err(|why| format!("{action:?}: {why}"))?;
             self.check().map_err(|why| format!("after {action:?}: {why}"))?;
         }
         Err(format!("something is left behind when all clients are gone\n{}", self.describe()))
+    }
+
+    /// Whoever waits for the servers to be released sees them all gone.
+    fn drained(&self) -> bool {
+        self.draining != Some(Drain::WaitForServers) || self.net.open_servers() == 0
     }
 
     pub(super) fn describe(&self) -> String {

@@ -2,7 +2,7 @@
 
 use wire::startup;
 
-use super::{Action, World};
+use super::{Action, Side, World};
 use crate::client::{Client, Phase};
 use crate::net::READ_LEN_MAX;
 use crate::reference::show_all;
@@ -20,7 +20,7 @@ impl World {
             actions.push(Action::ClientSends(at));
         }
         let has_answer = !socket.down.data.is_empty() || socket.down.is_at_end();
-        if has_answer && !client.is_done() {
+        if has_answer && !client.is_done() && now >= client.deaf_until {
             actions.push(Action::ClientReads(at));
         }
         let careless = self.setup.careless && self.stormy && !client.is_done();
@@ -58,9 +58,12 @@ impl World {
             }
             Step::Await => {}
             Step::Think(micros) => client.thinks_until = self.net.now + micros,
-            Step::Cancel => {
-                if let Some((pid, secret)) = client.key.clone() {
-                    client.cancels += 1;
+            Step::Cancel { wrong } => {
+                if let Some((pid, mut secret)) = client.key.clone() {
+                    match wrong {
+                        true => secret[3] ^= 1,
+                        false => client.cancels += 1,
+                    }
                     let canceler = Client::canceler(pid, &secret, client.who.clone());
                     self.add_client(canceler);
                 }
@@ -110,9 +113,15 @@ impl World {
         let client = &mut self.clients[at];
         let socket = &mut self.net.clients[at];
         let count = self.rng.chunk(client.to_send.len()).min(socket.up.room());
+        let (count, dies) = self.speak(Side::Client, count);
+        let client = &mut self.clients[at];
+        let socket = &mut self.net.clients[at];
         let bytes: Vec<u8> = client.to_send.drain(..count).collect();
         socket.up.write(&bytes);
         socket.latch = true;
+        if dies {
+            self.client_vanishes(at);
+        }
     }
 
     pub(super) fn client_reads(&mut self, at: usize) -> Result<(), String> {
@@ -124,6 +133,17 @@ impl World {
         let count = self.rng.chunk(pipe.data.len());
         let was_running = matches!(client.phase, Phase::Running);
         client.receive(&pipe.read(count))?;
+        if self.setup.sluggish && self.stormy && self.rng.once_in(40) {
+            client.deaf_until = self.net.now + self.rng.below(300_000) as u64;
+        }
+        if client.reference.is_at_rest() {
+            // Whatever it was told is true.
+            for tag in client.reference.backend.inserted.drain(..) {
+                if !self.inserted.contains(&tag) {
+                    return Err(format!("{tag} was acknowledged and never done"));
+                }
+            }
+        }
         if was_running && matches!(client.phase, Phase::Leaving) {
             // Thrown out: whatever the pooler does, a driver hangs up.
             client.to_send.clear();

@@ -1,6 +1,6 @@
 //! What servers do, and what the shell does with their sockets.
 
-use super::{Action, World};
+use super::{Action, Side, World};
 use crate::net::{Place, READ_LEN_MAX};
 use crate::reference::show_all;
 use crate::sabotage::Sabotage;
@@ -25,8 +25,12 @@ impl World {
             }
         }
         let server = &self.net.servers[at];
-        if server.latch && matches!(server.place, Place::Detached { .. }) {
+        let is_heard = server.stalled_until <= self.net.now;
+        if server.latch && is_heard && matches!(server.place, Place::Detached { .. }) {
             actions.push(Action::ShellHearsParked(at));
+        }
+        if server.stalled_until > self.net.now {
+            return;
         }
         let backend = &server.backend;
         if !backend.out.is_empty() && server.down.room() > 0 {
@@ -45,7 +49,11 @@ impl World {
         if self.setup.chatty && backend.is_running() && self.stormy && self.rng.once_in(500) {
             actions.push(Action::ServerChats(at));
         }
-        if self.setup.stormy && self.stormy && self.rng.once_in(4000) {
+        let idle = matches!(server.place, Place::Detached { .. });
+        if self.setup.sluggish && self.stormy && self.rng.once_in(2000) {
+            actions.push(Action::ServerStalls(at));
+        }
+        if self.setup.stormy && self.stormy && self.rng.once_in(if idle { 120 } else { 4000 }) {
             actions.push(Action::ServerDies(at));
         }
     }
@@ -116,6 +124,12 @@ impl World {
         let server = &mut self.net.servers[at];
         server.backend.skips_reset = skips;
         while server.backend.step().is_some() {}
+        // It commits, and dies before its first byte about it.
+        let mute = self.setup.stormy && self.stormy && !server.backend.inserted.is_empty();
+        if mute && self.rng.once_in(20) {
+            server.backend.out.clear();
+            server.backend.die(None);
+        }
         server.wakes_at =
             server.backend.sleep().map(|millis| server.wakes_at.unwrap_or(now + millis * 1000));
         if server.backend.is_gone() {
@@ -125,10 +139,16 @@ impl World {
 
     pub(super) fn server_writes(&mut self, at: usize) {
         let server = &mut self.net.servers[at];
-        let count = self.rng.chunk(server.backend.out.len());
+        let count = self.rng.chunk(server.backend.out.len()).min(server.down.room());
+        let (count, dies) = self.speak(Side::Server, count);
+        let server = &mut self.net.servers[at];
         let taken = server.down.write(&server.backend.out[..count]);
         server.backend.out.drain(..taken);
         server.latch = true;
+        if dies {
+            server.backend.out.clear();
+            server.backend.die(None);
+        }
         if server.backend.is_gone() {
             self.after_death(at);
         }
@@ -151,6 +171,11 @@ impl World {
 
     fn after_death(&mut self, at: usize) {
         let server = &mut self.net.servers[at];
+        if !server.up.broken {
+            server.died_idle = matches!(server.place, Place::Detached { .. });
+            // Nobody hears of it before the news has travelled.
+            server.stalled_until = self.net.now + self.rng.below(10_000) as u64;
+        }
         server.wakes_at = None;
         server.up.broken = true;
         server.up.data.clear();
