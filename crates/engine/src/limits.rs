@@ -206,6 +206,11 @@ impl Limits {
         at.and_then(|at| self.starving.remove(at)).map(|fed| fed.claim.pool)
     }
 
+    /// Will this pool be offered a seat?
+    pub fn starves(&self, pool: PoolId) -> bool {
+        self.starving.iter().any(|one| one.claim.pool == pool)
+    }
+
     /// Who starves for want of a seat of this database and user?
     pub fn starving_for(&self, identity: &Identity) -> Option<PoolId> {
         let hungry = self.starving.iter();

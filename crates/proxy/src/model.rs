@@ -1,10 +1,11 @@
 //! The model check of the exchange: `exchange.rs` and `mailbox.rs`, compiled once more against
 //! the primitives of a scheduler that tries interleavings, with workers that do nothing but ask
-//! for servers and give them back.
+//! for servers and give them back. With a limit on the servers of all pools they also make room
+//! for each other, step by step as the engine's `seat.rs` does.
 //!
 //! A run is good if every client was served as often as it asked, nobody sleeps for ever (the
-//! scheduler sees that as a deadlock), and every server is parked at the end. Two broken variants
-//! show that the check can fail.
+//! scheduler sees that as a deadlock), no limit was passed, and every server is parked at the end.
+//! Broken variants show that the check can fail.
 
 #![allow(
     dead_code,
@@ -29,7 +30,9 @@ use std::collections::VecDeque;
 
 use config::{Config, Database};
 use engine::{
+    client::Identity,
     ids::{ClientId, Handle, Micros, PoolId, WorkerId},
+    limits::{Claim, Limits, ServerLimits, Starving},
     pool::{Grant, Next, Pool},
     server::{Server, ServerLogin},
     settings::{PoolKey, PoolSettings},
@@ -51,7 +54,29 @@ enum Fault {
     WakeForgotten,
     /// A server is parked in another critical section than the one that found nobody waiting.
     ParkedTooLate,
+    /// A server is parked though another pool wants its seat.
+    ParkedUnasked,
+    /// A seat that is free again is offered to nobody.
+    SeatNotOffered,
+    /// A pool that found no seat does not look whether one was offered meanwhile.
+    OfferMissed,
 }
+
+/// A run's size: workers, each with two clients that take turns at the pools; servers of each pool
+/// and of all of them, at most.
+#[derive(Clone, Copy)]
+struct Run {
+    workers: u16,
+    pools: u32,
+    size: u32,
+    limit: u32,
+    fault: Fault,
+}
+
+/// Pools without a limit over them.
+const ONE_POOL: Run = Run { workers: 2, pools: 1, size: 1, limit: 0, fault: Fault::None };
+/// Two pools that have one server between them.
+const TWO_POOLS: Run = Run { workers: 2, pools: 2, size: 1, limit: 1, fault: Fault::None };
 
 /// As an eventfd in an epoll: a wake is remembered until it is waited for.
 struct Bell {
@@ -86,6 +111,9 @@ type ModelHub = Hub<Mail, Bell>;
 /// sees that proves nothing.
 static STOLEN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static HANDED_OVER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// How often a server was closed for another pool's sake: while parked, and instead of it.
+static EVICTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static YIELDED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 fn note(counter: &std::sync::atomic::AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +126,8 @@ fn noted(counter: &std::sync::atomic::AtomicU64) -> u64 {
 /// One worker: its clients, and how often each still wants a server.
 struct Worker {
     id: WorkerId,
-    pool: PoolId,
+    pools: Vec<PoolId>,
+    limit: u32,
     hub: Arc<ModelHub>,
     exchange: WorkerExchange<Mail, Bell>,
     clock: Arc<AtomicU32>,
@@ -136,7 +165,9 @@ impl Worker {
 
     fn ask(&mut self, client: ClientId) {
         let (id, now) = (self.id, self.now());
-        match self.exchange.pool(self.pool, |pool| pool.request(id, client, now)) {
+        let turn = client.0 + self.wants[client.0 as usize];
+        let pool = self.pools[turn as usize % self.pools.len()];
+        match self.exchange.pool(pool, |pool| pool.request(id, client, now)) {
             Grant::Server(server) => {
                 // The worker that opened it stands in its serial.
                 if server.serial >> 32 != u64::from(id.0) {
@@ -144,19 +175,91 @@ impl Worker {
                 }
                 self.serve(client, server);
             }
-            Grant::Queued { open: true, .. } => self.open(),
+            Grant::Queued { open: true, .. } => self.open(pool),
             Grant::Queued { open: false, .. } => {}
             other => panic!("{other:?}"),
         }
     }
 
-    fn open(&mut self) {
+    fn open(&mut self, pool: PoolId) {
+        let limits = ServerLimits { process: self.limit, ..ServerLimits::default() };
+        let claim = Claim { pool, identity: nobody(), limits };
+        while let Err(starving) = self.exchange.limits(|limits| limits.seat(&claim)) {
+            if self.evict(&starving) {
+                continue;
+            }
+            self.exchange.pool(pool, Pool::withdraw_opening);
+            let now = self.now();
+            if self.fault == Fault::OfferMissed
+                || self.exchange.limits(|limits| limits.starves(pool))
+                || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
+            {
+                return;
+            }
+        }
+        thread::yield_now();
         self.servers_opened += 1;
         let serial = u64::from(self.id.0) << 32 | self.servers_opened;
-        let mut server = Box::new(Server::new(self.pool, serial, ServerLogin::default(), 0));
+        let mut server = Box::new(Server::new(pool, serial, ServerLogin::default(), 0));
         server.handle = Handle(serial);
-        self.exchange.pool(self.pool, Pool::opened);
+        self.exchange.pool(pool, Pool::opened);
         self.give_back(server);
+        let now = self.now();
+        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+            self.open(pool);
+        }
+    }
+
+    fn evict(&mut self, starving: &Starving) -> bool {
+        loop {
+            let mut found = None;
+            for id in self.pools.clone() {
+                let idle = self.exchange.pool(id, |pool| pool.want(starving.serial));
+                found = found.or(idle.map(|(_, handle)| (id, handle)));
+            }
+            let Some((id, handle)) = found else { return false };
+            if self.exchange.pool(id, |pool| pool.evict(handle)).is_some() {
+                note(&EVICTED);
+                self.end(id);
+                return true;
+            }
+        }
+    }
+
+    /// A server is gone.
+    fn end(&mut self, pool: PoolId) {
+        self.exchange.pool(pool, Pool::server_gone);
+        self.exchange.limits(|limits| limits.vacate(&nobody()));
+    }
+
+    /// Nobody of its own pool waits for this server. True if it is closed for another one.
+    fn yields(&mut self, pool: PoolId, serial: u64) -> bool {
+        while let Some(starving) = self.exchange.limits(|limits| limits.starving_for(&nobody())) {
+            if self.exchange.pool(starving, |pool| pool.waiting_total() > 0) {
+                note(&YIELDED);
+                self.close(pool);
+                return true;
+            }
+            self.exchange.limits(|limits| limits.forget(starving));
+        }
+        self.exchange.pool(pool, |pool| pool.unwant(serial));
+        false
+    }
+
+    fn close(&mut self, pool: PoolId) {
+        self.end(pool);
+        let now = self.now();
+        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+            self.open(pool);
+        }
+        if self.fault == Fault::SeatNotOffered {
+            return;
+        }
+        while let Some(fed) = self.exchange.limits(Limits::next_fed) {
+            if self.exchange.pool(fed, |pool| pool.reserve_opening(now)) {
+                self.open(fed);
+            }
+        }
     }
 
     fn serve(&mut self, client: ClientId, server: Box<Server>) {
@@ -178,9 +281,13 @@ impl Worker {
         let mut server = Some(server);
         while let Some(free) = server.take() {
             let (id, now, fault) = (self.id, self.now(), self.fault);
+            let of = free.pool;
             let mut free = Some(free);
-            let next = self.exchange.pool(self.pool, |pool| {
-                let next = pool.release(id, now);
+            let next = self.exchange.pool(of, |pool| {
+                let mut next = pool.release(id, now);
+                if fault == Fault::ParkedUnasked && matches!(next, Next::Yield(_)) {
+                    next = Next::Park;
+                }
                 if next == Next::Park && fault != Fault::ParkedTooLate {
                     pool.park(id, free.take().unwrap());
                 }
@@ -195,8 +302,9 @@ impl Worker {
                     note(&HANDED_OVER);
                     self.exchange.post(to, Mail::Server { waiter, server });
                 }
-                (Next::Park, Some(late)) => {
-                    self.exchange.pool(self.pool, |pool| pool.park(id, late))
+                (Next::Park, Some(late)) => self.exchange.pool(of, |pool| pool.park(id, late)),
+                (Next::Yield(serial), free) => {
+                    server = if self.yields(of, serial) { None } else { free };
                 }
                 (Next::Park, None) => {}
                 (next, _) => panic!("{next:?}"),
@@ -207,33 +315,44 @@ impl Worker {
     /// An event on a parked server's socket: it is looked at, and given back.
     fn startle_parked(&mut self) {
         let id = self.id;
-        let server = self.exchange.pool(self.pool, |pool| {
-            let handle = pool.parked().next()?.handle;
-            pool.take_parked(id, handle)
-        });
-        if let Some(server) = server {
-            thread::yield_now();
-            self.give_back(server);
+        for at in self.pools.clone() {
+            let server = self.exchange.pool(at, |pool| {
+                let handle = pool.parked().next()?.handle;
+                pool.take_parked(id, handle)
+            });
+            if let Some(server) = server {
+                thread::yield_now();
+                self.give_back(server);
+            }
         }
     }
 }
 
-/// `workers` workers with two clients each, every one of which wants a server three times.
-fn run(workers: u16, size: u32, fault: Fault) {
+/// All pools are of one database and one user: the limit is the process's.
+fn nobody() -> Arc<Identity> {
+    Arc::new(Identity { database: "d".into(), user: "u".into() })
+}
+
+/// Every client wants a server three times.
+fn run(run: Run) {
+    let Run { workers, pools, size, limit, fault } = run;
     let bell = || Bell { rung: Mutex::new(false), ring: Condvar::new(), fault };
     let hub = Arc::new(ModelHub::new((0..workers).map(|_| bell())));
-    let key = PoolKey { database: "d".into(), user: "u".into() };
     let settings = PoolSettings::new(&Config::default(), &Database::default(), "u");
     let settings = Arc::new(PoolSettings { size, ..settings });
     let clock = Arc::new(AtomicU32::new(1));
     let threads: Vec<_> = (0..workers)
         .map(|id| {
             let mut exchange = WorkerExchange::new(Arc::clone(&hub));
-            let pool = exchange
-                .find_pool(&key, |id| Pool::new(id, key.clone(), settings.clone(), workers));
+            let pools = (0..pools).map(|pool| {
+                let key = PoolKey { database: format!("d{pool}"), user: "u".into() };
+                exchange.find_pool(&key, |id| Pool::new(id, key.clone(), settings.clone(), workers))
+            });
+            let pools = pools.collect();
             let worker = Worker {
                 id: WorkerId(id),
-                pool,
+                pools,
+                limit,
                 hub: Arc::clone(&hub),
                 exchange,
                 clock: Arc::clone(&clock),
@@ -247,40 +366,76 @@ fn run(workers: u16, size: u32, fault: Fault) {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 
-    let pools = hub.pools();
-    assert_eq!(pools.len(), 1, "two pools of one name");
-    let pool = exchange::lock(&pools[0]);
-    let (servers, opening) = pool.counts();
-    assert_eq!((opening, pool.waiting_total()), (0, 0));
-    assert!((1..=size).contains(&servers), "{servers} servers in a pool of {size}");
-    assert_eq!(pool.parked().count(), servers as usize, "a server was lost");
+    let known = hub.pools();
+    assert_eq!(known.len(), pools as usize, "two pools of one name");
+    let mut all = 0;
+    for pool in &known {
+        let pool = exchange::lock(pool);
+        let (servers, opening) = pool.counts();
+        assert_eq!((opening, pool.waiting_total()), (0, 0));
+        assert!(servers <= size, "{servers} servers in a pool of {size}");
+        assert_eq!(pool.parked().count(), servers as usize, "a server was lost");
+        all += servers;
+    }
+    assert!(all > 0 && (limit == 0 || all <= limit), "{all} servers where {limit} are allowed");
+    let mut exchange = WorkerExchange::new(hub);
+    assert_eq!(exchange.limits(|limits| limits.servers()), all, "a seat was lost");
 }
 
 const RUNS: usize = 1000;
 
 #[test]
 fn everybody_is_served_by_a_single_server() {
-    shuttle::check_random(|| run(2, 1, Fault::None), RUNS);
-    shuttle::check_pct(|| run(2, 1, Fault::None), RUNS, 3);
+    shuttle::check_random(|| run(ONE_POOL), RUNS);
+    shuttle::check_pct(|| run(ONE_POOL), RUNS, 3);
 }
 
 #[test]
 fn everybody_is_served_by_fewer_servers_than_workers() {
-    shuttle::check_random(|| run(3, 2, Fault::None), RUNS);
-    shuttle::check_pct(|| run(3, 1, Fault::None), RUNS, 3);
+    shuttle::check_random(|| run(Run { workers: 3, size: 2, ..ONE_POOL }), RUNS);
+    shuttle::check_pct(|| run(Run { workers: 3, ..ONE_POOL }), RUNS, 3);
     let crossed = (noted(&STOLEN), noted(&HANDED_OVER));
     assert!(crossed.0 > 1000 && crossed.1 > 1000, "hardly any server crossed: {crossed:?}");
 }
 
 #[test]
+fn everybody_is_served_where_fewer_servers_are_allowed_than_there_are_pools() {
+    shuttle::check_random(|| run(TWO_POOLS), RUNS);
+    shuttle::check_random(|| run(Run { pools: 3, size: 2, limit: 2, ..TWO_POOLS }), RUNS);
+    shuttle::check_pct(|| run(TWO_POOLS), RUNS, 3);
+    shuttle::check_pct(|| run(Run { workers: 3, pools: 3, limit: 2, ..TWO_POOLS }), RUNS, 3);
+    let moved = (noted(&EVICTED), noted(&YIELDED));
+    assert!(moved.0 > 1000 && moved.1 > 1000, "hardly any server made room: {moved:?}");
+}
+
+#[test]
 #[should_panic(expected = "deadlock")]
 fn a_forgotten_wake_is_found() {
-    shuttle::check_random(|| run(2, 1, Fault::WakeForgotten), RUNS);
+    shuttle::check_random(|| run(Run { fault: Fault::WakeForgotten, ..ONE_POOL }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_server_parked_though_it_is_wanted_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::ParkedUnasked, ..TWO_POOLS }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_seat_offered_to_nobody_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::SeatNotOffered, ..TWO_POOLS }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_missed_offer_is_found() {
+    let run = Run { workers: 3, pools: 3, fault: Fault::OfferMissed, ..TWO_POOLS };
+    shuttle::check_random(move || self::run(run), RUNS);
 }
 
 /// The pool itself notices, before anybody sleeps for ever.
 #[test]
 #[should_panic(expected = "a client waits while a server is idle")]
 fn a_server_parked_too_late_is_found() {
-    shuttle::check_random(|| run(2, 1, Fault::ParkedTooLate), RUNS);
+    shuttle::check_random(|| run(Run { fault: Fault::ParkedTooLate, ..ONE_POOL }), RUNS);
 }

@@ -19,8 +19,16 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
         let claim = self.view(pool).claim(pool);
         while let Err(starving) = self.exchange.limits(|limits| limits.seat(&claim)) {
-            if !self.evict(&starving, now, io) {
-                return self.exchange.pool(pool, Pool::withdraw_opening);
+            if self.evict(&starving, now, io) {
+                continue;
+            }
+            self.exchange.pool(pool, Pool::withdraw_opening);
+            // Another worker may have offered it a seat and found its place taken, by us: then
+            // nobody thinks of it any more.
+            if self.exchange.limits(|limits| limits.starves(pool))
+                || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
+            {
+                return;
             }
         }
         self.tell_of_reserve(pool, io);
