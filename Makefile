@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full nightly binary sim fuzz bench setup setup-demo setup-drivers drivers release regress
+.PHONY: help demo test test-full nightly binary sim fuzz bench setup setup-demo setup-drivers drivers release regress install deb
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -19,6 +19,9 @@ help:
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
 	@echo "make regress PostgreSQL's own suites through Weir, beside the direct run (ARGS=--quick)"
+	@echo "make install the program, its man page, systemd's units and a first configuration"
+	@echo "             (PREFIX=/usr/local SYSCONFDIR=/etc DESTDIR=)"
+	@echo "make deb     a Debian package in target/"
 	@echo "make help    this list"
 	@echo
 	@echo "Missing Debian packages are installed when root or by sudo, else named."
@@ -61,6 +64,15 @@ drivers: setup-drivers release
 
 regress: setup
 	@regress/run $(ARGS)
+
+BUILT = $(abspath $(or $(CARGO_TARGET_DIR),target))
+export PREFIX SYSCONFDIR DESTDIR
+
+install: release
+	@BINARY=$(BUILT)/release/weir packaging/install
+
+deb: release
+	@BINARY=$(BUILT)/release/weir OUT=$(BUILT) packaging/deb
 
 release:
 	@echo "building weir (release); the first build takes a few minutes"

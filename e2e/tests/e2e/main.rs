@@ -14,6 +14,7 @@ mod drivers;
 mod faults;
 mod kill_matrix;
 mod limits;
+mod packaging;
 mod peers;
 mod pipeline;
 mod pool;

@@ -1,0 +1,70 @@
+//! What operators install: by `make install`, as a Debian package, in a container.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support;
+use testkit::{is_root, open_folder, pooler_binary};
+
+fn packaging(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging").join(name)
+}
+
+#[test]
+fn an_installation_has_all_its_files_and_spares_the_configuration() {
+    if !support::only_weir() {
+        return;
+    }
+    let root = open_folder("install");
+    let install = || {
+        let mut command = Command::new(packaging("install"));
+        command.env("BINARY", pooler_binary()).env("DESTDIR", &root);
+        support::run(command.env("PREFIX", "/opt/weir").env("SYSCONFDIR", "/opt/etc"));
+    };
+    install();
+    let read = |name: &str| {
+        std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    let unit = read("opt/weir/lib/systemd/system/weir.service");
+    assert!(unit.contains("\nExecStart=/opt/weir/bin/weir /opt/etc/weir/weir.ini\n"), "{unit}");
+    assert!(unit.contains("\nType=notify\n"), "{unit}");
+    assert!(read("opt/weir/lib/systemd/system/weir.socket").contains("[Socket]"));
+    assert!(read("opt/weir/share/man/man1/weir.1").contains(".SH SIGNALS"));
+    let config = root.join("opt/etc/weir/weir.ini");
+    assert!(read("opt/etc/weir/weir.ini").contains("auth_file = /opt/etc/weir/userlist.txt"));
+    let binary = root.join("opt/weir/bin/weir");
+    assert!(support::run(Command::new(&binary).arg("-V")).contains("Weir"));
+
+    std::fs::write(&config, "changed").expect("our own folder");
+    install();
+    assert_eq!(read("opt/etc/weir/weir.ini"), "changed");
+}
+
+/// The first configuration is one that Weir understands.
+#[test]
+fn the_configuration_that_is_installed_is_valid() {
+    if !support::only_weir() {
+        return;
+    }
+    let text = std::fs::read_to_string(packaging("weir.ini")).expect("it is part of the project");
+    let folder = open_folder("config");
+    std::fs::write(folder.join("userlist.txt"), "").expect("our own folder");
+    let path = folder.join("weir.ini");
+    let text = text.replace("@SYSCONFDIR@/weir", &folder.display().to_string());
+    std::fs::write(&path, text).expect("our own folder");
+    support::run(Command::new(pooler_binary()).arg("check-config").arg(path));
+}
+
+/// On a copy of this machine that is gone afterwards, for which one has to be root, on Debian.
+#[test]
+fn the_debian_package_is_installed_started_upgraded_and_removed() {
+    if !support::only_weir() || !is_root() || !Path::new("/usr/bin/dpkg-deb").exists() {
+        return;
+    }
+    let tried = Command::new(packaging("try")).arg(pooler_binary()).output().expect("bash");
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert!(tried.status.success(), "{said}\n{}", String::from_utf8_lossy(&tried.stderr));
+    for done in ["installed and started", "upgraded and started again", "removed and purged"] {
+        assert!(said.contains(&format!("try: {done}")), "not {done}:\n{said}");
+    }
+}
