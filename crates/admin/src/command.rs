@@ -3,22 +3,29 @@
 mod words;
 
 use self::words::{Line, Refusal};
-use crate::control::Shutdown;
+use crate::control::{Order, Shutdown};
 use crate::show::{self, Show};
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Command {
     Show(&'static dyn Show),
     Help,
+    /// SHOW FDS, which hands the pooler's sockets over to another process.
+    Fds,
     /// A parameter of PostgreSQL that drivers ask for when they connect, and what they are told.
     Parameter(&'static str, &'static str),
     /// SET of one of those.
     SetParameter,
+    Set {
+        key: String,
+        value: String,
+    },
     Reload,
+    Order(Order),
     Shutdown(Shutdown),
-    /// A command of PgBouncer's that Weir does not carry out yet.
-    Later(&'static str),
+    /// A verb without the argument it needs, and what is said to that.
+    Incomplete(&'static str),
 }
 
 /// Why a line is no command.
@@ -37,40 +44,64 @@ pub(crate) struct Verb {
 }
 
 /// What drivers ask and set unasked; PgBouncer's answers.
-const PARAMETERS: [(&str, &str); 5] = [
+const PARAMETERS: [(&str, &str); 6] = [
     ("client_encoding", "UTF-8"),
     ("default_transaction_isolation", "read committed"),
     ("standard_conforming_strings", "on"),
     ("datestyle", "ISO"),
     ("timezone", "GMT"),
-];
-
-/// Needs more rights than other SHOWs, and has them checked even while it is not there.
-const FDS: &str = "SHOW FDS";
-
-/// SHOWs of PgBouncer's that Weir does not have yet.
-const SHOWS_LATER: [&str; 6] =
-    [FDS, "SHOW SOCKETS", "SHOW ACTIVE_SOCKETS", "SHOW MEM", "SHOW DNS_HOSTS", "SHOW DNS_ZONES"];
-
-/// Commands of PgBouncer's that Weir does not have yet.
-const VERBS_LATER: [&str; 9] = [
-    "PAUSE",
-    "RESUME",
-    "SUSPEND",
-    "KILL",
-    "KILL_CLIENT",
-    "RECONNECT",
-    "WAIT_CLOSE",
-    "DISABLE",
-    "ENABLE",
+    ("extra_float_digits", "2"),
 ];
 
 /// The commands that are not SHOWs.
-pub(crate) const VERBS: [Verb; 4] = [
+pub(crate) const VERBS: [Verb; 14] = [
+    Verb {
+        form: "SET key = arg",
+        about: "Gives a global key another value, until the next RELOAD. A key that only a start \
+                reads (`changeable` is `no` in SHOW CONFIG) is accepted and keeps its value.",
+    },
     Verb {
         form: "RELOAD",
         about: "Reads the configuration again, as SIGHUP does. If it is wrong, the old one stays \
-                in force and the error's detail says why.",
+                in force and the error's detail says why. Servers whose host, port, database or \
+                user has changed are replaced; databases that are gone are dropped with their \
+                clients.",
+    },
+    Verb {
+        form: "PAUSE [<db>]",
+        about: "Gives no client a server, and closes each server as soon as its client has given \
+                it back. The answer comes when none is left. Clients stay connected and wait; \
+                `query_wait_timeout` counts on. SIGUSR1 does it without an answer.",
+    },
+    Verb {
+        form: "RESUME [<db>]",
+        about: "Ends PAUSE, KILL or SUSPEND, as SIGUSR2 does. Without a name, what was paused by \
+                name stays paused.",
+    },
+    Verb {
+        form: "DISABLE <db>",
+        about: "Lets nobody new in: `database \"X\" is disabled`. Who is connected stays.",
+    },
+    Verb { form: "ENABLE <db>", about: "Ends DISABLE." },
+    Verb {
+        form: "RECONNECT [<db>]",
+        about: "Replaces all servers: each is closed as soon as it is free, and nobody new gets \
+                it. The answer comes at once; WAIT_CLOSE waits for the end.",
+    },
+    Verb {
+        form: "KILL [<db>]",
+        about: "Drops all clients and servers at once, whatever they are doing, and leaves the \
+                database paused: RESUME it by its name.",
+    },
+    Verb {
+        form: "KILL_CLIENT <client_id>",
+        about: "Drops one client, by the `id` of SHOW CLIENTS.",
+    },
+    Verb {
+        form: "SUSPEND",
+        about: "Accepts nobody and reads nothing new. The answer comes when everything begun was \
+                read and sent to its end; what has not come to rest after `suspend_timeout` is \
+                dropped. When the last console is closed, the pooler resumes.",
     },
     Verb { form: "SHUTDOWN", about: "Ends the process at once." },
     Verb {
@@ -81,6 +112,11 @@ pub(crate) const VERBS: [Verb; 4] = [
         form: "SHUTDOWN WAIT_FOR_CLIENTS",
         about: "Ends the process when every client has left, as SIGTERM does.",
     },
+    Verb {
+        form: "WAIT_CLOSE [<db>]",
+        about: "Waits until the servers that are to be replaced (`close_needed` in SHOW SERVERS) \
+                have gone.",
+    },
 ];
 
 impl Command {
@@ -90,54 +126,122 @@ impl Command {
             Refusal::TooLong => Invalid::Arguments,
         })?;
         match line {
-            Line::Set { key, .. } => Ok(match parameter(&key) {
+            Line::Set { key, value } => Ok(match parameter(&key) {
                 Some(_) => Self::SetParameter,
-                None => Self::Later("SET"),
+                None => Self::Set { key: string(&key), value: string(&value) },
             }),
             Line::Command { verb, argument } => {
-                let words = (verb.to_ascii_uppercase(), argument.to_ascii_uppercase());
-                Self::from_words(&words.0, &words.1).ok_or(Invalid::Unknown)
+                let verb = verb.to_ascii_uppercase();
+                Self::from_words(&verb, &argument).ok_or(Invalid::Unknown)
             }
         }
     }
 
-    /// Both words are in upper case.
+    /// The verb is in upper case.
     fn from_words(verb: &[u8], argument: &[u8]) -> Option<Self> {
-        match (verb, argument) {
-            (b"SHOW" | b"SELECT", what) => Self::from_show(what),
-            (b"RELOAD", b"") => Some(Self::Reload),
-            (b"SHUTDOWN", b"") => Some(Self::Shutdown(Shutdown::Now)),
-            (b"SHUTDOWN", b"WAIT_FOR_SERVERS") => Some(Self::Shutdown(Shutdown::WaitForServers)),
-            (b"SHUTDOWN", b"WAIT_FOR_CLIENTS") => Some(Self::Shutdown(Shutdown::WaitForClients)),
-            (verb, _) => {
-                let later = VERBS_LATER.into_iter().find(|later| later.as_bytes() == verb);
-                later.map(Self::Later)
-            }
-        }
+        let database = || (!argument.is_empty()).then(|| string(argument));
+        let order = match verb {
+            b"SHOW" | b"SELECT" => return Self::from_show(&argument.to_ascii_uppercase()),
+            b"RELOAD" if argument.is_empty() => return Some(Self::Reload),
+            b"SHUTDOWN" => return Self::from_shutdown(&argument.to_ascii_uppercase()),
+            b"SUSPEND" if argument.is_empty() => Order::Suspend,
+            b"PAUSE" => Order::Pause(database()),
+            b"RESUME" => Order::Resume(database()),
+            b"KILL" => Order::Kill(database()),
+            b"RECONNECT" => Order::Reconnect(database()),
+            b"WAIT_CLOSE" => Order::WaitClose(database()),
+            b"DISABLE" | b"ENABLE" => match (database(), verb) {
+                (None, _) => return Some(Self::Incomplete("a database is required")),
+                (Some(database), b"ENABLE") => Order::Enable(database),
+                (Some(database), _) => Order::Disable(database),
+            },
+            b"KILL_CLIENT" => match leading_number(argument) {
+                Some(id) => Order::KillClient(id),
+                None => return Some(Self::Incomplete("invalid client pointer supplied")),
+            },
+            _ => return None,
+        };
+        Some(Self::Order(order))
+    }
+
+    fn from_shutdown(how: &[u8]) -> Option<Self> {
+        let how = match how {
+            b"" => Shutdown::Now,
+            b"WAIT_FOR_SERVERS" => Shutdown::WaitForServers,
+            b"WAIT_FOR_CLIENTS" => Shutdown::WaitForClients,
+            _ => return None,
+        };
+        Some(Self::Shutdown(how))
     }
 
     fn from_show(what: &[u8]) -> Option<Self> {
-        if what == b"HELP" {
-            return Some(Self::Help);
+        match what {
+            b"HELP" => return Some(Self::Help),
+            b"FDS" => return Some(Self::Fds),
+            _ => {}
         }
         if let Some((name, value)) = parameter(what) {
             return Some(Self::Parameter(name, value));
         }
-        if let Some(show) = show::ALL.into_iter().find(|show| show.name().as_bytes() == what) {
-            return Some(Self::Show(show));
-        }
-        let is_asked = |later: &&str| later.as_bytes().strip_prefix(b"SHOW ") == Some(what);
-        SHOWS_LATER.into_iter().find(is_asked).map(Self::Later)
+        let found = show::ALL.into_iter().find(|show| show.name().as_bytes() == what);
+        found.map(Self::Show)
     }
 
     /// Is it refused to those who may only look?
-    pub(crate) fn needs_admin(self) -> bool {
+    pub(crate) fn needs_admin(&self) -> bool {
         match self {
             Self::Show(_) | Self::Help | Self::Parameter(..) | Self::SetParameter => false,
-            Self::Later(name) => name == FDS || !name.starts_with("SHOW "),
-            Self::Reload | Self::Shutdown(_) => true,
+            Self::Fds
+            | Self::Set { .. }
+            | Self::Reload
+            | Self::Order(_)
+            | Self::Shutdown(_)
+            | Self::Incomplete(_) => true,
         }
     }
+}
+
+impl Order {
+    /// The verb, which is also what the answer says when it is done.
+    pub(crate) fn tag(&self) -> &'static str {
+        match self {
+            Self::Pause(_) => "PAUSE",
+            Self::Resume(_) => "RESUME",
+            Self::Suspend => "SUSPEND",
+            Self::Kill(_) => "KILL",
+            Self::KillClient(_) => "KILL_CLIENT",
+            Self::Reconnect(_) => "RECONNECT",
+            Self::WaitClose(_) => "WAIT_CLOSE",
+            Self::Disable(_) => "DISABLE",
+            Self::Enable(_) => "ENABLE",
+        }
+    }
+
+    /// What the log says of it; PgBouncer says nothing of a single client.
+    pub(crate) fn note(&self) -> Option<String> {
+        let tag = self.tag();
+        Some(match self {
+            Self::Pause(Some(name))
+            | Self::Resume(Some(name))
+            | Self::Kill(Some(name))
+            | Self::Reconnect(Some(name))
+            | Self::WaitClose(Some(name))
+            | Self::Disable(name)
+            | Self::Enable(name) => format!("{tag} '{name}' command issued"),
+            Self::KillClient(_) => return None,
+            _ => format!("{tag} command issued"),
+        })
+    }
+}
+
+fn string(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+/// As `sscanf` reads it: what stands behind the digits does not matter.
+fn leading_number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
 fn parameter(name: &[u8]) -> Option<(&'static str, &'static str)> {
@@ -156,11 +260,6 @@ pub(crate) fn help() -> String {
         text.push_str(verb.form);
     }
     text
-}
-
-/// The names of what PgBouncer has and Weir does not have yet.
-pub(crate) fn later() -> impl Iterator<Item = &'static str> {
-    SHOWS_LATER.into_iter().chain(VERBS_LATER).chain(["SET"])
 }
 
 #[cfg(test)]
@@ -208,11 +307,42 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_is_known_by_name() {
-        for text in ["pause", "PAUSE db", "kill_client 5", "show mem", "set pool_mode=session"] {
-            assert!(matches!(parse(text), Ok(Command::Later(_))), "{text}");
+    fn verbs_take_a_database_or_all() {
+        let order = |text| match parse(text) {
+            Ok(Command::Order(order)) => order,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(order("pause"), Order::Pause(None));
+        assert_eq!(order("PAUSE \"My db\";"), Order::Pause(Some("My db".to_owned())));
+        assert_eq!(order("Resume db"), Order::Resume(Some("db".to_owned())));
+        assert_eq!(order("disable Db"), Order::Disable("Db".to_owned()));
+        assert_eq!(order("kill_client 5x"), Order::KillClient(5));
+        assert_eq!(order("suspend"), Order::Suspend);
+        assert_eq!(parse("suspend db").err(), Some(Invalid::Unknown));
+        for text in ["enable", "disable", "kill_client", "kill_client x"] {
+            assert!(matches!(parse(text), Ok(Command::Incomplete(_))), "{text}");
         }
-        assert_eq!(later().count(), 16);
+    }
+
+    #[test]
+    fn any_other_key_is_set() {
+        match parse("SET Pool_mode TO 'session'") {
+            Ok(Command::Set { key, value }) => {
+                assert_eq!((key.as_str(), value.as_str()), ("Pool_mode", "session"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_log_names_what_was_ordered() {
+        let note = |text| match parse(text) {
+            Ok(Command::Order(order)) => order.note(),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(note("pause").as_deref(), Some("PAUSE command issued"));
+        assert_eq!(note("enable db").as_deref(), Some("ENABLE 'db' command issued"));
+        assert_eq!(note("kill_client 1"), None);
     }
 
     #[test]
@@ -230,7 +360,7 @@ mod tests {
         for text in ["RELOAD", "SHUTDOWN", "PAUSE", "SHOW FDS", "SET pool_mode=session"] {
             assert!(needs_admin(text), "{text}");
         }
-        for text in ["SHOW POOLS", "SHOW MEM", "SHOW HELP", "SET datestyle=iso"] {
+        for text in ["SHOW POOLS", "SHOW HELP", "SET datestyle=iso"] {
             assert!(!needs_admin(text), "{text}");
         }
     }

@@ -3,21 +3,25 @@
 //! ```text
 //!  Login ─► welcome ─► message ─► reply ─► message … ─► why it ended
 //! ```
+//!
+//! * `session.rs`: one connection
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 
+use self::session::Session;
 use crate::NAME;
-use crate::command::{self, Command, Invalid};
-use crate::control::{Control, Shutdown};
-use crate::message::{self, MESSAGE_BYTES_MAX, Message};
+use crate::control::Control;
 use crate::reply;
 use crate::show::View;
 use crate::snapshot::{ClientRow, ClientState, Connection};
+
+mod session;
 
 /// A client of the console that has proven who it is and was told nothing yet.
 #[derive(Clone, Debug)]
@@ -43,8 +47,20 @@ pub struct Console {
 
 struct Open {
     row: ClientRow,
+    /// Process id and secret, for cancel requests.
+    key: (u32, [u8; 4]),
+    signals: Arc<Signals>,
     /// When its last query came.
     request: Option<Instant>,
+}
+
+/// What others have to say to a connection.
+#[derive(Debug, Default)]
+struct Signals {
+    /// It is not to wait any longer for what it has ordered.
+    cancel: Notify,
+    /// It is to end.
+    kill: Notify,
 }
 
 impl fmt::Debug for Console {
@@ -71,11 +87,27 @@ impl Console {
         let name = &connection.application_name;
         reply::welcome(&mut out, name, login.process_id, login.secret);
         let row = ClientRow { state: ClientState::Active, connection };
-        self.open().insert(id, Open { row, request: None });
+        let signals = Arc::new(Signals::default());
+        let key = (login.process_id, login.secret);
+        self.open().insert(id, Open { row, key, signals: Arc::clone(&signals), request: None });
         let _entry = Entry { console: self, id };
-        let session =
-            Session { console: self, id, admin: login.admin, stream, received: login.unread, out };
-        session.run().await
+        let (admin, received) = (login.admin, login.unread);
+        Session { console: self, id, signals, admin, stream, received, out }.run().await
+    }
+
+    /// Somebody wants what the owner of this key waits for to be given up. It may be nobody here.
+    pub fn cancel(&self, process_id: u32, secret: &[u8]) {
+        let is_meant = |open: &&Open| open.key.0 == process_id && open.key.1 == secret;
+        if let Some(open) = self.open().values().find(is_meant) {
+            open.signals.cancel.notify_waiters();
+        }
+    }
+
+    /// Ends the connection that SHOW CLIENTS lists by this number. False if there is none.
+    fn kill(&self, number: u64) -> bool {
+        let open = self.open();
+        let found = open.iter().find(|(id, _)| *id & i32::MAX as u64 == number);
+        found.inspect(|(_, open)| open.signals.kill.notify_one()).is_some()
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
@@ -111,138 +143,12 @@ struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.console.open().remove(&self.id);
-    }
-}
-
-/// One connection.
-struct Session<'a, S> {
-    console: &'a Console,
-    id: u64,
-    admin: bool,
-    stream: S,
-    /// Not taken apart yet.
-    received: Vec<u8>,
-    /// Not sent yet.
-    out: Vec<u8>,
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
-    async fn run(mut self) -> String {
-        loop {
-            let ended = self.answer_all().await;
-            if let Err(error) = self.flush().await {
-                return error.to_string();
-            }
-            if let Err(reason) = ended {
-                return reason;
-            }
-            // One read may bring many messages, but never much more than the longest.
-            let room = (MESSAGE_BYTES_MAX + 1).saturating_sub(self.received.len()).max(1) as u64;
-            match (&mut self.stream).take(room).read_buf(&mut self.received).await {
-                Ok(0) => return "client unexpected eof".to_owned(),
-                Ok(_) => (),
-                Err(error) => return error.to_string(),
-            }
+        let mut open = self.console.open();
+        open.remove(&self.id);
+        let is_last = open.is_empty();
+        drop(open);
+        if is_last {
+            self.console.control.abandoned();
         }
-    }
-
-    /// Answers what has been received as a whole.
-    async fn answer_all(&mut self) -> Result<(), String> {
-        loop {
-            let message = match message::take(&mut self.received) {
-                Ok(Some(message)) => message,
-                Ok(None) => return Ok(()),
-                Err(reason) => return Err(self.give_up(&reason)),
-            };
-            self.answer(message).await?;
-            // Replies are long where there are many clients: one at a time is enough to hold.
-            self.flush().await.map_err(|error| error.to_string())?;
-        }
-    }
-
-    async fn flush(&mut self) -> std::io::Result<()> {
-        self.stream.write_all(&self.out).await?;
-        self.out.clear();
-        self.stream.flush().await
-    }
-
-    async fn answer(&mut self, message: Message) -> Result<(), String> {
-        let refusal = match message {
-            Message::Query(text) => {
-                self.console.note_request(self.id);
-                self.query(&text).await?;
-                reply::ready(&mut self.out);
-                return Ok(());
-            }
-            Message::Terminate => return Err("client close request".to_owned()),
-            Message::Extended => {
-                "extended query protocol not supported by admin console".to_owned()
-            }
-            Message::Other(code) => {
-                format!("unsupported packet type for admin console: {code}")
-            }
-        };
-        reply::error(&mut self.out, refusal);
-        reply::ready(&mut self.out);
-        Err(self.give_up("bad packet"))
-    }
-
-    /// Carries out a query; all but its ReadyForQuery.
-    async fn query(&mut self, text: &[u8]) -> Result<(), String> {
-        let command = match Command::parse(text) {
-            Ok(command) => command,
-            Err(Invalid::Arguments) => {
-                reply::error(&mut self.out, "bad arguments");
-                return Ok(());
-            }
-            Err(Invalid::Unknown) => {
-                let message = [b"invalid command '", text, b"', use SHOW HELP;"].concat();
-                reply::error(&mut self.out, message);
-                return Ok(());
-            }
-        };
-        if command.needs_admin() && !self.admin {
-            reply::error(&mut self.out, "admin access needed");
-            return Ok(());
-        }
-        self.execute(command).await
-    }
-
-    async fn execute(&mut self, command: Command) -> Result<(), String> {
-        let out = &mut self.out;
-        match command {
-            Command::Show(show) => reply::show(out, show, self.console.view().await),
-            Command::Help => {
-                reply::notice(out, "Console usage", Some(&command::help()));
-                reply::done(out, "SHOW");
-            }
-            Command::Parameter(name, value) => reply::parameter(out, name, value),
-            Command::SetParameter => {
-                reply::notice(out, "SET ignored", None);
-                reply::done(out, "SET");
-            }
-            Command::Reload => match self.console.control.reload().await {
-                Ok(()) => reply::done(out, "RELOAD"),
-                Err(reason) => reply::reload_failed(out, &reason),
-            },
-            Command::Shutdown(how) => {
-                self.console.control.shutdown(how);
-                if how == Shutdown::Now {
-                    return Err("shutting down".to_owned());
-                }
-                reply::done(out, "SHUTDOWN");
-            }
-            Command::Later(name) => {
-                reply::error(out, format!("{name} is not supported yet by Weir"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells the client why its connection ends.
-    fn give_up(&mut self, reason: &str) -> String {
-        reply::fatal(&mut self.out, reason);
-        reason.to_owned()
     }
 }

@@ -19,6 +19,21 @@ pub enum Shutdown {
     WaitForClients,
 }
 
+/// What an operator orders. A name is that of a database as clients call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    Pause(Option<String>),
+    Resume(Option<String>),
+    Suspend,
+    Kill(Option<String>),
+    /// By the `id` of SHOW CLIENTS.
+    KillClient(u64),
+    Reconnect(Option<String>),
+    WaitClose(Option<String>),
+    Disable(String),
+    Enable(String),
+}
+
 /// The running process, as the console sees it. Its methods log what they do.
 pub trait Control: Send + Sync {
     /// What there is at this moment.
@@ -29,6 +44,28 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// What is wrong with it, for the operator; the old one stays in force.
     fn reload(&self) -> Boxed<'_, Result<(), String>>;
+
+    /// Carries out an order, and is ready when that is done: a pause when no server is left, a
+    /// suspension when nothing is half read. Who stops waiting undoes nothing.
+    ///
+    /// # Errors
+    /// Why it is not carried out, in PgBouncer's words.
+    fn order(&self, order: Order) -> Boxed<'_, Result<(), String>>;
+
+    /// The operator does not want to wait any longer: PAUSE and SUSPEND are undone.
+    fn give_up(&self);
+
+    /// No operator is left.
+    fn abandoned(&self);
+
+    /// Gives a global key of the configuration another value until the next reload.
+    ///
+    /// # Errors
+    /// When there is no such key, or that is no value for it.
+    fn set(&self, key: String, value: String) -> Boxed<'_, Result<(), String>>;
+
+    /// Writes what an operator did into the log.
+    fn note(&self, what: &str);
 
     /// Begins to end the process, and returns without waiting for the end.
     fn shutdown(&self, how: Shutdown);

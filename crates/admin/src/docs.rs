@@ -20,7 +20,12 @@ $ psql -h 127.0.0.1 -p 6432 -U admin pgbouncer
 
 Users in `admin_users` may run every command, those in `stats_users` only SHOW. A command is one or
 two words in any case, with an optional semicolon; names that are not plain words go in double
-quotes. `SELECT X` is the same as `SHOW X`. Only the simple query protocol is spoken.
+quotes. `SELECT X` is the same as `SHOW X`.
+
+The user `pgbouncer` needs no password on the Unix socket if it is run by the same system user as
+Weir, and may do everything.
+
+Only the simple query protocol is spoken.
 
 Names, order and types of the columns, and the texts of errors, are those of PgBouncer 1.25.2, so
 that what reads its console reads Weir's.
@@ -38,19 +43,28 @@ Messages that are no simple query, or are longer than 16 kB, end it.
 |---|---|
 ";
 
+/// What is said below the table of commands.
+const COMMANDS: &str = "
+A command that waits (PAUSE, SUSPEND, WAIT_CLOSE) is given up with Ctrl-C: the error is
+`canceling statement due to user request` (57014), and a global PAUSE or SUSPEND is undone, as by
+RESUME. What was paused by name stays paused. A console that is closed while it waits undoes
+nothing.
+
+SHOW FDS, by which a new PgBouncer takes over the sockets of an old one, is refused: Weir does not
+hand over its sockets yet.
+
+## SHOW HELP
+
+The list of commands, as a notice.
+";
+
 /// The whole of `docs/admin.md`.
 pub fn markdown() -> String {
     let mut text = INTRODUCTION.to_owned();
     for verb in &command::VERBS {
         let _ = writeln!(text, "| `{}` | {} |", verb.form, verb.about);
     }
-    let later: Vec<_> = command::later().map(|name| format!("`{name}`")).collect();
-    let _ = write!(
-        text,
-        "\nPgBouncer's {} are recognised and not supported yet: the answer is an error that says \
-         so.\n\n## SHOW HELP\n\nThe list of commands, as a notice.\n",
-        later.join(", "),
-    );
+    text.push_str(COMMANDS);
     for show in show::ALL {
         let _ = write!(
             text,

@@ -20,7 +20,7 @@ mod show;
 mod snapshot;
 
 pub use crate::console::{Console, Login};
-pub use crate::control::{Boxed, Control, Shutdown};
+pub use crate::control::{Boxed, Control, Order, Shutdown};
 pub use crate::docs::markdown;
 pub use crate::snapshot::{
     Address, ClientRow, ClientState, Connection, Forward, PoolRow, ServerRow, ServerState, Snapshot,

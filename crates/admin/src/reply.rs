@@ -80,6 +80,12 @@ pub(crate) fn error(out: &mut Vec<u8>, message: impl Into<Vec<u8>>) {
     backend::error(out, &fields);
 }
 
+/// The answer to a command that its client did not want to wait for: PostgreSQL's.
+pub(crate) fn canceled(out: &mut Vec<u8>) {
+    let message = "canceling statement due to user request";
+    backend::error(out, &ErrorFields::new("ERROR", "57014", message));
+}
+
 pub(crate) fn reload_failed(out: &mut Vec<u8>, reason: &str) {
     let message = "RELOAD failed, see logs for additional details";
     let mut fields = ErrorFields::new("ERROR", CONFIG_FILE_ERROR, message);

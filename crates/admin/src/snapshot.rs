@@ -8,6 +8,7 @@ use config::{Config, PoolMode};
 use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
+use engine::switches::Switches;
 
 /// Everything a SHOW may print. Clients of the console itself are not in it.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Snapshot {
     pub clients: Vec<ClientRow>,
     pub servers: Vec<ServerRow>,
     pub forwards: Vec<Forward>,
+    /// What the operator has switched off.
+    pub switches: Switches,
     pub averages: Arc<Averages>,
     /// Writes a moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,

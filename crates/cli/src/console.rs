@@ -11,18 +11,23 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use admin::{Boxed, Console, Control, Login, Shutdown, Snapshot};
-use proxy::{ConsoleConnection, ConsoleHandler, Controller, Peer, log};
+use admin::{Boxed, Console, Control, Login, Order, Shutdown, Snapshot};
+use proxy::{ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, log};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 /// Serves the console of a pooler, for [`proxy::StartOptions`].
 pub(crate) fn handler() -> ConsoleHandler {
     // One for the process, made when the first connection brings the pooler's handle along.
     let console: OnceLock<Arc<Console>> = OnceLock::new();
-    Box::new(move |controller, connection| {
+    Box::new(move |controller, request| {
         let made = || Arc::new(Console::new(Arc::new(Pooler(controller.clone()))));
         let console = console.get_or_init(made).clone();
-        tokio::spawn(serve(console, controller.clone(), connection));
+        match request {
+            ConsoleRequest::Connection(connection) => {
+                tokio::spawn(serve(console, controller.clone(), connection));
+            }
+            ConsoleRequest::Cancel(key) => console.cancel(key.pid, &key.secret),
+        }
     })
 }
 
@@ -36,9 +41,8 @@ async fn serve(console: Arc<Console>, controller: Controller, connection: Consol
     let pointer = connection.id;
     let login = Login {
         admin: login.admin,
-        // A cancel request to the console has nothing to cancel, so nothing hangs on these.
-        process_id: u32::try_from(pointer).unwrap_or(0),
-        secret: [0; 4],
+        process_id: login.process_id,
+        secret: login.secret,
         connection,
         unread: login.unread,
     };
@@ -100,6 +104,43 @@ impl Control for Pooler {
                 Err(error) => Err(error.to_string()),
             }
         })
+    }
+
+    fn order(&self, order: Order) -> Boxed<'_, Result<(), String>> {
+        let order = match order {
+            Order::Pause(database) => proxy::Order::Pause(database),
+            Order::Resume(database) => proxy::Order::Resume(database),
+            Order::Suspend => proxy::Order::Suspend,
+            Order::Kill(database) => proxy::Order::Kill(database),
+            Order::KillClient(id) => proxy::Order::KillClient(id),
+            Order::Reconnect(database) => proxy::Order::Reconnect(database),
+            Order::WaitClose(database) => proxy::Order::WaitClose(database),
+            Order::Disable(database) => proxy::Order::Disable(database),
+            Order::Enable(database) => proxy::Order::Enable(database),
+        };
+        Box::pin(async move { self.0.order(order).await.map_err(|error| error.to_string()) })
+    }
+
+    fn give_up(&self) {
+        // If there is nothing to undo any more, so much the better.
+        let _ = self.0.resume_all();
+    }
+
+    fn abandoned(&self) {
+        self.0.console_abandoned();
+    }
+
+    fn set(&self, key: String, value: String) -> Boxed<'_, Result<(), String>> {
+        let controller = self.0.clone();
+        Box::pin(async move {
+            // As a reload, it may read files.
+            let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
+            done.unwrap_or_else(|error| Err(error.to_string()))
+        })
+    }
+
+    fn note(&self, what: &str) {
+        log!("{what}");
     }
 
     fn shutdown(&self, how: Shutdown) {

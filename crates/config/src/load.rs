@@ -35,6 +35,19 @@ impl Config {
         Ok(config)
     }
 
+    /// Gives a global key another value, as SET on the console does; one that only a start reads
+    /// is left alone.
+    ///
+    /// # Errors
+    /// When there is no such key, or that is no value for it.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        self.global.set(key, value)?;
+        if key == "auth_file" {
+            self.load_auth_file(fs::read);
+        }
+        Ok(())
+    }
+
     fn load_auth_file(&mut self, read: impl Fn(String) -> io::Result<Vec<u8>>) {
         let Some(name) = self.global.auth_file.clone().filter(|name| !name.is_empty()) else {
             return;

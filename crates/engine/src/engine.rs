@@ -9,6 +9,7 @@
 //! * `replies.rs`: what a server sends
 //! * `resend.rs`: a request is sent once more
 //! * `leave.rs`: a client or a server goes
+//! * `control.rs`: what an operator orders
 //! * `cancel.rs`, `tick.rs` (timeouts), `inspect.rs` (reports, invariants)
 
 use std::collections::{HashMap, VecDeque};
@@ -29,6 +30,7 @@ use crate::stats::Stats;
 use crate::vars::TrackedNames;
 
 mod cancel;
+mod control;
 mod inspect;
 mod leave;
 mod link;
@@ -269,12 +271,12 @@ impl<X: Exchange> Engine<X> {
 
     pub(super) fn place_one(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
-        let pool = self.server(id).pool;
+        let Server { pool, epoch, .. } = *self.server(id);
         let servers = &mut self.servers;
         // Parking happens under the pool's lock: between "nobody waits" and "it is parked" nobody
         // may begin to wait.
         let next = self.exchange.pool(pool, |pool| {
-            let next = pool.release(worker, now);
+            let next = pool.release(worker, epoch, now);
             if next == Next::Park {
                 let mut server = servers.remove(id.0 as usize);
                 server.phase = ServerPhase::Parked;

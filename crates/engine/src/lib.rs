@@ -29,6 +29,7 @@ pub mod settings;
 pub mod shell;
 pub mod stats;
 pub mod stream;
+pub mod switches;
 pub mod vars;
 
 pub use engine::{Drain, Engine, server_row};

@@ -5,7 +5,7 @@
 //! it, so no server can be linked twice. Parked servers stay with the worker that last used them
 //! (their *home*: its epoll watches the socket); another worker may steal one.
 //!
-//! Invariant: while a server is parked nobody waits (unless the pool is closed to new links).
+//! Invariant: while a server is parked for use nobody waits.
 //! All hand-over decisions are made under the one lock, hence no wake-up can be lost.
 
 use std::collections::VecDeque;
@@ -18,6 +18,10 @@ use crate::settings::{PoolKey, PoolSettings};
 use crate::vars::Welcome;
 use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
+
+pub use self::control::{Gate, REMOVED};
+
+mod control;
 
 /// How much older another worker's first waiter must be before a released server crosses threads
 /// to it. A wake-up across cores costs as much as a whole transaction, so strict first-come order
@@ -46,8 +50,8 @@ pub enum Grant {
     Queued { ticket: u64, open: bool },
     /// No server is there and logging in to one has just failed.
     Refused(Arc<ErrorFields>),
-    /// The pooler is shutting down: nothing is linked any more.
-    Closed,
+    /// Nothing is linked any more, for this reason.
+    Closed(&'static str),
 }
 
 /// Where a free server goes.
@@ -88,8 +92,15 @@ pub struct Pool {
     pub failure: Option<Failure>,
     /// Servers are asked to speak protocol 3.`minor_version`.
     pub minor_version: u16,
-    /// No new links: the pooler waits for its servers to be released.
-    pub closed: bool,
+    /// Nobody new may come in (DISABLE).
+    pub disabled: bool,
+    gate: Gate,
+    /// Counts the orders to replace all servers.
+    epoch: u64,
+    /// Servers of earlier epochs that have not gone yet.
+    obsolete: u32,
+    /// Places reserved for servers that have no epoch yet.
+    unbegun: u32,
     /// Clients that are logged in.
     pub clients: u32,
     /// Serial number of the latest pool known to starve for what this one has; 0 = none. While it
@@ -98,6 +109,8 @@ pub struct Pool {
     /// When a server was last closed for its age.
     aged_out_at: Micros,
     idle: Vec<VecDeque<Box<Server>>>,
+    /// Parked servers that nobody may have any more.
+    condemned: Vec<Vec<(Box<Server>, &'static str)>>,
     waiting: Vec<VecDeque<Waiter>>,
     next_ticket: u64,
     servers: u32,
@@ -115,11 +128,16 @@ impl Pool {
             proven: None,
             failure: None,
             minor_version: wire::startup::MINOR_VERSION,
-            closed: false,
+            disabled: false,
+            gate: Gate::Open,
+            epoch: 0,
+            obsolete: 0,
+            unbegun: 0,
             clients: 0,
             wanted: 0,
             aged_out_at: 0,
             idle: (0..workers).map(|_| VecDeque::new()).collect(),
+            condemned: (0..workers).map(|_| Vec::new()).collect(),
             waiting: (0..workers).map(|_| VecDeque::new()).collect(),
             next_ticket: 1,
             servers: 0,
@@ -129,8 +147,8 @@ impl Pool {
 
     /// A client of `worker` needs a server.
     pub fn request(&mut self, worker: WorkerId, client: ClientId, now: Micros) -> Grant {
-        if self.closed {
-            return Grant::Closed;
+        if let Gate::Closed(reason) = self.gate {
+            return Grant::Closed(reason);
         }
         if let Some(server) = self.take_idle(worker) {
             return Grant::Server(server);
@@ -152,8 +170,8 @@ impl Pool {
     /// A client whose server died before anything was sent to it takes its old place again, or a
     /// server that has been parked meanwhile.
     pub fn requeue(&mut self, worker: WorkerId, waiter: Waiter, now: Micros) -> Grant {
-        if self.closed {
-            return Grant::Closed;
+        if let Gate::Closed(reason) = self.gate {
+            return Grant::Closed(reason);
         }
         if let Some(server) = self.take_idle(worker) {
             return Grant::Server(server);
@@ -174,10 +192,11 @@ impl Pool {
         }
     }
 
-    /// A server of `worker` is free: who gets it? The waiter named has left the queue.
-    pub fn release(&mut self, worker: WorkerId, now: Micros) -> Next {
-        if self.closed {
-            return Next::Close("server shutting down");
+    /// A server of `worker`, opened in that epoch, is free: who gets it? The waiter named has left
+    /// the queue.
+    pub fn release(&mut self, worker: WorkerId, epoch: u64, now: Micros) -> Next {
+        if self.gate != Gate::Open || epoch != self.epoch {
+            return Next::Close(self.gate.server_reason());
         }
         if self.surplus() > 0 {
             return Next::Close("too many servers in the pool");
@@ -225,8 +244,10 @@ impl Pool {
     /// The parked server with this handle, if nobody took it meanwhile.
     pub fn take_parked(&mut self, worker: WorkerId, handle: Handle) -> Option<Box<Server>> {
         let idle = &mut self.idle[usize::from(worker.0)];
-        let at = idle.iter().position(|server| server.handle == handle)?;
-        idle.remove(at)
+        match idle.iter().position(|server| server.handle == handle) {
+            Some(at) => idle.remove(at),
+            None => self.take_condemned_one(worker, handle),
+        }
     }
 
     /// Own servers first, the most recently used one (its process is warm), or the least recently
@@ -245,7 +266,9 @@ impl Pool {
 
     /// Everything that is parked, at whatever worker.
     pub fn take_all_parked(&mut self) -> Vec<Box<Server>> {
-        self.idle.iter_mut().flat_map(|idle| idle.drain(..)).collect()
+        let condemned = self.condemned.iter_mut().flat_map(|all| all.drain(..));
+        let condemned = condemned.map(|(server, _)| server);
+        self.idle.iter_mut().flat_map(|idle| idle.drain(..)).chain(condemned).collect()
     }
 
     /// Idle servers of `worker` whose time is over or that are too many, and why.
@@ -263,9 +286,7 @@ impl Pool {
             let old = now.saturating_sub(server.connected_at) > self.settings.server_lifetime;
             let idle = over(self.settings.server_idle_timeout, idle_since, now)
                 && (self.settings.min_size == 0 || left > self.settings.min_size);
-            let why = if self.closed {
-                "server shutting down"
-            } else if idle {
+            let why = if idle {
                 "server idle timeout"
             } else if old && self.age_out(now) {
                 "server lifetime over"
@@ -331,10 +352,9 @@ impl Pool {
             Some(failure) => self.opening == 0 && now >= failure.retry_at,
             None => self.opening < OPENING_MAX,
         };
-        let open = pace && !self.closed;
+        let open = pace && self.gate == Gate::Open;
         if open {
-            self.opening += 1;
-            self.servers += 1;
+            self.reserve_proof();
         }
         open
     }
@@ -342,6 +362,7 @@ impl Pool {
     /// A place for a connection that proves a client's password. It may exceed the limit by its
     /// own one: [`Pool::release`] ends it then.
     pub fn reserve_proof(&mut self) {
+        self.unbegun += 1;
         self.opening += 1;
         self.servers += 1;
     }
@@ -352,27 +373,37 @@ impl Pool {
         self.failure = None;
     }
 
-    /// Nothing was opened, or only to prove a password, and that failed: the place is free again,
-    /// which says nothing about the pool.
+    /// Nothing was opened after all: the place is free again, which says nothing about the pool.
     pub fn withdraw_opening(&mut self) {
+        self.unbegun = self.unbegun.saturating_sub(1);
         self.opening -= 1;
         self.servers -= 1;
     }
 
-    /// Opening a server failed. If `refused` (the server itself said no) and no other server is
-    /// there, everybody who waits is turned away with that error and returned here.
-    pub fn open_failed(&mut self, failure: Failure, refused: bool) -> Vec<(WorkerId, Waiter)> {
+    /// A connection of that epoch ends before it is logged in, which says nothing about the pool.
+    pub fn opening_ended(&mut self, epoch: u64) {
         self.opening -= 1;
-        self.servers -= 1;
+        self.forget_server(epoch);
+    }
+
+    /// Opening a server of that epoch failed. If `refused` (the server itself said no) and no other
+    /// server is there, everybody who waits is turned away with that error and returned here.
+    pub fn open_failed(
+        &mut self,
+        epoch: u64,
+        failure: Failure,
+        refused: bool,
+    ) -> Vec<(WorkerId, Waiter)> {
+        self.opening_ended(epoch);
         self.failure = Some(failure);
         if refused && self.servers == self.opening { self.take_waiters() } else { Vec::new() }
     }
 
     /// An opened server is gone.
-    pub fn server_gone(&mut self) {
+    pub fn server_gone(&mut self, epoch: u64) {
         debug_assert!(self.servers > self.opening, "a server was counted out twice");
         if !mutant::is(Mutant::LeaksPlace) {
-            self.servers -= 1;
+            self.forget_server(epoch);
         }
     }
 
@@ -394,7 +425,8 @@ impl Pool {
     /// longest, and since when.
     pub fn want(&mut self, serial: u64) -> Option<(Micros, Handle)> {
         self.wanted = self.wanted.max(serial);
-        self.parked().map(|server| (server.released_at, server.handle)).min_by_key(|idle| idle.0)
+        let idle = self.idle.iter().flatten();
+        idle.map(|server| (server.released_at, server.handle)).min_by_key(|idle| idle.0)
     }
 
     /// Nobody starves any more, unless it began after `serial`.
@@ -440,7 +472,8 @@ impl Pool {
 
     /// Parked servers of all workers.
     pub fn parked(&self) -> impl Iterator<Item = &Server> {
-        self.idle.iter().flatten().map(|server| &**server)
+        let condemned = self.condemned.iter().flatten().map(|(server, _)| server);
+        self.idle.iter().flatten().chain(condemned).map(|server| &**server)
     }
 
     /// Connections in any state, and those of them that are not logged in yet.
@@ -455,12 +488,16 @@ impl Pool {
     /// What must always hold between two calls.
     pub fn check_invariants(&self) {
         debug_assert!(self.opening <= self.servers);
-        let parked = self.idle.iter().map(VecDeque::len).sum::<usize>();
-        debug_assert!(parked as u32 <= self.servers - self.opening, "more parked than exist");
+        debug_assert!(self.obsolete <= self.servers);
+        let idle = self.idle.iter().map(VecDeque::len).sum::<usize>();
+        let condemned = self.condemned.iter().map(Vec::len).sum::<usize>();
+        let parked = (idle + condemned) as u32;
+        debug_assert!(parked <= self.servers - self.opening, "more parked than exist");
         debug_assert!(
-            parked == 0 || self.waiting_total() == 0 || self.closed,
+            idle == 0 || self.waiting_total() == 0,
             "a client waits while a server is idle"
         );
+        debug_assert!(idle == 0 || self.gate == Gate::Open, "a closed pool has idle servers");
     }
 }
 

@@ -95,6 +95,8 @@ pub struct Server {
     /// Tells this connection from all others, past ones included; shown in logs.
     pub serial: u64,
     pub pool: PoolId,
+    /// The pool's epoch when it was opened.
+    pub epoch: u64,
     pub phase: ServerPhase,
     pub client: Option<ClientId>,
     pub ledger: Ledger,
@@ -133,6 +135,7 @@ impl Server {
             handle: Handle::default(),
             serial,
             pool,
+            epoch: 0,
             phase: ServerPhase::Connecting(Box::new(login)),
             client: None,
             ledger: Ledger::default(),

@@ -115,6 +115,19 @@ impl PoolSettings {
         }
     }
 
+    /// Would a server opened by the other settings be the same one? A changed password does not
+    /// matter to a server that is logged in, nor do a session's parameters; PgBouncer's rule.
+    pub fn leads_to_the_same(&self, other: &Self) -> bool {
+        let login = |settings: &Self| {
+            let names = settings.startup.iter();
+            let login = names.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
+            login.cloned().collect::<Vec<_>>()
+        };
+        self.targets == other.targets
+            && self.forced_user == other.forced_user
+            && login(self) == login(other)
+    }
+
     pub fn is_session(&self) -> bool {
         self.mode == PoolMode::Session
     }

@@ -56,6 +56,9 @@ pub trait Io {
     /// bytes already read. The slot is free from now on.
     fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin);
 
+    /// Somebody asks to cancel what the owner of this key does, who may be a client of the console.
+    fn cancel_console(&mut self, key: &CancelKey);
+
     /// Bytes nobody can guess.
     fn random(&mut self, bytes: &mut [u8]);
 
@@ -118,6 +121,9 @@ pub struct ConsoleLogin {
     /// May it change things, or only SHOW them?
     pub admin: bool,
     pub connected_at: crate::ids::Micros,
+    /// For cancel requests.
+    pub process_id: u32,
+    pub secret: [u8; 4],
     /// Bytes that came behind the login.
     pub unread: Vec<u8>,
 }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use admin::{Boxed, ClientRow, ClientState, Connection, Console, Control, Login, Shutdown};
+use admin::{Boxed, ClientRow, ClientState, Connection, Console, Control, Login, Order, Shutdown};
 use admin::{PoolRow, ServerRow, ServerState, Snapshot};
 use config::PoolMode;
 use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
+use engine::switches::Switches;
 use wire::{HEADER_LEN, backend};
 
 use self::stream::Pipe;
@@ -45,7 +46,7 @@ struct Outcome {
     codes: Vec<u8>,
     /// Why it ended.
     end: String,
-    /// RELOADs and SHUTDOWNs that were carried out.
+    /// Commands that were carried out and are no SHOW.
     changes: usize,
 }
 
@@ -110,6 +111,20 @@ impl Control for Process {
     fn shutdown(&self, _: Shutdown) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn order(&self, _: Order) -> Boxed<'_, Result<(), String>> {
+        self.reload()
+    }
+
+    fn give_up(&self) {}
+
+    fn abandoned(&self) {}
+
+    fn set(&self, _: String, _: String) -> Boxed<'_, Result<(), String>> {
+        self.reload()
+    }
+
+    fn note(&self, _: &str) {}
 }
 
 fn snapshot() -> Snapshot {
@@ -122,6 +137,7 @@ fn snapshot() -> Snapshot {
         stats: Stats::default(),
     };
     Snapshot {
+        switches: Switches::default(),
         config: Arc::new(base_config()),
         pools: vec![pool],
         clients: vec![ClientRow { state: ClientState::Active, connection: connection() }],

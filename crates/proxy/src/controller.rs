@@ -1,12 +1,16 @@
 //! The handle by which the console, the metrics and the command line look into a running pooler
 //! and steer it. It only sends messages and reads copies: nothing it does can hold up a worker
 //! for longer than it takes to copy its tables.
+//!
+//! * `orders.rs`: PAUSE and its kin
+
+mod orders;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     os::fd::RawFd,
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use config::Config;
@@ -17,11 +21,12 @@ use engine::{
     server_row,
     settings::{PoolKey, PoolSettings},
     stats::Stats,
+    switches::Switches,
 };
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    Address, Peer,
+    Address, Peer, error,
     exchange::lock,
     pooler::{ReloadError, Shutdown},
     service::Notifier,
@@ -119,6 +124,7 @@ pub struct PoolInfo {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub now: Micros,
+    pub switches: Switches,
     pub clients: Vec<ClientInfo>,
     /// Parked ones included.
     pub servers: Vec<ServerInfo>,
@@ -152,11 +158,15 @@ pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     pub(crate) config: RwLock<Arc<Config>>,
     pub(crate) config_path: Option<PathBuf>,
+    /// Held by who replaces the configuration.
+    pub(crate) reloading: Mutex<()>,
     pub(crate) averages: RwLock<Arc<Averages>>,
     pub(crate) notifier: Notifier,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }
+
+pub use self::orders::{Order, OrderError};
 
 /// Looks into a running pooler and steers it. Cheap to clone; harmless when the pooler has ended.
 #[derive(Clone, Debug)]
@@ -189,6 +199,14 @@ impl Controller {
     /// the mistakes have been logged.
     pub fn reload(&self) -> Result<(), ReloadError> {
         crate::pooler::reload(self)
+    }
+
+    /// Gives a global key another value until the next reload.
+    ///
+    /// # Errors
+    /// When there is no such key, or that is no value for it; why is in the log, too.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), String> {
+        crate::pooler::set(self, key, value).inspect_err(|reason| error!("{reason}"))
     }
 
     /// Ends the pooler in this way. Returns at once.
@@ -246,8 +264,12 @@ impl Controller {
             }
         }
         let shared = &self.0.shared;
+        all.switches = shared.hub.switches();
         for pool in shared.hub.pools() {
             let pool = lock(&pool);
+            if pool.is_abandoned() {
+                continue;
+            }
             let check_delay = pool.settings.check_delay;
             let rows: Vec<_> = pool
                 .parked()
@@ -274,6 +296,9 @@ impl Controller {
                 ServerInfo::new(shared, home, token.fd(), 0, row)
             }));
         }
+        // A server that was parked, or given to another worker, between two answers is one server.
+        let mut seen = HashSet::new();
+        all.servers.retain(|server| server.pointer == 0 || seen.insert(server.pointer));
         all
     }
 }

@@ -7,13 +7,15 @@
 
 use std::collections::HashMap;
 
+use config::Config;
 use engine::{
     ids::{PoolId, WorkerId},
     limits::Limits,
     pool::Pool,
     prepared::{Interner, Statement},
-    settings::PoolKey,
+    settings::{PoolKey, settings_for},
     shell::{Exchange, Mail},
+    switches::Switches,
 };
 
 use super::{
@@ -25,10 +27,38 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Hub<M, W> {
     pools: RwLock<Vec<Arc<Mutex<Pool>>>>,
-    by_key: Mutex<HashMap<PoolKey, PoolId>>,
+    registry: Mutex<Registry>,
     interner: Mutex<Interner>,
     limits: Mutex<Limits>,
     mailboxes: Vec<Mailbox<M, W>>,
+}
+
+/// The names of the pools, and what is true of all of them: a pool that is made while an order is
+/// being carried out learns of it like all others.
+#[derive(Debug, Default)]
+struct Registry {
+    by_key: HashMap<PoolKey, PoolId>,
+    switches: Switches,
+    /// The configuration of the last reload. Before there was one, workers have the right one.
+    config: Option<Arc<Config>>,
+}
+
+impl Registry {
+    fn settle(&self, pool: &mut Pool) {
+        let exists = match &self.config {
+            None => true,
+            Some(config) => {
+                let settings = settings_for(config, &pool.key);
+                let exists = settings.is_some();
+                // Without its database it keeps what it has, for the clients it still has.
+                if let Some(settings) = settings {
+                    pool.set_settings(settings);
+                }
+                exists
+            }
+        };
+        self.switches.apply(pool, exists);
+    }
 }
 
 impl<M, W: Wake> Hub<M, W> {
@@ -36,7 +66,7 @@ impl<M, W: Wake> Hub<M, W> {
     pub(crate) fn new(wakers: impl IntoIterator<Item = W>) -> Self {
         Self {
             pools: RwLock::new(Vec::new()),
-            by_key: Mutex::new(HashMap::new()),
+            registry: Mutex::default(),
             interner: Mutex::new(Interner::default()),
             limits: Mutex::new(Limits::default()),
             mailboxes: wakers.into_iter().map(Mailbox::new).collect(),
@@ -61,15 +91,52 @@ impl<M, W: Wake> Hub<M, W> {
     }
 
     fn find(&self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
-        let mut by_key = lock(&self.by_key);
-        if let Some(id) = by_key.get(key) {
+        let mut registry = lock(&self.registry);
+        if let Some(id) = registry.by_key.get(key) {
             return *id;
         }
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
         let id = PoolId(pools.len() as u32);
-        pools.push(Arc::new(Mutex::new(make(id))));
-        by_key.insert(key.clone(), id);
+        let mut pool = make(id);
+        registry.settle(&mut pool);
+        pools.push(Arc::new(Mutex::new(pool)));
+        registry.by_key.insert(key.clone(), id);
         id
+    }
+
+    /// What the operator has switched off.
+    pub(crate) fn switches(&self) -> Switches {
+        lock(&self.registry).switches.clone()
+    }
+
+    /// Changes the switches, and tells all pools. An error leaves everything as it is.
+    pub(crate) fn switch<E>(
+        &self,
+        change: impl FnOnce(&mut Switches) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut registry = lock(&self.registry);
+        change(&mut registry.switches)?;
+        self.settle_all(&registry);
+        Ok(())
+    }
+
+    /// Nobody is linked any more: the pooler is to end.
+    pub(crate) fn close(&self) {
+        let mut registry = lock(&self.registry);
+        registry.switches.closed = true;
+        self.settle_all(&registry);
+    }
+
+    /// Puts a configuration in force.
+    pub(crate) fn set_config(&self, config: Arc<Config>) {
+        let mut registry = lock(&self.registry);
+        registry.switches.retain(|database| config.database(database).is_some());
+        registry.config = Some(config);
+        self.settle_all(&registry);
+    }
+
+    fn settle_all(&self, registry: &Registry) {
+        self.pools().iter().for_each(|pool| registry.settle(&mut lock(pool)));
     }
 }
 

@@ -32,12 +32,15 @@ mod table;
 mod worker;
 
 pub use crate::{
-    controller::{ClientInfo, Controller, ForwardInfo, PoolInfo, ServerInfo, Snapshot, Totals},
+    controller::{
+        ClientInfo, Controller, ForwardInfo, Order, OrderError, PoolInfo, ServerInfo, Snapshot,
+        Totals,
+    },
     listener::ListenError,
     peer::Peer,
     pooler::{
-        ConsoleConnection, ConsoleHandler, Exit, Pooler, ReloadError, Shutdown, StartError,
-        StartOptions,
+        ConsoleConnection, ConsoleHandler, ConsoleRequest, Exit, Pooler, ReloadError, Shutdown,
+        StartError, StartOptions,
     },
     service::Service,
     sys::Address,

@@ -228,7 +228,7 @@ impl Worker {
 
     /// A server is gone.
     fn end(&mut self, pool: PoolId) {
-        self.exchange.pool(pool, Pool::server_gone);
+        self.exchange.pool(pool, |pool| pool.server_gone(0));
         self.exchange.limits(|limits| limits.vacate(&nobody()));
     }
 
@@ -284,7 +284,7 @@ impl Worker {
             let of = free.pool;
             let mut free = Some(free);
             let next = self.exchange.pool(of, |pool| {
-                let mut next = pool.release(id, now);
+                let mut next = pool.release(id, 0, now);
                 if fault == Fault::ParkedUnasked && matches!(next, Next::Yield(_)) {
                     next = Next::Park;
                 }

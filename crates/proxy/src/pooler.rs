@@ -14,6 +14,7 @@ use std::{fmt, io, os::fd::OwnedFd, path::PathBuf, thread::JoinHandle};
 
 use config::Config;
 use engine::shell::ConsoleLogin;
+use wire::startup::CancelKey;
 
 use crate::{
     Address, Peer, Service,
@@ -22,7 +23,7 @@ use crate::{
 };
 
 pub use self::reload::ReloadError;
-pub(crate) use self::reload::reload;
+pub(crate) use self::reload::{reload, set};
 
 /// A client that logged in to the console database. Its socket is non-blocking.
 #[derive(Debug)]
@@ -34,15 +35,23 @@ pub struct ConsoleConnection {
     pub unsent: Vec<u8>,
 }
 
+/// What concerns the console.
+#[derive(Debug)]
+pub enum ConsoleRequest {
+    Connection(ConsoleConnection),
+    /// Somebody asks to cancel what a client with this key is doing. It may be one of the console.
+    Cancel(CancelKey),
+}
+
 /// Serves console connections. Called on the cold thread inside its tokio runtime, so it may
 /// spawn tasks there; it must not block.
-pub type ConsoleHandler = Box<dyn FnMut(&Controller, ConsoleConnection) + Send>;
+pub type ConsoleHandler = Box<dyn FnMut(&Controller, ConsoleRequest) + Send>;
 
 /// What the configuration does not say.
 pub struct StartOptions {
     /// The file a reload reads, unless the configuration names another one (`conffile`).
     pub config_path: Option<PathBuf>,
-    /// Obey signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT. They are kept from the calling thread and
+    /// Obey signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2. They are kept from the calling thread and
     /// all threads it starts later.
     pub signals: bool,
     /// Without it, console connections are closed.

@@ -16,7 +16,7 @@ use std::{
 use config::Config;
 use engine::{
     Drain,
-    ids::{Micros, WorkerId},
+    ids::{ClientId, Micros, WorkerId},
     shell::Mail,
 };
 use tokio::sync::mpsc;
@@ -27,7 +27,7 @@ use crate::{
     listener::Listener,
     mailbox::Wake,
     peer::Peer,
-    pooler::ConsoleConnection,
+    pooler::ConsoleRequest,
     resolve::Question,
     sys::{Address, Epoll, EventFd},
 };
@@ -62,6 +62,21 @@ pub(crate) enum ShellMail {
     /// The configuration was replaced; the pools have its settings already.
     Config(Arc<Config>),
     Drain(Drain),
+    /// Pools were closed, opened or renewed.
+    Review,
+    /// Drop everything of these databases.
+    Kill(Arc<[String]>),
+    /// Drop this client, if it still is the one with that serial number.
+    KillClient {
+        client: ClientId,
+        serial: u64,
+    },
+    /// Read nothing and accept nobody from now on, but what is half read.
+    Suspend,
+    /// Drop whoever has something half read or half sent.
+    EndSuspense,
+    /// Go on reading.
+    Resume,
     /// Close everything and end.
     Stop,
 }
@@ -76,7 +91,7 @@ impl From<Mail> for ShellMail {
 #[derive(Debug)]
 pub(crate) enum ColdRequest {
     Resolve(Question),
-    Console(ConsoleConnection),
+    Console(ConsoleRequest),
 }
 
 /// Time since a moment before the pooler started; the same for all threads.
@@ -102,6 +117,8 @@ pub(crate) struct Gauge {
     pub(crate) clients: AtomicU32,
     /// While the pooler drains: has it nothing to wait for any more?
     pub(crate) drained: AtomicBool,
+    /// While it is suspended: is nothing half read or half sent any more?
+    pub(crate) quiet: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -111,6 +128,8 @@ pub(crate) struct Shared {
     pub(crate) gauges: Vec<Gauge>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) clock: Clock,
+    /// The end has begun, in one way or the other.
+    pub(crate) draining: AtomicBool,
     pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
     /// Where the servers' sockets are connected to, by descriptor.
     server_addresses: Mutex<HashMap<RawFd, Address>>,
@@ -129,6 +148,7 @@ impl Shared {
             gauges: (0..workers).map(|_| Gauge::default()).collect(),
             listeners,
             clock: Clock::start(),
+            draining: AtomicBool::new(false),
             cold,
             server_addresses: Mutex::default(),
         })

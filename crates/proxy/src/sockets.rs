@@ -166,6 +166,23 @@ impl Sockets {
         }
     }
 
+    /// Whoever may have something to read is read soon.
+    pub(crate) fn queue_all(&mut self) {
+        let conns = self.clients.iter().chain(&self.servers);
+        let tokens: Vec<_> =
+            conns.filter(|conn| conn.fd >= 0).map(|conn| self.table.token(conn.fd)).collect();
+        tokens.into_iter().for_each(|token| self.queue(token));
+    }
+
+    /// Is something kept back that was sent to it?
+    pub(crate) fn client_has_pending(&self, client: ClientId) -> bool {
+        self.clients.get(client.0 as usize).is_some_and(|conn| conn.pending.is_some())
+    }
+
+    pub(crate) fn server_has_pending(&self, server: ServerId) -> bool {
+        self.servers.get(server.0 as usize).is_some_and(|conn| conn.pending.is_some())
+    }
+
     /// The next socket to be read without an event.
     pub(crate) fn next_ready(&mut self) -> Option<(Token, Kind)> {
         loop {

@@ -7,10 +7,12 @@
 //! * `read.rs`: reading clients and servers, the outcomes of what the engine asked for
 //! * `accept.rs`: new clients
 //! * `mail.rs`: what other threads want
+//! * `suspend.rs`: nothing is read for a while
 
 mod accept;
 mod mail;
 mod read;
+mod suspend;
 
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering};
 
@@ -56,6 +58,7 @@ pub(crate) struct Worker {
     accepting_paused: bool,
     next_complaint: Micros,
     drain: Option<Drain>,
+    suspended: bool,
     stopped: bool,
 }
 
@@ -76,6 +79,7 @@ impl Worker {
             accepting_paused: false,
             next_complaint: 0,
             drain: None,
+            suspended: false,
             stopped: false,
             shared,
         };
@@ -141,6 +145,9 @@ impl Worker {
         if let Some(how) = self.drain {
             self.publish_drained(how);
         }
+        if self.suspended {
+            self.publish_quiet();
+        }
     }
 
     fn handle_event(&mut self, token: Token, events: u32) {
@@ -199,8 +206,8 @@ impl Worker {
         self.settle();
         self.engine.tick(now, &mut self.sockets);
         self.settle();
-        if mem::take(&mut self.accepting_paused) && self.watch_listeners().is_err() {
-            self.accepting_paused = true;
+        if !self.suspended && mem::take(&mut self.accepting_paused) {
+            self.accepting_paused = self.watch_listeners().is_err();
         }
         if cfg!(debug_assertions) {
             self.engine.check_invariants();

@@ -18,7 +18,9 @@ use std::{
 };
 
 use config::Config;
-use weir_proxy::{Address, ConsoleConnection, Controller, Exit, Pooler, Shutdown, StartOptions};
+use weir_proxy::{
+    Address, ConsoleConnection, ConsoleRequest, Controller, Exit, Pooler, Shutdown, StartOptions,
+};
 
 /// A folder of its own for each test, removed at its end.
 struct Folder(PathBuf);
@@ -64,7 +66,11 @@ fn start(
     let options = StartOptions {
         signals: false,
         console: console.map(|sender| -> weir_proxy::ConsoleHandler {
-            Box::new(move |_: &Controller, connection| drop(sender.send(connection)))
+            Box::new(move |_: &Controller, request| {
+                if let ConsoleRequest::Connection(connection) = request {
+                    drop(sender.send(connection));
+                }
+            })
         }),
         ..StartOptions::default()
     };

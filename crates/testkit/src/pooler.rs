@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::binaries::{Flavour, flavour, pooler_binary};
+use crate::binaries::{Flavour, flavour, pooler_binary, postgres_program};
 use crate::wait::poll_until;
 use crate::{Outcome, Postgres, RawClient, Role, ServerError, guest, postgres, scratch};
 pub use ini::Ini;
@@ -384,6 +384,20 @@ impl Pooler {
     /// A PostgreSQL client program such as `psql` that connects to it as role `app`.
     pub fn client_program(&self, name: &str, database: &str) -> Command {
         Postgres::client_program(name, self.port, database)
+    }
+
+    /// A PostgreSQL client program run by the same system user as the pooler, which logs in over
+    /// the Unix socket as `pgbouncer` and has no password.
+    pub fn program_of_its_user(&self, name: &str) -> Command {
+        let mut command = guest::command(postgres_program(name));
+        command
+            .env("PGHOST", &self.folder)
+            .env("PGPORT", self.port.to_string())
+            .env("PGUSER", CONSOLE)
+            .env("PGDATABASE", CONSOLE)
+            .env_remove("PGPASSWORD")
+            .stdin(Stdio::null());
+        command
     }
 
     fn new(folder: PathBuf, port: u16, setup: Setup) -> Self {

@@ -199,6 +199,16 @@ fn the_console_asks_for_a_password_as_any_database_does() {
 }
 
 #[test]
+fn who_runs_the_pooler_is_its_administrator_over_the_unix_socket() {
+    let (setup, _) = support::setup("transaction");
+    let pooler = setup.set("auth_type", "md5").start();
+    let mut psql = pooler.program_of_its_user("psql");
+    psql.args(["-X", "-w", "-A", "-t", "-c", "RELOAD", "-c", "SHOW VERSION"]);
+    assert!(support::run(&mut psql).contains("PgBouncer"));
+    assert!(pooler.login("pgbouncer", "pgbouncer", "").is_err(), "not over TCP");
+}
+
+#[test]
 fn reload_takes_new_databases_in_and_keeps_clients() {
     let (mut pooler, database) = support::pooler("transaction");
     let mut client = pooler.client(&database);

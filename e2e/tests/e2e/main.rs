@@ -8,6 +8,7 @@ mod backpressure;
 mod cancel;
 mod commands;
 mod console;
+mod control;
 mod crosstalk;
 mod differential;
 mod drivers;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use config::{Config, Database, Host, PoolMode};
+use engine::switches::DatabaseSwitches;
 
 use super::{Table, View, int4, text};
 use crate::NAME;
@@ -61,8 +62,8 @@ pub(super) static DATABASES: Table<DatabaseLine> = Table {
             "Its clients, at most; 0 is no limit.",
         ),
         int4("current_client_connections", |line| line.clients.into(), "Its clients."),
-        int4("paused", |_| false.into(), "1 if it is paused, which Weir cannot do yet."),
-        int4("disabled", |_| false.into(), "1 if it is disabled, which Weir cannot do yet."),
+        int4("paused", |line| line.switches.paused.into(), "1 if PAUSE or KILL named it."),
+        int4("disabled", |line| line.switches.disabled.into(), "1 if it is disabled."),
     ],
     rows: lines,
 };
@@ -83,6 +84,7 @@ pub(super) struct DatabaseLine {
     connections: usize,
     max_client_connections: u32,
     clients: usize,
+    switches: DatabaseSwitches,
 }
 
 /// The hosts as the configuration writes them; `None` if there are none.
@@ -105,6 +107,7 @@ fn lines(view: View) -> Vec<DatabaseLine> {
     let current = |name: &str| Current {
         connections: servers.get(name).copied().unwrap_or_default(),
         clients: clients.get(name).copied().unwrap_or_default(),
+        switches: snapshot.switches.database(name),
     };
     let databases = view.database_names().into_iter().filter_map(|name| config.database(name));
     let mut lines: Vec<_> =
@@ -114,10 +117,11 @@ fn lines(view: View) -> Vec<DatabaseLine> {
     lines
 }
 
-/// Connections of one database.
+/// What one database is like at the moment.
 struct Current {
     connections: usize,
     clients: usize,
+    switches: DatabaseSwitches,
 }
 
 fn count<'a>(all: impl Iterator<Item = &'a Connection>) -> HashMap<&'a str, usize> {
@@ -146,6 +150,7 @@ fn line(config: &Config, database: &Database, current: Current) -> DatabaseLine 
         connections: current.connections,
         max_client_connections: config.max_db_client_connections(name),
         clients: current.clients,
+        switches: current.switches,
     }
 }
 
@@ -167,5 +172,6 @@ fn console_line(view: &View) -> DatabaseLine {
         connections: 0,
         max_client_connections: 0,
         clients: view.consoles.len(),
+        switches: DatabaseSwitches::default(),
     }
 }

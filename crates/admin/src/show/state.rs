@@ -2,13 +2,16 @@
 
 use super::{Table, text};
 
-/// Weir cannot be paused or suspended yet, so there is one answer.
-pub(super) static STATE: Table<(&str, &str)> = Table {
+pub(super) static STATE: Table<(&str, bool)> = Table {
     name: "STATE",
     about: "Whether the pooler works; a row for each of `active`, `paused` and `suspended`.",
     columns: &[
         text("key", |row| row.0.into(), "Name of the state."),
-        text("value", |row| row.1.into(), "`yes` or `no`."),
+        text("value", |row| if row.1 { "yes" } else { "no" }.into(), "`yes` or `no`."),
     ],
-    rows: |_| vec![("active", "yes"), ("paused", "no"), ("suspended", "no")],
+    rows: |view| {
+        let switches = &view.snapshot.switches;
+        let (paused, suspended) = (switches.paused || switches.closed, switches.suspended);
+        vec![("active", !paused && !suspended), ("paused", paused), ("suspended", suspended)]
+    },
 };

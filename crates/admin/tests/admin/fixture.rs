@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, ClientRow, ClientState, Connection, Control, Forward, PoolRow, ServerRow,
-    ServerState, Shutdown, Snapshot,
+    Address, Boxed, ClientRow, ClientState, Connection, Control, Forward, Order, PoolRow,
+    ServerRow, ServerState, Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
 use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
+use engine::switches::Switches;
 
 const INI: &str = "
 [databases]
@@ -153,7 +154,11 @@ pub(crate) fn snapshot() -> Snapshot {
     let mut averages = Averages::new(0);
     averages.record(1_000_000, [(PoolId(1), stats(1)), (PoolId(3), stats(1))]);
     averages.record(11_000_000, pools().into_iter().map(|pool| (pool.id, pool.stats)));
+    let mut switches = Switches::default();
+    switches.database_mut("app").paused = true;
+    switches.database_mut("two").disabled = true;
     Snapshot {
+        switches,
         config: Arc::new(Config::parse_ini(INI, "pgbouncer.ini", &no_include).unwrap()),
         pools: pools(),
         clients: clients(),
@@ -168,8 +173,18 @@ pub(crate) fn snapshot() -> Snapshot {
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) done: Mutex<Vec<String>>,
+    /// What it wrote into the log.
+    pub(crate) notes: Mutex<Vec<String>>,
     /// Why a reload fails, if it does.
     pub(crate) reload_error: Option<String>,
+    /// PAUSE without a name never comes to its end.
+    pub(crate) is_busy: bool,
+}
+
+impl Recorder {
+    fn record(&self, what: String) {
+        self.done.lock().unwrap().push(what);
+    }
 }
 
 impl Control for Recorder {
@@ -178,11 +193,41 @@ impl Control for Recorder {
     }
 
     fn reload(&self) -> Boxed<'_, Result<(), String>> {
-        self.done.lock().unwrap().push("reload".to_owned());
+        self.record("reload".to_owned());
         Box::pin(async { self.reload_error.clone().map_or(Ok(()), Err) })
     }
 
     fn shutdown(&self, how: Shutdown) {
-        self.done.lock().unwrap().push(format!("shutdown {how:?}"));
+        self.record(format!("shutdown {how:?}"));
+    }
+
+    fn order(&self, order: Order) -> Boxed<'_, Result<(), String>> {
+        let waits = self.is_busy && order == Order::Pause(None);
+        let refused = order == Order::KillClient(404);
+        self.record(format!("{order:?}"));
+        Box::pin(async move {
+            if waits {
+                std::future::pending::<()>().await;
+            }
+            if refused { Err("client not found".to_owned()) } else { Ok(()) }
+        })
+    }
+
+    fn give_up(&self) {
+        self.record("give up".to_owned());
+    }
+
+    fn abandoned(&self) {
+        self.record("abandoned".to_owned());
+    }
+
+    fn set(&self, key: String, value: String) -> Boxed<'_, Result<(), String>> {
+        let result = if key == "wrong" { Err("no such key".to_owned()) } else { Ok(()) };
+        self.record(format!("set {key} to {value}"));
+        Box::pin(async move { result })
+    }
+
+    fn note(&self, what: &str) {
+        self.notes.lock().unwrap().push(what.to_owned());
     }
 }

@@ -100,12 +100,86 @@ async fn parameters_of_drivers_have_fixed_answers() {
 }
 
 #[tokio::test]
-async fn what_weir_cannot_do_yet_it_says() {
+async fn orders_are_passed_on_and_answered_by_their_verb() {
+    let recorder = Arc::new(Recorder::default());
+    let mut peer = Peer::admin(&Arc::new(Console::new(recorder.clone()))).await;
+    for (text, tag) in [
+        ("pause", "PAUSE"),
+        ("RESUME \"My db\"", "RESUME"),
+        ("disable app;", "DISABLE"),
+        ("enable app", "ENABLE"),
+        ("reconnect", "RECONNECT"),
+        ("wait_close app", "WAIT_CLOSE"),
+        ("kill app", "KILL"),
+        ("kill_client 7", "KILL_CLIENT"),
+        ("suspend", "SUSPEND"),
+        ("set pool_mode TO 'session'", "SET pool_mode=session"),
+    ] {
+        assert_eq!(peer.query(text).await, [Reply::Done(tag.to_owned())], "{text}");
+    }
+    let done = recorder.done.lock().unwrap().join("; ");
+    assert!(done.starts_with("Pause(None); Resume(Some(\"My db\")); Disable(\"app\")"), "{done}");
+    assert!(done.ends_with("KillClient(7); Suspend; set pool_mode to session"), "{done}");
+    let notes = recorder.notes.lock().unwrap().clone();
+    assert_eq!(notes[..2], ["PAUSE command issued", "RESUME 'My db' command issued"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_carried_out_is_an_error() {
     let mut peer = Peer::admin(&console()).await;
-    let expected = |name| error(&format!("{name} is not supported yet by Weir"));
-    assert_eq!(peer.query("pause app").await, expected("PAUSE"));
-    assert_eq!(peer.query("show mem").await, expected("SHOW MEM"));
-    assert_eq!(peer.query("set pool_mode=session").await, expected("SET"));
+    assert_eq!(peer.query("kill_client 404").await, error("client not found"));
+    let expected = error("invalid client pointer supplied");
+    assert_eq!(peer.query("kill_client").await, expected);
+    assert_eq!(peer.query("disable").await, error("a database is required"));
+    assert_eq!(peer.query("set wrong = 1").await, error("SET failed"));
+    let expected = error("SHOW FDS is not supported: Weir does not hand over its sockets");
+    assert_eq!(peer.query("show fds").await, expected);
+}
+
+#[tokio::test]
+async fn an_operator_who_cancels_waits_no_longer() {
+    let recorder = Arc::new(Recorder { is_busy: true, ..Recorder::default() });
+    let console = Arc::new(Console::new(recorder.clone()));
+    let mut peer = Peer::admin(&console).await;
+    let mut bytes = Vec::new();
+    frontend::query(&mut bytes, b"pause");
+    frontend::query(&mut bytes, b"show version");
+    peer.send(&bytes).await;
+    while recorder.done.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    console.cancel(77, b"none");
+    console.cancel(77, b"abcd");
+    let canceled = "ERROR 57014: canceling statement due to user request".to_owned();
+    assert_eq!(peer.until_ready().await, [Reply::Said(canceled)]);
+    assert_eq!(peer.until_ready().await, version());
+    assert_eq!(*recorder.done.lock().unwrap(), ["Pause(None)", "give up"]);
+}
+
+#[tokio::test]
+async fn an_operator_who_leaves_undoes_nothing() {
+    let recorder = Arc::new(Recorder { is_busy: true, ..Recorder::default() });
+    let console = Arc::new(Console::new(recorder.clone()));
+    let mut peer = Peer::admin(&console).await;
+    let mut bytes = Vec::new();
+    frontend::query(&mut bytes, b"pause");
+    peer.send(&bytes).await;
+    while recorder.done.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(peer.leave().await, "client unexpected eof");
+    assert_eq!(*recorder.done.lock().unwrap(), ["Pause(None)", "abandoned"]);
+}
+
+#[tokio::test]
+async fn one_operator_can_end_the_connection_of_another() {
+    let console = console();
+    let mut peer = Peer::admin(&console).await;
+    let mut other = Peer::start(&console, login(5, false));
+    other.until_ready().await;
+    assert_eq!(peer.query("kill_client 5").await, [Reply::Done("KILL_CLIENT".to_owned())]);
+    let forced = "admin forced disconnect";
+    assert_eq!(other.rest().await, (fatal(forced), forced.to_owned()));
 }
 
 #[tokio::test]
@@ -133,7 +207,13 @@ async fn commands_are_carried_out() {
     assert_eq!(peer.query("shutdown wait_for_clients;").await, shutdown);
     assert_eq!(peer.query("SHUTDOWN").await, [], "the connection just ends");
     assert_eq!(peer.leave().await, "shutting down");
-    let done = ["reload", "shutdown WaitForServers", "shutdown WaitForClients", "shutdown Now"];
+    let done = [
+        "reload",
+        "shutdown WaitForServers",
+        "shutdown WaitForClients",
+        "shutdown Now",
+        "abandoned",
+    ];
     assert_eq!(*recorder.done.lock().unwrap(), done);
 }
 

@@ -117,5 +117,5 @@ async fn show_help_is_a_notice_that_names_what_there_is() {
     for name in SHOWS.into_iter().chain(["CONFIG"]) {
         assert!(notice.contains(&format!("|{name}")), "{name}");
     }
-    assert!(notice.contains("\n\tRELOAD\n\tSHUTDOWN\n"), "{notice}");
+    assert!(notice.contains("\n\tRELOAD\n\tPAUSE [<db>]\n"), "{notice}");
 }

@@ -30,6 +30,7 @@ pub(super) fn snapshot(
         clients: facts.clients.iter().map(|client| client_row(client, port, now)).collect(),
         servers: facts.servers.iter().map(|server| server_row(server, &keys, now)).collect(),
         forwards: facts.forwards.iter().map(forward).collect(),
+        switches: facts.switches.clone(),
         averages: controller.averages(),
         local_time: log::local_time,
         config,

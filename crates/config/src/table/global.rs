@@ -175,7 +175,7 @@ keys! {
     /// Users who may run the `SHOW` commands of the console.
     stats_users: Vec<String> = "", reload, acts;
     /// Time for buffers to drain in `SUSPEND` and in an online restart.
-    suspend_timeout: Duration = "10", reload, later;
+    suspend_timeout: Duration = "10", reload, acts;
     /// Log to syslog.
     syslog: bool = "0", reload, acts;
     /// Facility given to syslog: daemon, user, local0 and so on. An unknown one is daemon.

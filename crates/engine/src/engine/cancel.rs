@@ -44,6 +44,7 @@ impl<X: Exchange> Engine<X> {
         let workers = self.exchange.worker_count();
         let client = self.client_mut(id);
         client.phase = ClientPhase::Canceling { answers_missing: workers };
+        io.cancel_console(&key);
         let requester = (self.worker, id, self.client(id).serial);
         for worker in (0..workers).map(WorkerId) {
             if worker != self.worker {

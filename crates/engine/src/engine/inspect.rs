@@ -1,8 +1,10 @@
 //! Looking at a worker from outside: reports for the console, invariants for tests.
 
+use std::collections::HashMap;
+
 use super::Engine;
 use crate::client::{Client, ClientPhase};
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::report::{ClientRow, ClientState, Report, ServerPlace, ServerRow, ServerState};
 use crate::server::{Server, ServerPhase};
 use crate::shell::Exchange;
@@ -12,7 +14,10 @@ const APPLICATION_NAME: usize = 4;
 
 impl<X: Exchange> Engine<X> {
     /// Everything an operator may want to see of this worker.
-    pub fn report(&self, now: Micros) -> Report {
+    pub fn report(&mut self, now: Micros) -> Report {
+        let known: Vec<_> = self.pools.iter().map(|(id, _)| id).collect();
+        let epochs = known.into_iter().map(|id| (id, self.exchange.pool(id, |pool| pool.epoch())));
+        let epochs: HashMap<PoolId, u64> = epochs.collect();
         let clients = self.clients.iter().map(|(slot, client)| {
             let server = client.server.and_then(|on| self.servers.get(on.0 as usize));
             client_row(ClientId(slot as u32), client, server.map_or(0, |server| server.serial))
@@ -21,6 +26,7 @@ impl<X: Exchange> Engine<X> {
             let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
             let place = ServerPlace::Table(ServerId(slot as u32));
             let mut row = server_row(place, server, 0, now);
+            row.doomed |= epochs.get(&server.pool).is_some_and(|epoch| *epoch != server.epoch);
             if let Some(client) = client {
                 row.client = client.serial;
                 row.request_at = client.request_at;

@@ -9,7 +9,7 @@ use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::mutant::{self, Mutant};
-use crate::pool::{Failure, Pool};
+use crate::pool::Failure;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Event, Exchange, Io, Mail};
 
@@ -280,7 +280,7 @@ impl<X: Exchange> Engine<X> {
         }
         self.log_server_closing(id, &server, reason, now, io);
         io.close_server(id);
-        self.exchange.pool(server.pool, Pool::server_gone);
+        self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
         self.vacate(server.pool);
         server.pool
     }
@@ -301,7 +301,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.proof,
             _ => None,
         };
-        let pool = server.pool;
+        let (pool, epoch) = (server.pool, server.epoch);
         // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
         let refused = refusal.as_ref().is_some_and(|error| error.sqlstate() != b"57P03");
         let cause = refusal.as_ref().map_or(reason.into(), ErrorFields::message);
@@ -311,7 +311,7 @@ impl<X: Exchange> Engine<X> {
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
         if let Some((client, _)) = proof {
             // A wrong password is this client's own affair.
-            self.exchange.pool(pool, Pool::withdraw_opening);
+            self.exchange.pool(pool, |pool| pool.opening_ended(epoch));
             self.vacate(pool);
             self.feed(now, io);
             if server.client == Some(client) {
@@ -322,7 +322,7 @@ impl<X: Exchange> Engine<X> {
         }
         let retry = self.settings(pool).server_login_retry;
         let failure = Failure { error: cached, retry_at: now + retry };
-        let waiters = self.exchange.pool(pool, |pool| pool.open_failed(failure, refused));
+        let waiters = self.exchange.pool(pool, |pool| pool.open_failed(epoch, failure, refused));
         self.vacate(pool);
         for (worker, waiter) in waiters {
             if worker == self.worker {

@@ -63,8 +63,8 @@ impl<X: Exchange> Engine<X> {
                 self.refuse_client(id, &error, now, io);
                 false
             }
-            Grant::Closed => {
-                self.disconnect(id, "server shutting down", now, io);
+            Grant::Closed(reason) => {
+                self.disconnect(id, reason, now, io);
                 false
             }
         }

@@ -14,7 +14,7 @@ use super::{Drain, Engine};
 use crate::auth::{Challenge, Credential, Login, LoginStep, challenge};
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
-use crate::pool::Pool;
+use crate::pool::{Gate, Pool};
 use crate::server::Learnt;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io};
@@ -208,6 +208,14 @@ impl<X: Exchange> Engine<X> {
     fn begin_challenge(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
         let user = self.login_mut(id).user.clone();
         let mut out = Vec::new();
+        let login = self.login_mut(id);
+        if login.peer.same_user && user == "pgbouncer" {
+            let database = login.database.clone();
+            if self.is_console(&database) {
+                // Who runs the pooler may steer it.
+                return self.enter_console(id, true, now, io);
+            }
+        }
         if self.config.access == AccessPolicy::ProvenByServer {
             if !self.login_mut(id).peer.loopback {
                 return Step::Refuse("login rejected".into());
@@ -431,11 +439,22 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         if self.is_console(&database) {
-            return self.enter_console(id, &database, &user, now, io);
+            let global = &self.config.global;
+            let listed = |list: &[String]| list.contains(&user);
+            let admin = listed(&global.admin_users);
+            let any =
+                global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
+            if !admin && !listed(&global.stats_users) && !any {
+                return Step::Refuse("not allowed".into());
+            }
+            return self.enter_console(id, admin, now, io);
         }
         let Some(pool) = self.find_pool(&database, &user) else {
             return Step::Refuse(format!("no such database: {database}"));
         };
+        if self.exchange.pool(pool, |pool| pool.disabled) {
+            return Step::Refuse(format!("database \"{database}\" is disabled"));
+        }
         self.enter_pool(id, pool, now, io);
         Step::Done
     }
@@ -474,28 +493,18 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn enter_console(
-        &mut self,
-        id: ClientId,
-        database: &str,
-        user: &str,
-        now: Micros,
-        io: &mut impl Io,
-    ) -> Step {
-        let global = &self.config.global;
-        let listed = |list: &[String]| list.iter().any(|name| name == user);
-        let admin = listed(&global.admin_users);
-        let any =
-            global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
-        if !admin && !listed(&global.stats_users) && !any {
-            return Step::Refuse("not allowed".into());
-        }
+    fn enter_console(&mut self, id: ClientId, admin: bool, now: Micros, io: &mut impl Io) -> Step {
         let mut client = self.clients.remove(id.0 as usize);
         let ClientPhase::Login(login) = &mut client.phase else { return Step::Done };
         let unread = std::mem::take(&mut login.buffer);
+        let mut key = [0; 8];
+        io.random(&mut key);
+        let [p0, p1, p2, p3, secret @ ..] = key;
         let login = ConsoleLogin {
-            database: database.to_owned(),
-            user: user.to_owned(),
+            process_id: u32::from_be_bytes([p0, p1, p2, p3]) & 0x7fff_ffff,
+            secret,
+            database: std::mem::take(&mut login.database),
+            user: std::mem::take(&mut login.user),
             admin,
             unread,
             connected_at: now,
@@ -520,7 +529,9 @@ impl<X: Exchange> Engine<X> {
         let id = self.exchange.find_pool(&key, |id| {
             let settings = Arc::new(PoolSettings::new(config, &entry, &key.user));
             let mut pool = Pool::new(id, key.clone(), settings, workers);
-            pool.closed = closed;
+            if closed {
+                pool.set_gate(Gate::Closed("server shutting down"));
+            }
             pool
         });
         self.view(id);
@@ -533,17 +544,10 @@ impl<X: Exchange> Engine<X> {
         if how == Drain::WaitForServers {
             // One may have been made since the shutdown began, for a client that was logging in.
             for id in self.exchange.pool_ids() {
-                self.exchange.pool(id, |pool| pool.closed = true);
-            }
-            let waiting: Vec<ClientId> = self
-                .clients
-                .iter()
-                .filter(|(_, client)| matches!(client.phase, ClientPhase::Waiting(_)))
-                .map(|(slot, _)| ClientId(slot as u32))
-                .collect();
-            for id in waiting {
-                self.disconnect(id, "server shutting down", now, io);
+                let gate = Gate::Closed("server shutting down");
+                self.exchange.pool(id, |pool| pool.set_gate(gate));
             }
         }
+        self.review(now, io);
     }
 }

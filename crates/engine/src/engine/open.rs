@@ -14,6 +14,7 @@ use wire::{Header, backend, frontend, md5};
 use super::Engine;
 use super::leave::PROTOCOL_VIOLATION;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::pool::Pool;
 use crate::server::{Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
@@ -45,12 +46,13 @@ impl<X: Exchange> Engine<X> {
     ) {
         let serial = self.next_serial();
         let settings = self.view(pool).settings.clone();
-        let (learnt, minor) =
-            self.exchange.pool(pool, |pool| (pool.learnt.clone(), pool.minor_version));
+        let minor = self.exchange.pool(pool, |pool| pool.minor_version);
+        let (learnt, epoch) = self.exchange.pool(pool, Pool::begin_opening);
         let client = proof.as_ref().map(|(client, _)| *client);
         let login = ServerLogin { minor, proof, learnt, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
+        server.epoch = epoch;
         let id = ServerId(self.servers.insert(server) as u32);
         if let Some(client) = client {
             self.client_mut(client).server = Some(id);
@@ -289,7 +291,7 @@ impl<X: Exchange> Engine<X> {
             return;
         };
         let ServerLogin { scram, welcome, proof, challenged, .. } = *login;
-        let pool = server.pool;
+        let (pool, epoch) = (server.pool, server.epoch);
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         server.vars = welcome.vars.clone();
         let vars = &mut server.vars;
@@ -312,6 +314,8 @@ impl<X: Exchange> Engine<X> {
             match &pool.welcome {
                 // Equal values are one set, so that linking compares pointers.
                 Some(known) if *known.vars == **vars => *vars = known.vars.clone(),
+                // What it has to tell may be of another place than the pool leads to now.
+                _ if pool.epoch() != epoch => {}
                 _ => pool.welcome = Some(Arc::new(welcome)),
             }
             if verifier.is_some() {

@@ -62,7 +62,7 @@ fn granted(grant: Grant) -> u64 {
 
 /// A server is gone; is another one opened in its place?
 fn gone(pool: &mut Pool) -> bool {
-    pool.server_gone();
+    pool.server_gone(0);
     pool.reserve_opening(0)
 }
 
@@ -82,10 +82,10 @@ fn first_come_first_served() {
         assert!(!opens(&pool.request(A, client(n), 0)));
     }
     for n in 0..3 {
-        let Next::Local(waiter) = pool.release(A, 1) else { panic!("client {n} is not served") };
+        let Next::Local(waiter) = pool.release(A, 0, 1) else { panic!("client {n} is not served") };
         assert_eq!(waiter.client, client(n));
     }
-    assert_eq!(pool.release(A, 1), Next::Park);
+    assert_eq!(pool.release(A, 0, 1), Next::Park);
     pool.check_invariants();
 }
 
@@ -105,7 +105,7 @@ fn another_worker_is_served_when_its_client_has_waited_clearly_longer() {
         for (since, worker) in requests {
             pool.request(worker, client(0), since);
         }
-        let next = pool.release(A, 10 * MS);
+        let next = pool.release(A, 0, 10 * MS);
         let to_b = matches!(next, Next::Remote(to, _) if to == B);
         assert_eq!(to_b, crosses, "A since {a_since}, B since {b_since}: {next:?}");
     }
@@ -116,7 +116,7 @@ fn without_waiters_of_its_own_a_worker_serves_others_at_once() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     let own = ticket(pool.request(B, client(4), 7));
     let waiter = Waiter { client: client(4), ticket: own, since: 7 };
-    assert_eq!(pool.release(A, 7), Next::Remote(B, waiter));
+    assert_eq!(pool.release(A, 0, 7), Next::Remote(B, waiter));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn after_a_failure_one_attempt_is_made_in_its_time() {
     let mut pool = pool("");
     let first = pool.request(A, client(1), 0);
     assert!(opens(&first));
-    assert!(pool.open_failed(failure(100), false).is_empty(), "waiters may still be served");
+    assert!(pool.open_failed(0, failure(100), false).is_empty(), "waiters may still be served");
     assert_eq!(pool.waiting_total(), 1);
     assert!(matches!(pool.request(A, client(2), 99), Grant::Refused(_)));
     assert!(!pool.reserve_opening(99));
@@ -218,7 +218,7 @@ fn a_refusal_turns_waiters_away_only_when_no_server_is_left() {
         let mut pool = pool_with_busy("pool_size=2", busy);
         pool.request(B, client(1), 0);
         pool.request(A, client(2), 0);
-        let turned = pool.open_failed(failure(100), refused);
+        let turned = pool.open_failed(0, failure(100), refused);
         let clients: Vec<u32> = turned.iter().map(|(_, waiter)| waiter.client.0).collect();
         assert_eq!(clients, expected, "{busy} busy, refused: {refused}");
         assert_eq!(pool.waiting_total() as usize, 2 - expected.len());
@@ -229,7 +229,7 @@ fn a_refusal_turns_waiters_away_only_when_no_server_is_left() {
 fn with_a_server_in_use_a_newcomer_waits_whatever_failed() {
     let mut pool = pool_with_busy("pool_size=2", 1);
     pool.request(A, client(1), 0);
-    pool.open_failed(failure(100), true);
+    pool.open_failed(0, failure(100), true);
     assert!(matches!(pool.request(A, client(2), 1), Grant::Queued { open: false, .. }));
 }
 
@@ -238,11 +238,11 @@ fn a_smaller_size_ends_servers_as_they_come_back() {
     let mut pool = pool_with_busy("pool_size=3", 3);
     pool.settings = self::pool("pool_size=1").settings;
     pool.request(A, client(1), 0);
-    assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, 0), Next::Close("too many servers in the pool"));
     assert!(!gone(&mut pool));
-    assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, 0), Next::Close("too many servers in the pool"));
     assert!(!gone(&mut pool));
-    assert!(matches!(pool.release(A, 0), Next::Local(_)));
+    assert!(matches!(pool.release(A, 0, 0), Next::Local(_)));
 }
 
 #[test]
@@ -255,16 +255,16 @@ fn a_proof_may_exceed_the_size_by_its_own_connection() {
     assert!(pool.failure.is_none(), "one client's wrong password is no failure of the pool");
     pool.reserve_proof();
     pool.opened();
-    assert_eq!(pool.release(A, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, 0), Next::Close("too many servers in the pool"));
 }
 
 #[test]
 fn a_closed_pool_links_nobody_and_keeps_nothing() {
     let mut pool = pool_with_busy("", 2);
     pool.park(A, server(1));
-    pool.closed = true;
-    assert!(matches!(pool.request(A, client(1), 0), Grant::Closed));
-    assert_eq!(pool.release(A, 0), Next::Close("server shutting down"));
+    pool.set_gate(Gate::Closed("server shutting down"));
+    assert!(matches!(pool.request(A, client(1), 0), Grant::Closed(_)));
+    assert_eq!(pool.release(A, 0, 0), Next::Close("server shutting down"));
     assert!(!gone(&mut pool));
 }
 
@@ -296,7 +296,7 @@ fn park_all(pool: &mut Pool, worker: WorkerId, count: u64) {
 fn expired(pool: &mut Pool, worker: WorkerId, now: Micros) -> Vec<(u64, &'static str)> {
     let taken = pool.take_expired(worker, now);
     for _ in &taken {
-        pool.server_gone();
+        pool.server_gone(0);
     }
     taken.iter().map(|(server, why)| (server.serial, *why)).collect()
 }
@@ -357,7 +357,7 @@ fn the_reserve_is_for_those_who_have_waited_and_no_larger_than_it_is() {
     assert!(!pool.reserve_opening(patience + 3), "the reserve is used up");
     assert_eq!(pool.counts(), (3, 2));
     pool.opened();
-    assert!(matches!(pool.release(A, patience), Next::Local(_)), "not too many");
+    assert!(matches!(pool.release(A, 0, patience), Next::Local(_)), "not too many");
 }
 
 #[test]
@@ -395,12 +395,12 @@ fn while_another_pool_starves_nothing_is_parked_unasked() {
     pool.park(B, server(9));
     assert_eq!(pool.want(7), Some((0, Handle(9))), "the one that was idle longest");
     assert!(pool.evict(Handle(9)).is_some() && pool.evict(Handle(9)).is_none());
-    assert_eq!(pool.release(A, 0), Next::Yield(7));
+    assert_eq!(pool.release(A, 0, 0), Next::Yield(7));
     pool.want(8);
     pool.unwant(7);
-    assert_eq!(pool.release(A, 0), Next::Yield(8), "one began to starve meanwhile");
+    assert_eq!(pool.release(A, 0, 0), Next::Yield(8), "one began to starve meanwhile");
     pool.unwant(8);
-    assert_eq!(pool.release(A, 0), Next::Park);
+    assert_eq!(pool.release(A, 0, 0), Next::Park);
     pool.want(9);
     assert!(matches!(pool.request(A, client(0), 0), Grant::Server(_)), "its own clients first");
 }
@@ -411,14 +411,63 @@ fn one_whose_server_died_takes_its_old_place_or_what_is_idle() {
     for n in 0..3 {
         pool.request(A, client(n), 0);
     }
-    let Next::Local(first) = pool.release(A, 0) else { panic!("nobody is served") };
-    pool.server_gone();
+    let Next::Local(first) = pool.release(A, 0, 0) else { panic!("nobody is served") };
+    pool.server_gone(0);
     let again = pool.requeue(A, first, 5);
     assert!(matches!(again, Grant::Queued { ticket, .. } if ticket == first.ticket), "{again:?}");
     assert_eq!(pool.oldest_waiter(A), Some(first));
     pool.take_waiters();
     pool.park(A, server(7));
     assert_eq!(granted(pool.requeue(A, first, 5)), 7);
-    pool.closed = true;
-    assert!(matches!(pool.requeue(A, first, 5), Grant::Closed));
+    pool.set_gate(Gate::Closed("server shutting down"));
+    assert!(matches!(pool.requeue(A, first, 5), Grant::Closed(_)));
+}
+
+#[test]
+fn a_paused_pool_queues_and_gives_nothing_until_it_goes_on() {
+    let mut pool = pool_with_busy("", 2);
+    pool.park(A, server(1));
+    pool.set_gate(Gate::Paused);
+    let grant = pool.request(B, client(1), 0);
+    assert!(matches!(grant, Grant::Queued { open: false, .. }), "{grant:?}");
+    assert_eq!(pool.release(A, 0, 0), Next::Close("pause mode"));
+    let condemned = pool.take_condemned(A);
+    assert_eq!((condemned[0].0.serial, condemned[0].1), (1, "pause mode"));
+    assert!(!gone(&mut pool) && !gone(&mut pool));
+    pool.set_gate(Gate::Open);
+    assert!(pool.reserve_opening(0));
+}
+
+#[test]
+fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
+    let mut pool = pool("pool_size=9");
+    let open = |pool: &mut Pool| {
+        pool.reserve_proof();
+        pool.begin_opening().1
+    };
+    let (old, older_login) = (open(&mut pool), open(&mut pool));
+    pool.opened();
+    pool.reserve_proof();
+    pool.replace_servers();
+    assert_eq!(pool.obsolete(), 2, "one place has no server yet");
+    let (_, new) = pool.begin_opening();
+    assert_ne!(old, new);
+    assert_eq!(pool.release(A, old, 0), Next::Close("database configuration changed"));
+    pool.server_gone(old);
+    pool.opening_ended(older_login);
+    assert_eq!((pool.obsolete(), pool.counts()), (0, (1, 1)));
+    pool.opened();
+    assert_eq!(pool.release(A, new, 0), Next::Park);
+}
+
+#[test]
+fn settings_that_lead_elsewhere_replace_the_servers() {
+    let changed = |text: &str| {
+        let mut pool = pool_with_busy("", 1);
+        pool.park(A, server(1));
+        pool.set_settings(self::pool(text).settings);
+        pool.take_condemned(A).len() == 1
+    };
+    assert!(!changed("pool_size=3") && !changed("password=secret") && !changed("timezone=UTC"));
+    assert!(changed("port=1") && changed("dbname=other") && changed("user=alice"));
 }

@@ -4,6 +4,7 @@
 extern crate weir_engine as engine;
 
 mod cancel;
+mod control;
 mod drain;
 mod dying;
 mod limits;

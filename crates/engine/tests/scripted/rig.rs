@@ -22,7 +22,7 @@ use std::sync::Arc;
 use config::{Config, Database, PoolMode};
 use engine::Drain;
 use engine::auth::Peer;
-use engine::pool::Pool;
+use engine::pool::{Gate, Pool};
 use engine::report::Report;
 use engine::settings::settings_for;
 use engine::shell::ConsoleLogin;
@@ -181,7 +181,8 @@ impl Rig {
     pub(crate) fn begin_drain(&self, how: Drain) {
         let world = &mut *self.0.borrow_mut();
         if how == Drain::WaitForServers {
-            world.shared.state(|state| state.pools.iter_mut().for_each(|pool| pool.closed = true));
+            let gate = Gate::Closed("server shutting down");
+            world.shared.state(|state| state.pools.iter_mut().for_each(|pool| pool.set_gate(gate)));
         }
         for (worker, engine) in world.engines.iter_mut().enumerate() {
             engine.begin_drain(how, world.now, &mut world.net.io(worker));
@@ -226,8 +227,26 @@ impl Rig {
         std::mem::take(&mut self.0.borrow_mut().net.consoles)
     }
 
+    /// The operator does this to the pool made first, and the workers are told.
+    pub(crate) fn order(&self, f: impl FnOnce(&mut Pool)) {
+        self.pool(f);
+        let world = &mut *self.0.borrow_mut();
+        for (worker, engine) in world.engines.iter_mut().enumerate() {
+            engine.review(world.now, &mut world.net.io(worker));
+        }
+        world.pump();
+    }
+
+    pub(crate) fn kill(&self, database: &str) {
+        let world = &mut *self.0.borrow_mut();
+        for (worker, engine) in world.engines.iter_mut().enumerate() {
+            engine.kill(|name| name == database, world.now, &mut world.net.io(worker));
+        }
+        world.pump();
+    }
+
     pub(crate) fn report(&self, worker: usize) -> Report {
-        let world = self.0.borrow();
+        let world = &mut *self.0.borrow_mut();
         world.engines[worker].report(world.now)
     }
 

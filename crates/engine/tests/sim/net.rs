@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{ConsoleLogin, Event, Io};
+use wire::startup::CancelKey;
 
 use crate::backend::Backend;
 use crate::reference::{messages, show_all};
@@ -351,6 +352,8 @@ impl Io for SimIo<'_> {
     fn hand_to_console(&mut self, client: ClientId, _login: ConsoleLogin) {
         self.complain(format!("{client:?} went to the console"));
     }
+
+    fn cancel_console(&mut self, _: &CancelKey) {}
 
     fn random(&mut self, bytes: &mut [u8]) {
         self.net.rng.fill(bytes);

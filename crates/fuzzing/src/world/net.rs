@@ -3,6 +3,7 @@
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{ConsoleLogin, Event, Io};
+use wire::startup::CancelKey;
 
 use crate::postgres::Postgres;
 use crate::rng::Rng;
@@ -139,6 +140,8 @@ impl Io for Net {
         self.client(client).id = None;
         self.consoles += 1;
     }
+
+    fn cancel_console(&mut self, _: &CancelKey) {}
 
     fn random(&mut self, bytes: &mut [u8]) {
         for byte in bytes {

@@ -13,14 +13,13 @@ use tokio::{
 
 use super::{ConsoleHandler, Exit, Shutdown, stats};
 use crate::{
-    controller::Controller,
+    controller::{Controller, OrderError},
     error,
     exchange::lock,
     listener, log, resolve,
     shared::{ColdRequest, Shared, ShellMail},
     sys::{process, signal},
     table::Token,
-    warning,
 };
 
 /// How often a draining pooler looks whether the end has come.
@@ -87,9 +86,9 @@ impl Cold {
                 tokio::spawn(resolve::answer(question, self.controller.0.shared.clone()));
             }
             // Without a console the connection is closed by being dropped.
-            ColdRequest::Console(connection) => {
+            ColdRequest::Console(request) => {
                 if let Some(console) = &mut self.console {
-                    console(&self.controller, connection);
+                    console(&self.controller, request);
                 }
             }
         }
@@ -110,8 +109,15 @@ impl Cold {
                 notifier.ready();
                 return None;
             }
+            libc::SIGUSR1 => {
+                match self.controller.begin_pause() {
+                    Ok(()) => log!("got SIGUSR1, pausing all activity"),
+                    Err(_) => log!("got SIGUSR1, but already paused/suspended"),
+                }
+                return None;
+            }
             _ => {
-                warning!("got signal {signal}, which Weir does not act on yet");
+                self.obey_sigusr2();
                 return None;
             }
         };
@@ -137,10 +143,21 @@ impl Cold {
         }
     }
 
+    fn obey_sigusr2(&self) {
+        let was_suspended = self.controller.is_suspended();
+        match self.controller.resume_all() {
+            Ok(()) if was_suspended => log!("got SIGUSR2, continuing from SUSPEND"),
+            Ok(()) => log!("got SIGUSR2, continuing from PAUSE"),
+            Err(OrderError::ShuttingDown) => log!("got SIGUSR2 while shutting down, ignoring"),
+            Err(_) => log!("got SIGUSR2, but not paused/suspended"),
+        }
+    }
+
     /// No new TCP clients; the workers are told. The unix socket stays for the console.
     fn begin_drain(&self, how: Shutdown) {
         self.controller.0.notifier.stopping();
         let shared = &self.controller.0.shared;
+        shared.draining.store(true, Ordering::Release);
         listener::shut_tcp(&shared.listeners);
         for gauge in &shared.gauges {
             gauge.drained.store(false, Ordering::Release);
@@ -148,11 +165,13 @@ impl Cold {
         let how = match how {
             Shutdown::WaitForClients => Drain::WaitForClients,
             Shutdown::WaitForServers | Shutdown::Immediate => {
-                shared.hub.pools().iter().for_each(|pool| lock(pool).closed = true);
+                shared.hub.close();
                 Drain::WaitForServers
             }
         };
         shared.tell_all(|| ShellMail::Drain(how));
+        // Who is suspended would never see the end.
+        shared.tell_all(|| ShellMail::Resume);
     }
 }
 

@@ -6,7 +6,6 @@ use std::{
 };
 
 use config::{Config, ConfigError, Global};
-use engine::settings::settings_for;
 
 use crate::{
     controller::{Control, Controller},
@@ -28,8 +27,10 @@ pub enum ReloadError {
 
 /// Reads the file and puts it in force.
 pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
-    let running = controller.config();
     let control = &controller.0;
+    // SIGHUP may come in the middle of a RELOAD: one after the other, so that the last one counts.
+    let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = controller.config();
     let loaded = config_path(control, &running.global)
         .ok_or(ReloadError::NoFile)
         .and_then(|path| Config::load(&path).map_err(ReloadError::Mistakes));
@@ -50,10 +51,6 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     for key in config.not_yet_effective() {
         warning!("{key} is set, but Weir does not act on it yet");
     }
-    if let Err(error) = log::configure(&config.global) {
-        error!("{error}");
-    }
-    listener::tune(&control.shared.listeners, &config.global);
     put_in_force(control, Arc::new(config));
     Ok(())
 }
@@ -63,14 +60,41 @@ fn config_path(control: &Control, running: &Global) -> Option<PathBuf> {
 }
 
 /// First the pools, then the workers: a worker that hears of the new configuration finds the
-/// pools renewed. A pool whose database is gone keeps its settings for the clients it still has.
+/// pools renewed. Databases that are gone are dropped, with everybody in them.
 fn put_in_force(control: &Control, config: Arc<Config>) {
-    for pool in control.shared.hub.pools() {
-        let key = lock(&pool).key.clone();
-        if let Some(settings) = settings_for(&config, &key) {
-            lock(&pool).settings = settings;
-        }
+    let shared = &control.shared;
+    if let Err(error) = log::configure(&config.global) {
+        error!("{error}");
     }
+    listener::tune(&shared.listeners, &config.global);
+    let before = control.config.read().unwrap_or_else(PoisonError::into_inner).clone();
+    shared.hub.set_config(Arc::clone(&config));
     *control.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
-    control.shared.tell_all(|| ShellMail::Config(Arc::clone(&config)));
+    shared.tell_all(|| ShellMail::Config(Arc::clone(&config)));
+    let mut gone: Vec<String> = before.databases.keys().cloned().collect();
+    gone.extend(shared.hub.pools().iter().map(|pool| lock(pool).key.database.clone()));
+    gone.sort();
+    gone.dedup();
+    gone.retain(|name| config.database(name).is_none() && before.database(name).is_some());
+    for name in &gone {
+        warning!(
+            "dropping database '{name}' as it does not exist anymore or inactive auto-database"
+        );
+    }
+    let gone: Arc<[String]> = gone.into();
+    shared.tell_all(|| ShellMail::Kill(Arc::clone(&gone)));
+}
+
+/// One global key is given another value until the next reload (SET). A key that only a start
+/// reads is accepted and changes nothing, as in PgBouncer.
+///
+/// # Errors
+/// When there is no such key, or that is no value for it.
+pub(crate) fn set(controller: &Controller, key: &str, value: &str) -> Result<(), String> {
+    let control = &controller.0;
+    let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut config = Config::clone(&controller.config());
+    config.set(key, value)?;
+    put_in_force(control, Arc::new(config));
+    Ok(())
 }

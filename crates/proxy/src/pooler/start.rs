@@ -1,7 +1,7 @@
 //! What is done once, before the first client: limits, listeners, threads.
 
 use std::{
-    sync::{Arc, RwLock},
+    sync::{Arc, Mutex, RwLock},
     thread::{self, JoinHandle},
 };
 
@@ -21,7 +21,7 @@ use crate::{
     worker::Worker,
 };
 
-/// The signals the pooler obeys, or says that it does not.
+/// The signals the pooler obeys.
 const SIGNALS: [libc::c_int; 6] =
     [libc::SIGHUP, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
@@ -56,6 +56,7 @@ pub(super) fn start(
         shared: Arc::clone(&shared),
         config: RwLock::new(Arc::clone(&config)),
         config_path: options.config_path,
+        reloading: Mutex::default(),
         averages: RwLock::default(),
         notifier,
         orders: orders_in,

@@ -8,10 +8,12 @@ use engine::{
     shell::{ConsoleLogin, Event, Io},
 };
 
+use wire::startup::CancelKey;
+
 use super::{Outcome, Sockets, slot};
 use crate::{
     conn::{Conn, DONE, FAILED, READABLE, Sent},
-    pooler::ConsoleConnection,
+    pooler::{ConsoleConnection, ConsoleRequest},
     shared::ColdRequest,
     sys::{epoll, process},
     table::{Kind, Token},
@@ -131,7 +133,13 @@ impl Io for Sockets {
         let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());
         let console = ConsoleConnection { fd: process::own(conn.fd), peer, login, unsent };
         // Without a cold thread the pooler is ending: the connection is closed with the message.
-        let _ = self.shared.cold.send(ColdRequest::Console(console));
+        let request = ConsoleRequest::Connection(console);
+        let _ = self.shared.cold.send(ColdRequest::Console(request));
+    }
+
+    fn cancel_console(&mut self, key: &CancelKey) {
+        let request = ConsoleRequest::Cancel(key.clone());
+        let _ = self.shared.cold.send(ColdRequest::Console(request));
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

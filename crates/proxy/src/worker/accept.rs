@@ -74,11 +74,15 @@ impl Worker {
             self.next_complaint = self.sockets.now + COMPLAINT_PAUSE;
             error!("accept() failed: {failure}");
         }
+        self.unwatch_listeners();
+        self.accepting_paused = true;
+    }
+
+    pub(super) fn unwatch_listeners(&mut self) {
         for at in 0..self.shared.listeners.len() {
             let fd = self.shared.listeners[at].fd();
             self.unwatch_listener(fd);
         }
-        self.accepting_paused = true;
     }
 
     fn place_client(&mut self, fd: OwnedFd, peer: Peer) {

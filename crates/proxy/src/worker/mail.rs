@@ -37,12 +37,24 @@ impl Worker {
             ShellMail::Config(config) => {
                 self.sockets.set_config(config.clone());
                 self.engine.set_config(config);
+                self.engine.review(now, &mut self.sockets);
             }
             ShellMail::Drain(how) => {
                 self.drain = Some(how);
                 self.shared.gauge(self.id).drained.store(false, Ordering::Release);
                 self.engine.begin_drain(how, now, &mut self.sockets);
             }
+            ShellMail::Review => self.engine.review(now, &mut self.sockets),
+            ShellMail::Kill(databases) => {
+                let dies = |name: &str| databases.iter().any(|database| database == name);
+                self.engine.kill(dies, now, &mut self.sockets);
+            }
+            ShellMail::KillClient { client, serial } => {
+                self.engine.kill_client(client, serial, now, &mut self.sockets);
+            }
+            ShellMail::Suspend => self.suspend(),
+            ShellMail::EndSuspense => self.drop_restless(),
+            ShellMail::Resume => self.resume(),
             ShellMail::Stop => self.stopped = true,
         }
     }

@@ -50,7 +50,7 @@ impl Worker {
         let now = self.sockets.now;
         for _ in 0..READS_MAX {
             let on = self.engine.server_of(client);
-            if !self.sockets.client_may_be_read(client, on) {
+            if self.keeps_client(client) || !self.sockets.client_may_be_read(client, on) {
                 return;
             }
             let is_done = self.sockets.client(client).has(DONE);
@@ -100,7 +100,7 @@ impl Worker {
         let now = self.sockets.now;
         for _ in 0..READS_MAX {
             let by = self.engine.client_of(server);
-            if !self.sockets.server_may_be_read(server, by) {
+            if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
                 return;
             }
             match read(self.sockets.server(server), &mut self.buffer) {

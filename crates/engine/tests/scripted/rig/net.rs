@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{ConsoleLogin, Event, Io};
+use wire::startup::CancelKey;
 
 /// An application's end of its connection.
 #[derive(Debug, Default)]
@@ -182,6 +183,8 @@ impl Io for FakeIo<'_> {
         self.client(client).id = None;
         self.net.consoles.push(login);
     }
+
+    fn cancel_console(&mut self, _: &CancelKey) {}
 
     fn random(&mut self, bytes: &mut [u8]) {
         for byte in bytes {

@@ -195,7 +195,7 @@ impl World {
         self.draining != Some(Drain::WaitForServers) || self.net.open_servers() == 0
     }
 
-    pub(super) fn describe(&self) -> String {
+    pub(super) fn describe(&mut self) -> String {
         let mut text = String::new();
         for (at, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.is_done())
         {
@@ -231,7 +231,7 @@ impl World {
                 server.latch,
             );
         }
-        for engine in &self.engines {
+        for engine in &mut self.engines {
             let report = engine.report(self.net.now);
             for row in report.clients {
                 let _ = writeln!(text, "  {:?} {:?} server {}", row.id, row.state, row.server);

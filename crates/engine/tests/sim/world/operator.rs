@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::Config;
 use engine::Drain;
+use engine::pool::Gate;
 use engine::settings::settings_for;
 
 use super::{Action, World};
@@ -38,7 +39,7 @@ impl World {
         let config = Arc::new(self.setup.config.clone());
         for pool in &mut self.shared.borrow_mut().pools {
             if let Some(settings) = settings_for(&config, &pool.key) {
-                pool.settings = settings;
+                pool.set_settings(settings);
             }
         }
         self.tell_all(&Order::Config(config));
@@ -49,7 +50,8 @@ impl World {
         self.net.log(|| format!("drain: {how:?}"));
         self.draining = Some(how);
         if how == Drain::WaitForServers {
-            self.shared.borrow_mut().pools.iter_mut().for_each(|pool| pool.closed = true);
+            let gate = Gate::Closed("server shutting down");
+            self.shared.borrow_mut().pools.iter_mut().for_each(|pool| pool.set_gate(gate));
         }
         self.tell_all(&Order::Drain(how));
     }
@@ -63,7 +65,10 @@ impl World {
         let now = self.net.now;
         let (engine, mut io) = self.engine(worker);
         match order {
-            Order::Config(config) => engine.set_config(config),
+            Order::Config(config) => {
+                engine.set_config(config);
+                engine.review(now, &mut io);
+            }
             Order::Drain(how) => engine.begin_drain(how, now, &mut io),
         }
     }

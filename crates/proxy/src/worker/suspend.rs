@@ -1,0 +1,66 @@
+//! SUSPEND: nobody is accepted and nothing new is read, until everything begun has been read and
+//! sent to its end. What the peers send meanwhile stays in the kernel.
+
+use std::sync::atomic::Ordering;
+
+use engine::ids::{ClientId, ServerId};
+
+use super::Worker;
+
+impl Worker {
+    pub(super) fn suspend(&mut self) {
+        self.suspended = true;
+        self.unwatch_listeners();
+    }
+
+    /// Everything that happened meanwhile is looked at.
+    pub(super) fn resume(&mut self) {
+        if !std::mem::take(&mut self.suspended) {
+            return;
+        }
+        self.accepting_paused = self.watch_listeners().is_err();
+        self.sockets.queue_all();
+    }
+
+    /// Is reading to be left for later?
+    #[inline]
+    pub(super) fn keeps_client(&self, client: ClientId) -> bool {
+        self.suspended && self.engine.client_at_rest(client)
+    }
+
+    #[inline]
+    pub(super) fn keeps_server(&self, server: ServerId) -> bool {
+        self.suspended && self.engine.server_at_rest(server)
+    }
+
+    pub(super) fn publish_quiet(&self) {
+        let quiet = self.restless().0.is_empty() && self.restless().1.is_empty();
+        self.shared.gauge(self.id).quiet.store(quiet, Ordering::Release);
+    }
+
+    /// The time for coming to rest is over.
+    pub(super) fn drop_restless(&mut self) {
+        let now = self.sockets.now;
+        let (clients, servers) = self.restless();
+        for server in servers {
+            self.engine.server_closed(server, "suspend_timeout", now, &mut self.sockets);
+            self.settle();
+        }
+        for client in clients {
+            self.engine.drop_suspended(client, now, &mut self.sockets);
+            self.settle();
+        }
+    }
+
+    fn restless(&self) -> (Vec<ClientId>, Vec<ServerId>) {
+        let clients = self
+            .engine
+            .client_ids()
+            .filter(|id| !self.engine.client_at_rest(*id) || self.sockets.client_has_pending(*id));
+        let servers = self
+            .engine
+            .server_ids()
+            .filter(|id| !self.engine.server_at_rest(*id) || self.sockets.server_has_pending(*id));
+        (clients.collect(), servers.collect())
+    }
+}
