@@ -487,6 +487,27 @@ impl Ledger {
         }
     }
 
+    /// What a client's unnamed statement was before a void message is the business of the next
+    /// message that changes it, if there is one: that one is not void.
+    fn void_one(&mut self, mut entry: Entry, void: &mut dyn FnMut(Entry)) {
+        let changes =
+            |undo: &Undo| matches!(undo, Undo::ParseUnnamed { .. } | Undo::DropUnnamed { .. });
+        let later = self.owed.iter_mut().filter_map(|later| later.undo.as_deref_mut());
+        let next = later.into_iter().find(|undo| changes(undo));
+        let failed = entry.failed;
+        match (entry.undo.as_deref_mut(), next) {
+            (Some(Undo::ParseUnnamed { before, message }), Some(next)) => {
+                let before = if failed { 0 } else { *before };
+                *next = Undo::ParseUnnamed { before, message: std::mem::take(message) };
+            }
+            (
+                Some(Undo::DropUnnamed { before }),
+                Some(Undo::DropUnnamed { before: next } | Undo::ParseUnnamed { before: next, .. }),
+            ) => *next = *before,
+            _ => void(entry),
+        }
+    }
+
     fn fail(&mut self, void: &mut dyn FnMut(Entry)) {
         if self.syncs_ignored {
             self.ambiguous = true;
@@ -507,8 +528,10 @@ impl Ledger {
         if let Some(front) = self.owed.front_mut() {
             front.failed = true;
         }
-        for entry in self.owed.drain(..end).rev() {
-            void(entry);
+        let behind = self.owed.split_off(end);
+        let voided = std::mem::replace(&mut self.owed, behind);
+        for entry in voided.into_iter().rev() {
+            self.void_one(entry, void);
         }
         self.begun = false;
         self.skipping = sync.is_none();

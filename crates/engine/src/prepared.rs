@@ -85,9 +85,6 @@ impl Interner {
 #[derive(Debug, Default)]
 pub struct ClientStatements {
     by_name: HashMap<Box<[u8]>, Named, RandomState>,
-    /// The shape of the rows that a statement returns, as the client was told it, by the
-    /// statement's number.
-    shapes: HashMap<u64, Shape, RandomState>,
 }
 
 /// What one of the client's names stands for, and since which of its messages.
@@ -95,6 +92,8 @@ pub struct ClientStatements {
 struct Named {
     statement: Arc<Statement>,
     since: u64,
+    /// What the client was last told about its rows, since that message.
+    shape: Option<Shape>,
 }
 
 impl ClientStatements {
@@ -107,25 +106,31 @@ impl ClientStatements {
         self.by_name.get(name).map(|named| named.since)
     }
 
-    /// What the client was last told about the rows of the statement with this number.
-    pub fn shape(&self, id: u64) -> Option<Shape> {
-        self.shapes.get(&id).copied()
+    /// Has the client been told what the statement of that name returns?
+    pub fn is_described(&self, name: &[u8]) -> bool {
+        self.by_name.get(name).is_some_and(|named| named.shape.is_some())
     }
 
+    /// What the client was last told about the rows of what it parsed with message `since`.
+    pub fn shape(&self, since: u64) -> Option<Shape> {
+        self.by_name.values().find(|named| named.since == since)?.shape
+    }
+
+    /// The client has been told what the statement with this number returns.
     pub fn set_shape(&mut self, id: u64, shape: Shape) {
-        self.shapes.insert(id, shape);
+        for named in self.by_name.values_mut().filter(|named| named.statement.id == id) {
+            named.shape = Some(shape);
+        }
     }
 
     /// `since` is the serial number of the Parse.
     pub fn insert(&mut self, name: &[u8], statement: Arc<Statement>, since: u64) {
-        self.by_name.insert(name.into(), Named { statement, since });
+        self.by_name.insert(name.into(), Named { statement, since, shape: None });
     }
 
     /// What the name stood for, and since which Parse.
     pub fn remove(&mut self, name: &[u8]) -> Option<(Arc<Statement>, u64)> {
-        let Named { statement, since } = self.by_name.remove(name)?;
-        self.shapes.remove(&statement.id);
-        Some((statement, since))
+        self.by_name.remove(name).map(|named| (named.statement, named.since))
     }
 
     /// The Parse with this serial number had no effect.
@@ -137,14 +142,14 @@ impl ClientStatements {
 
     /// The Close had no effect; but the name may have a new meaning already.
     pub fn restore(&mut self, name: &[u8], statement: Arc<Statement>, since: u64) {
-        self.by_name.entry(name.into()).or_insert(Named { statement, since });
+        let named = Named { statement, since, shape: None };
+        self.by_name.entry(name.into()).or_insert(named);
     }
 
     /// `DISCARD ALL` or `DEALLOCATE ALL` was done as message number `serial`: what was parsed
     /// later in the same pipeline stays.
     pub fn discard_before(&mut self, serial: u64) {
         self.by_name.retain(|_, named| named.since > serial);
-        self.shapes.clear();
     }
 
     /// The client's own name for a statement, for error texts.

@@ -396,7 +396,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
                 entry.verb = Verb::Replace;
                 entry.statement = statement.id;
-                if self.extended().statements.shape(statement.id).is_none() {
+                if !self.extended().statements.is_described(name) {
                     self.undescribed = statement.id;
                 }
                 used = Some(statement);

@@ -175,8 +175,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         };
         let client = &mut self.clients[id.0 as usize];
-        let given =
-            client.extended.as_ref().and_then(|own| own.statements.shape(used.statement.id));
+        let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
         let again = !failed
             && match given {
                 Some(shape) => refused.shape == Some(shape),

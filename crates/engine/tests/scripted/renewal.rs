@@ -140,6 +140,19 @@ fn not_if_the_client_was_told_of_other_rows() {
 }
 
 #[test]
+fn what_was_told_of_another_name_does_not_count() {
+    let (_rig, client, server) = shared();
+    described(&client, &server, "a");
+    client.send([parse("again", "select"), bind("again"), execute(), sync()]);
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.send(renewed("b"));
+    server.take();
+    server.send([bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
 fn not_if_the_portal_was_of_other_rows() {
     let (_rig, client, server) = shared();
     client.send([bind("mine"), describe_portal(), execute(), sync()]);

@@ -129,3 +129,32 @@ fn a_parse_that_failed_does_not_undo_the_one_sent_behind_it() {
     client.send([bind(""), execute(), sync()]);
     server.expect([bind(""), execute(), sync()]);
 }
+
+#[test]
+fn a_skipped_parse_does_not_undo_the_one_of_the_next_batch() {
+    let (client, _, server) = three();
+    let failing = [parse("", "select 1/0"), bind(""), execute(), parse("", "skipped"), sync()];
+    client.send(failing);
+    client.send([parse("", "select 2")]);
+    server.take();
+    server.send([parsed(), bound(), error("22012", "no"), ready('I')]);
+    client.expect([parsed(), bound(), error("22012", "no"), ready('I')]);
+    client.send([bind(""), execute(), sync()]);
+    server.expect([bind(""), execute(), sync()]);
+}
+
+#[test]
+fn what_two_batches_have_undone_is_what_was_before_both() {
+    for skipped in [parse("", "skipped"), query("skipped"), close("")] {
+        let (client, other, server) = three();
+        parses(&client, &server, "select 1");
+        client.send([execute(), skipped, sync()]);
+        client.send([execute(), parse("", "skipped, too"), sync()]);
+        server.take();
+        server.send([error("34000", "no"), ready('I'), error("34000", "no"), ready('I')]);
+        parses(&other, &server, "select 2");
+        client.take();
+        client.send([bind(""), execute(), sync()]);
+        server.expect([parse("", "select 1"), bind(""), execute(), sync()]);
+    }
+}
