@@ -46,6 +46,8 @@ pub(crate) fn base_config() -> Config {
     config.global.pool_mode = PoolMode::Transaction;
     // The stored password is turned into a verifier, which by default takes most of the time.
     config.global.scram_iterations = 1;
+    // When it comes depends on how long one waits, and what is said must not.
+    config.global.query_wait_notify = 0;
     config
 }
 
