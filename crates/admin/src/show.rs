@@ -5,6 +5,7 @@ mod cell;
 mod config;
 mod connections;
 mod databases;
+mod dns;
 mod lists;
 mod peers;
 mod pools;
@@ -22,7 +23,7 @@ use crate::NAME;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 15] = [
+pub(crate) static ALL: [&dyn Show; 17] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -34,6 +35,8 @@ pub(crate) static ALL: [&dyn Show; 15] = [
     &peers::PEERS,
     &peers::PEER_POOLS,
     &lists::LISTS,
+    &dns::DNS_HOSTS,
+    &dns::DNS_ZONES,
     &stats::STATS,
     &stats::STATS_TOTALS,
     &stats::STATS_AVERAGES,
@@ -122,6 +125,14 @@ const fn int4<R>(
     about: &'static str,
 ) -> Column<R> {
     Column { head: Head { name, kind: Kind::Int4, about }, cell }
+}
+
+const fn int8<R>(
+    name: &'static str,
+    cell: for<'a> fn(&'a R) -> Cell<'a>,
+    about: &'static str,
+) -> Column<R> {
+    Column { head: Head { name, kind: Kind::Int8, about }, cell }
 }
 
 const fn numeric<R>(

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 pub(crate) enum Kind {
     Text,
     Int4,
+    Int8,
     Numeric,
 }
 
@@ -16,6 +17,7 @@ impl Kind {
         match self {
             Self::Text => "text",
             Self::Int4 => "int4",
+            Self::Int8 => "int8",
             Self::Numeric => "numeric",
         }
     }
@@ -24,6 +26,7 @@ impl Kind {
         match self {
             Self::Text => 25,
             Self::Int4 => 23,
+            Self::Int8 => 20,
             Self::Numeric => 1700,
         }
     }
@@ -33,6 +36,7 @@ impl Kind {
         match self {
             Self::Text | Self::Numeric => -1,
             Self::Int4 => 4,
+            Self::Int8 => 8,
         }
     }
 }
@@ -52,6 +56,7 @@ impl Cell<'_> {
             (Self::Null, _) => None,
             (Self::Text(text), _) => Some(Cow::Borrowed(text)),
             (Self::Number(n), Kind::Int4) => Some(n.min(&(i32::MAX as u64)).to_string().into()),
+            (Self::Number(n), Kind::Int8) => Some(n.min(&(i64::MAX as u64)).to_string().into()),
             (Self::Number(n), Kind::Text | Kind::Numeric) => Some(n.to_string().into()),
         }
     }
@@ -120,6 +125,7 @@ mod tests {
         let text = |n: u64, kind| Cell::from(n).to_text(kind).unwrap().into_owned();
         assert_eq!(text(2_147_483_647, Kind::Int4), "2147483647");
         assert_eq!(text(2_147_483_648, Kind::Int4), "2147483647");
+        assert_eq!(text(u64::MAX, Kind::Int8), "9223372036854775807");
         assert_eq!(text(u64::MAX, Kind::Numeric), "18446744073709551615");
     }
 

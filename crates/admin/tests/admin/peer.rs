@@ -126,6 +126,7 @@ fn columns(body: &[u8]) -> Vec<String> {
         let kind = match (reader.u32().unwrap(), reader.i16().unwrap()) {
             (25, -1) => "text",
             (23, 4) => "int4",
+            (20, 8) => "int8",
             (1700, -1) => "numeric",
             other => panic!("{name}: {other:?}"),
         };

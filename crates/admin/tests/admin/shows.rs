@@ -11,7 +11,7 @@ use crate::fixture::Recorder;
 use crate::peer::{Peer, Reply};
 
 /// `CONFIG` is left out: its rows are the config crate's, and are checked there.
-const SHOWS: [&str; 14] = [
+const SHOWS: [&str; 16] = [
     "VERSION",
     "STATE",
     "DATABASES",
@@ -22,6 +22,8 @@ const SHOWS: [&str; 14] = [
     "PEERS",
     "PEER_POOLS",
     "LISTS",
+    "DNS_HOSTS",
+    "DNS_ZONES",
     "STATS",
     "STATS_TOTALS",
     "STATS_AVERAGES",
