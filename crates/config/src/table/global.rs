@@ -71,8 +71,8 @@ keys! {
     idle_transaction_timeout: Duration = "0", reload, acts;
     /// Startup parameters of clients that are ignored without an error.
     ignore_startup_parameters: Vec<String> = "", reload, acts;
-    /// Name of the Windows service; read everywhere and used nowhere.
-    job_name: String = "pgbouncer", boot, later;
+    /// Name of the service on Windows, and of nothing elsewhere.
+    job_name: String = "pgbouncer", boot, nothing;
     /// TCP addresses or host names to listen on; `*` is all. Empty: no TCP.
     listen_addr: Vec<String> = "", boot, acts;
     /// Connections the kernel may hold that are not accepted yet.
@@ -112,8 +112,9 @@ keys! {
     peer_id: u32 = "0", reload, acts;
     /// File that holds the process id while Weir runs; needed to run as a daemon.
     pidfile: String = "", boot, acts;
-    /// Size of the buffer of a connection; no limit to the size of a message.
-    pkt_buf: u32 [bytes] = "4096", boot, later;
+    /// In PgBouncer the size of the buffer of a connection. A connection of Weir has none: each worker
+    /// has one of 64 KiB for all of them.
+    pkt_buf: u32 [bytes] = "4096", boot, nothing;
     /// When a server goes back to its pool.
     pool_mode: PoolMode = "session", reload, acts;
     /// Time after which an empty pool is forgotten; 0 is never.
@@ -130,8 +131,9 @@ keys! {
     reserve_pool_timeout: Duration = "5", reload, acts;
     /// File to use in place of `/etc/resolv.conf`.
     resolv_conf: String = "", boot, later;
-    /// Reads from one connection before the next one gets its turn; 0 is no limit.
-    sbuf_loopcnt: u32 = "5", reload, later;
+    /// In PgBouncer the reads from one connection before the next one gets its turn. In Weir these are
+    /// 16, of 64 KiB each, so that a large result does not hold up the others.
+    sbuf_loopcnt: u32 = "5", reload, nothing;
     /// Iterations of the SCRAM verifiers Weir makes from plain passwords.
     scram_iterations: u32 = "4096", reload, acts;
     /// Idle time after which a server connection is probed before use; 0 is always.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Global, PoolMode};
+use config::{Effect, Global, PoolMode};
 
 use crate::ini;
 
@@ -82,11 +82,7 @@ u = query_timeout=4
 [peers]
 1 = host=h pool_size=2
 ");
-    let expected = [
-        "dns_nxdomain_ttl",
-        "databases.a.connect_query",
-        "databases.*.auth_user",
-        "peers.1.pool_size",
-    ];
-    assert_eq!(config.not_yet_effective(), expected);
+    let expected = ["dns_nxdomain_ttl", "databases.a.connect_query", "databases.*.auth_user"];
+    assert_eq!(config.set_keys(Effect::Later), expected);
+    assert_eq!(config.set_keys(Effect::Nothing), ["peers.1.pool_size"]);
 }
