@@ -32,6 +32,9 @@ pub enum Mutant {
     KeepsFailedParse,
     /// DISCARD ALL and DEALLOCATE ALL are not noticed (pgbouncer#991, pgbouncer#1129).
     MissesDiscard,
+    /// CREATE, ALTER and DROP are not noticed: who prepares a statement anew gets the types that
+    /// it had before (pgbouncer, whose manual wants a RECONNECT).
+    MissesSchemaChange,
     /// Whose the unnamed statement is does not matter (asyncpg#53, pgbouncer#1118).
     SharesUnnamed,
     /// A Parse that need not be sent is answered before its turn (pg_doorman, pipelines cut off).

@@ -2,6 +2,10 @@
 //!
 //! A statement is its text and its parameter types. Equal ones are one [`Statement`] with one name
 //! on the servers, however many clients call it by whatever names of their own.
+//!
+//! PostgreSQL settles the types that a client leaves open when it reads the text, and keeps to them
+//! even if the table is another one later. So a text that is prepared after a change of the schema
+//! is another statement than the same text before.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -20,6 +24,8 @@ pub struct Statement {
     pub sql: Box<[u8]>,
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
+    /// How many changes of the schema had been seen when it was first prepared.
+    schema: u64,
 }
 
 /// Finds the shared copy of a statement.
@@ -29,6 +35,8 @@ pub struct Interner {
     known: HashMap<u64, Vec<Weak<Statement>>, RandomState>,
     hasher: RandomState,
     next_id: u64,
+    /// How many changes of the schema have been seen.
+    schema: u64,
     /// When `known` has this many entries the dead ones are swept out.
     sweep_at: usize,
 }
@@ -38,10 +46,9 @@ impl Interner {
         use std::hash::BuildHasher as _;
         let hash = self.hasher.hash_one((sql, types));
         let twins = self.known.entry(hash).or_default();
-        let found = twins
-            .iter()
-            .filter_map(Weak::upgrade)
-            .find(|known| *known.sql == *sql && *known.types == *types);
+        let found = twins.iter().filter_map(Weak::upgrade).find(|known| {
+            known.schema == self.schema && *known.sql == *sql && *known.types == *types
+        });
         if let Some(statement) = found {
             return statement;
         }
@@ -55,10 +62,17 @@ impl Interner {
             server_name: server_name.into(),
             sql: sql.into(),
             types: types.into(),
+            schema: self.schema,
         });
         twins.push(Arc::downgrade(&statement));
         self.sweep();
         statement
+    }
+
+    /// Tables, types or functions are not what they were: what is prepared from now on is not
+    /// what was prepared before.
+    pub fn schema_changed(&mut self) {
+        self.schema += 1;
     }
 
     fn sweep(&mut self) {
@@ -325,6 +339,16 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &interner.intern(b"select 1", b"\0\0")));
         assert_ne!(first.id, interner.intern(b"select 1", b"\0\x01\0\0\0\x17").id);
         assert_eq!(&*first.server_name, b"weir_1");
+    }
+
+    #[test]
+    fn equal_texts_before_and_after_a_change_of_the_schema_are_two_statements() {
+        let mut interner = Interner::default();
+        let before = interner.intern(b"select 1", b"\0\0");
+        interner.schema_changed();
+        let after = interner.intern(b"select 1", b"\0\0");
+        assert_ne!(before.server_name, after.server_name);
+        assert!(Arc::ptr_eq(&after, &interner.intern(b"select 1", b"\0\0")));
     }
 
     #[test]

@@ -127,6 +127,8 @@ pub struct Server {
     pub doomed: Option<&'static str>,
     /// A message of ours was answered with an error.
     pub own_error: Option<String>,
+    /// Its present transaction has changed the schema.
+    pub changes_schema: bool,
 }
 
 impl Server {
@@ -154,6 +156,7 @@ impl Server {
             cancel_pending: false,
             doomed: None,
             own_error: None,
+            changes_schema: false,
         }
     }
 

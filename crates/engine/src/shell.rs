@@ -82,8 +82,11 @@ pub trait Exchange {
     /// Deliver to another worker's `handle_mail`, in order, soon.
     fn post(&mut self, worker: WorkerId, mail: Mail);
 
-    /// The one shared copy of this statement.
+    /// The one shared copy of this statement, of those prepared since the schema changed last.
     fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement>;
+
+    /// A server has said that it has changed the schema.
+    fn schema_changed(&mut self);
 
     /// Run `f` on the counts of all connections under their lock. Never nested with another.
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R;

@@ -190,6 +190,10 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         lock(&self.hub.interner).intern(sql, types)
     }
 
+    fn schema_changed(&mut self) {
+        lock(&self.hub.interner).schema_changed();
+    }
+
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
         f(&mut lock(&self.hub.limits))
     }

@@ -5,6 +5,7 @@
 
 mod errors;
 mod renewed;
+mod schema;
 
 use crate::support;
 use testkit::{Flavour, Message, Pooler, Postgres, RawClient, flavour, frontend};

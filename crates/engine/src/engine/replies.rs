@@ -68,9 +68,14 @@ impl<X: Exchange> Engine<X> {
             transactions: 0,
             refused: false,
             farewell: false,
+            schema_changed: false,
         };
         let stop = replies.run();
         let (used, transactions, refused) = (replies.at, replies.transactions, replies.refused);
+        if replies.schema_changed {
+            // Before anybody can have heard of it.
+            self.exchange.schema_changed();
+        }
         let out = replies.out.finish();
         if let (Some(id), false) = (id, out.is_empty()) {
             io.send_client(id, out);
@@ -166,6 +171,8 @@ struct Replies<'a> {
     refused: bool,
     /// The server ends, and its client is being told.
     farewell: bool,
+    /// Texts may mean something else from now on.
+    schema_changed: bool,
 }
 
 impl Replies<'_> {
@@ -271,6 +278,11 @@ impl Replies<'_> {
                     return Err("malformed ReadyForQuery".into());
                 }
                 self.server.status = status;
+                if status == b'I' {
+                    // What was prepared meanwhile may have known either schema; and it may have
+                    // been rolled back.
+                    self.schema_changed |= std::mem::take(&mut self.server.changes_schema);
+                }
                 if status != b'I'
                     && settled.owner == Owner::Client
                     && self.mode == PoolMode::Statement
@@ -283,8 +295,12 @@ impl Replies<'_> {
                 }
             }
             backend::COMMAND_COMPLETE => {
-                let discards = CommandComplete::decode(body)
-                    .is_ok_and(|done| matches!(done.tag, b"DISCARD ALL" | b"DEALLOCATE ALL"));
+                let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
+                if is_change_of_schema(tag) && !mutant::is(Mutant::MissesSchemaChange) {
+                    self.schema_changed = true;
+                    self.server.changes_schema = true;
+                }
+                let discards = matches!(tag, b"DISCARD ALL" | b"DEALLOCATE ALL");
                 if discards && !mutant::is(Mutant::MissesDiscard) {
                     self.server.statements.discard_before(settled.serial);
                     if let Some(extended) =
@@ -470,6 +486,12 @@ fn is_row(code: u8) -> bool {
 /// Messages that are read as a whole, but if they are too long go through unseen.
 fn may_be_long(code: u8) -> bool {
     matches!(code, backend::ERROR | backend::ROW_DESCRIPTION)
+}
+
+/// Can a text mean something else behind this command? What a function does to the schema, or
+/// somebody who is not our client, does not show.
+fn is_change_of_schema(tag: &[u8]) -> bool {
+    [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|word| tag.starts_with(word))
 }
 
 /// A message that was sent has had no effect.

@@ -1,9 +1,8 @@
 //! Conversations as tables: what is sent and what comes back, in order, and what the ledger makes
 //! of it. The rules are those of the module's head.
 
-use std::sync::Arc;
-
 use super::*;
+use crate::prepared::Interner;
 
 /// One step of a conversation.
 enum Step {
@@ -519,12 +518,7 @@ fn out_of_the_blue() {
 #[test]
 fn a_reply_tells_its_entry() {
     let mut ledger = Ledger::default();
-    let statement = Arc::new(Statement {
-        id: 7,
-        server_name: b"weir_7".as_slice().into(),
-        sql: b"select 1".as_slice().into(),
-        types: [0, 0].into(),
-    });
+    let statement = Interner::default().intern(b"select 1", &[0, 0]);
     let mut entry = Entry::new(Parse, Replace).undo(Undo::Prepare { statement });
     (entry.serial, entry.statement) = (3, 7);
     ledger.owe(entry);

@@ -56,6 +56,49 @@ fn equal_texts_are_parsed_once() {
 }
 
 #[test]
+fn after_a_change_of_the_schema_a_text_is_parsed_anew() {
+    for change in ["CREATE TABLE", "ALTER TABLE", "DROP TABLE", "DROP FUNCTION"] {
+        let (rig, client, server) = prepared();
+        let other = rig.client();
+        talk(
+            (&other, &server),
+            [query("change")],
+            [query("change")],
+            [complete(change), ready('I')],
+            [complete(change), ready('I')],
+        );
+        talk(
+            (&other, &server),
+            [parse("b", "select 1"), bind("b"), sync()],
+            [parse("weir_2", "select 1"), bind("weir_2"), sync()],
+            [parsed(), bound(), ready('I')],
+            [parsed(), bound(), ready('I')],
+        );
+        // Who had it before keeps it, as on a connection of its own.
+        client.send([bind("a"), sync()]);
+        server.expect([bind("weir_1"), sync()]);
+    }
+}
+
+#[test]
+fn what_is_parsed_while_the_schema_changes_may_know_either_schema() {
+    let (rig, client, server) = prepared();
+    for (asked, done, status) in [("begin", "BEGIN", 'T'), ("drop", "DROP TABLE", 'T')] {
+        client.send([query(asked)]);
+        server.take();
+        server.send([complete(done), ready(status)]);
+    }
+    client.send([parse("b", "select 1"), sync()]);
+    server.expect([parse("weir_2", "select 1"), sync()]);
+    server.send([parsed(), ready('T')]);
+    client.send([query("rollback")]);
+    server.take();
+    server.send([complete("ROLLBACK"), ready('I')]);
+    rig.client().send([parse("c", "select 1"), sync()]);
+    server.expect([parse("weir_3", "select 1"), sync()]);
+}
+
+#[test]
 fn equal_names_may_stand_for_different_texts() {
     let (rig, client, server) = prepared();
     let other = rig.client();

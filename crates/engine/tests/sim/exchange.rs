@@ -121,6 +121,10 @@ impl Exchange for SimExchange {
         statement
     }
 
+    fn schema_changed(&mut self) {
+        self.0.borrow_mut().interner.schema_changed();
+    }
+
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
         f(&mut self.0.borrow_mut().limits)
     }

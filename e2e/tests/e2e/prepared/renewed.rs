@@ -1,6 +1,9 @@
 //! A table changes beneath statements that clients share: PostgreSQL refuses its old copy (0A000,
 //! `cached plan must not change result type`). Who cannot have known gets rows, who was told of
 //! other columns gets the error, as on a connection of its own.
+//!
+//! The change is a function's or a DO's: of a command that says what it is Weir would know, and
+//! have the text prepared anew for whoever parses it next (`schema.rs`).
 
 use super::{code, pooler, prepare, run, tags, try_run};
 use testkit::{Flavour, Message, RawClient, flavour, frontend};
@@ -20,6 +23,11 @@ fn changed(database_setup: &str) -> (testkit::Pooler, RawClient, RawClient) {
     (pooler, first, second)
 }
 
+/// Runs a statement that PostgreSQL does not name in its answer.
+fn in_secret(client: &mut RawClient, sql: &str) {
+    client.rows(&format!("DO 'BEGIN {sql}; END'"));
+}
+
 fn describe(client: &mut RawClient, name: &str) -> Vec<Message> {
     client.send([frontend::describe_statement(name), frontend::sync()].concat());
     client.read_to_ready()
@@ -28,7 +36,7 @@ fn describe(client: &mut RawClient, name: &str) -> Vec<Message> {
 #[test]
 fn a_new_parse_of_a_shared_text_sees_the_new_table() {
     let (_pooler, mut first, mut second) = changed("CREATE TABLE t (a int)");
-    first.query("ALTER TABLE t ALTER a TYPE text USING 'new'");
+    in_secret(&mut first, "ALTER TABLE t ALTER a TYPE text USING ''new''");
     prepare(&mut second, "mine", SQL);
     assert_eq!(tags(&describe(&mut second, "mine")), "tTZ");
     assert_eq!(run(&mut second, "mine", &[]), "new");
@@ -37,7 +45,7 @@ fn a_new_parse_of_a_shared_text_sees_the_new_table() {
 #[test]
 fn a_new_parse_in_one_batch_with_its_use() {
     let (_pooler, mut first, mut second) = changed("CREATE TABLE t (a int)");
-    first.query("ALTER TABLE t ADD b int DEFAULT 2");
+    in_secret(&mut first, "ALTER TABLE t ADD b int DEFAULT 2");
     let batch = [
         frontend::parse("mine", SQL),
         frontend::describe_statement("mine"),

@@ -67,6 +67,10 @@ impl Exchange for Shared {
         self.state(|state| state.interner.intern(sql, types))
     }
 
+    fn schema_changed(&mut self) {
+        self.state(|state| state.interner.schema_changed());
+    }
+
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
         self.state(|state| f(&mut state.limits))
     }
