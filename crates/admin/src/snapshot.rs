@@ -1,6 +1,6 @@
 //! What there is to show at one moment, as plain copies. It refers to nothing that runs.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use config::{Config, PoolMode};
@@ -20,6 +20,10 @@ pub struct Snapshot {
     pub forwards: Vec<Forward>,
     /// What the operator has switched off.
     pub switches: Switches,
+    pub dns_hosts: Vec<DnsHost>,
+    pub dns_zones: Vec<DnsZone>,
+    /// Names being looked up.
+    pub dns_queries: usize,
     pub averages: Arc<Averages>,
     /// Writes a moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,
@@ -82,6 +86,24 @@ pub struct Connection {
     pub tls: String,
     pub application_name: String,
     pub prepared_statements: usize,
+}
+
+/// A host name that was looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsHost {
+    pub name: String,
+    /// Seconds.
+    pub ttl: u64,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A zone with names that were looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsZone {
+    pub name: String,
+    pub serial: u32,
+    /// How many names.
+    pub hosts: u32,
 }
 
 /// A cancel request on its way to a peer.

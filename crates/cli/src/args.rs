@@ -28,11 +28,6 @@ pub(crate) enum Invocation {
     CheckConfig {
         file: PathBuf,
     },
-    /// Without `output`, to standard output.
-    Convert {
-        file: PathBuf,
-        output: Option<PathBuf>,
-    },
     Help {
         key: String,
     },
@@ -54,7 +49,6 @@ weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
        weir demo [--bench SECONDS]
        weir check-config FILE
-       weir convert FILE [OUTPUT]
        weir help KEY";
 
 /// A connection pooler for PostgreSQL, in PgBouncer's place.
@@ -111,13 +105,6 @@ enum Command {
     /// Read a configuration file and print what was understood
     #[command(override_usage = "weir check-config FILE")]
     CheckConfig { file: PathBuf },
-    /// Write the weir.toml that means what a pgbouncer.ini does
-    #[command(override_usage = "weir convert FILE [OUTPUT]")]
-    Convert {
-        file: PathBuf,
-        /// A file that does not exist yet; standard output without it
-        output: Option<PathBuf>,
-    },
     /// Explain a configuration key
     #[command(override_usage = "weir help KEY")]
     Help { key: Option<String> },
@@ -171,7 +158,6 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
         Command::Serve { url } => Invocation::Serve { options, url },
         Command::Demo { bench } => Invocation::Demo { bench_seconds: bench },
         Command::CheckConfig { file } => Invocation::CheckConfig { file },
-        Command::Convert { file, output } => Invocation::Convert { file, output },
         Command::Help { key: Some(key) } => Invocation::Help { key },
         Command::Help { key: None } => Invocation::Print(help()),
     })

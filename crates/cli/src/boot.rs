@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use config::{Config, Effect};
+use config::Config;
 use proxy::{Pooler, Service, StartOptions, error, fatal, log, warning};
 
 use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privileges};
@@ -89,7 +89,7 @@ fn report(config: &Config) {
     for oddity in &config.warnings {
         warning!("{oddity}");
     }
-    for key in config.set_keys(Effect::Later) {
+    for key in config.not_yet_effective() {
         warning!("{key} is set, but Weir does not act on it yet");
     }
 }

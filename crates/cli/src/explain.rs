@@ -1,10 +1,7 @@
-//! The commands that only print: a configuration as it was understood, the same in the other format,
-//! and a key's meaning.
+//! The commands that only print: a configuration as it was understood, and a key's meaning.
 
 use std::{
-    fs::OpenOptions,
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::ExitCode,
 };
@@ -26,31 +23,11 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
 pub(crate) fn check_config(file: &Path) -> anyhow::Result<ExitCode> {
     match Config::load(file) {
         Ok(config) => print(&config::describe(&config)),
-        Err(mistakes) => complain(&mistakes),
+        Err(mistakes) => {
+            let _ = writeln!(io::stderr(), "{mistakes}");
+            Ok(ExitCode::FAILURE)
+        }
     }
-}
-
-/// `weir convert FILE [OUTPUT]`: the `weir.toml` that means the same. A file gets it readable for its
-/// owner only, since there may be passwords in it, and is never written over.
-///
-/// # Errors
-/// When `output` is there already or cannot be written.
-pub(crate) fn convert(file: &Path, output: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let text = match Config::read(file) {
-        Ok(config) => config::to_toml(&config),
-        Err(mistakes) => return complain(&mistakes),
-    };
-    let Some(output) = output else { return print(&text) };
-    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(output);
-    opened
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map(|()| ExitCode::SUCCESS)
-        .with_context(|| output.display().to_string())
-}
-
-fn complain(mistakes: &config::ConfigError) -> anyhow::Result<ExitCode> {
-    let _ = writeln!(io::stderr(), "{mistakes}");
-    Ok(ExitCode::FAILURE)
 }
 
 /// `weir help KEY`.

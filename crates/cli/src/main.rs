@@ -32,7 +32,6 @@ fn main() -> ExitCode {
         Invocation::Serve { options, url } => return boot::serve(&options, &url),
         Invocation::Demo { bench_seconds } => demo::run(bench_seconds),
         Invocation::CheckConfig { file } => explain::check_config(&file),
-        Invocation::Convert { file, output } => explain::convert(&file, output.as_deref()),
         Invocation::Help { key } => explain::key(&key),
     };
     done.unwrap_or_else(|error| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::auth_file::AuthFile;
 use crate::choice::PoolMode;
 use crate::error::Mistake;
-use crate::table::{Database, Effect, Global, Keyed, Peer, UserSettings};
+use crate::table::{Database, Global, Keyed, Peer, UserSettings};
 
 /// Everything Weir was told; plain data, replaced as a whole on reload.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,27 +109,23 @@ impl Config {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)
     }
 
-    /// The keys of that effect that were given another value than the default, as `key` or
-    /// `databases.NAME.key`; to be told, so that none is silently ignored.
-    pub fn set_keys(&self, effect: Effect) -> Vec<String> {
-        fn idle<'a, T: Keyed>(
-            target: &'a T,
-            prefix: &'a str,
-            effect: Effect,
-        ) -> impl Iterator<Item = String> + 'a {
-            let rows = target.changed().filter(move |row| row.key.effect == effect);
+    /// The keys that were given another value than the default and that Weir does not act on yet,
+    /// as `key` or `databases.NAME.key`; to be logged at start, so that none is silently ignored.
+    pub fn not_yet_effective(&self) -> Vec<String> {
+        fn idle<'a, T: Keyed>(target: &'a T, prefix: &'a str) -> impl Iterator<Item = String> + 'a {
+            let rows = target.changed().filter(|row| !row.key.effective);
             rows.map(move |row| format!("{prefix}{}", row.key.name))
         }
 
-        let mut names: Vec<_> = idle(&self.global, "", effect).collect();
+        let mut names: Vec<_> = idle(&self.global, "").collect();
         for database in self.databases.values().chain(&self.fallback) {
-            names.extend(idle(&**database, &format!("databases.{}.", database.name), effect));
+            names.extend(idle(&**database, &format!("databases.{}.", database.name)));
         }
         for (user, settings) in &self.users {
-            names.extend(idle(settings, &format!("users.{user}."), effect));
+            names.extend(idle(settings, &format!("users.{user}.")));
         }
         for (id, peer) in &self.peers {
-            names.extend(idle(peer, &format!("peers.{id}."), effect));
+            names.extend(idle(peer, &format!("peers.{id}.")));
         }
         names
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::config::{AccessPolicy, Config};
-use crate::table::{Database, Effect, Keyed};
+use crate::table::{Database, Keyed};
 
 /// The configuration in plain words, ending with the keys that are not effective yet and the
 /// warnings.
@@ -14,8 +14,7 @@ pub fn describe(config: &Config) -> String {
     access(&mut text, config);
     databases(&mut text, config);
     users(&mut text, config);
-    list(&mut text, "Set, and not effective yet", &config.set_keys(Effect::Later));
-    list(&mut text, "Set, and without effect", &config.set_keys(Effect::Nothing));
+    list(&mut text, "Set, and not effective yet", &config.not_yet_effective());
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     list(&mut text, "Warnings", &warnings);
     text

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::suggest;
-use crate::table::{Effect, Key, Scope};
+use crate::table::{Key, Scope};
 use crate::value::Kind;
 
 /// The text of `weir help KEY`, for every place the key can be written in.
@@ -37,11 +37,7 @@ pub fn markdown() -> String {
                     default => format!("`{default}`"),
                 }),
                 if key.reloadable { "reload" } else { "restart" },
-                match key.effect {
-                    Effect::Acts => "yes",
-                    Effect::Later => "not yet",
-                    Effect::Nothing => "no",
-                },
+                if key.effective { "yes" } else { "not yet" },
                 key.help,
             );
         }
@@ -75,7 +71,7 @@ have a fraction. `weir.toml` also takes numbers, `true` and `false`, and lists i
 
 *Changes* says what makes a change take effect. *Effective* says whether Weir acts on the key:
 one that is not effective yet is read and checked, and `weir check-config` and the log at start
-name it if it is set; one that has no effect is there because PgBouncer has it.
+name it if it is set.
 ";
 
 const TABLE_HEAD: &str = "| key | value | default | changes | effective | meaning |
@@ -122,10 +118,8 @@ fn entry(key: &Key) -> String {
     let mut text = format!("{} ({place})\n  {}\n", key.name, key.help);
     let changes = if key.reloadable { "on reload" } else { "on restart" };
     let _ = write!(text, "  value: {}\n  default: {default}\n  changes: {changes}\n", form(key));
-    match key.effect {
-        Effect::Acts => {}
-        Effect::Later => text.push_str("  Weir reads this key and does not act on it yet.\n"),
-        Effect::Nothing => text.push_str("  Weir reads this key; it has no effect.\n"),
+    if !key.effective {
+        text.push_str("  Weir reads this key and does not act on it yet.\n");
     }
     text
 }

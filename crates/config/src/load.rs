@@ -10,25 +10,14 @@ use crate::config::Config;
 use crate::error::ConfigError;
 
 impl Config {
-    /// As [`Config::read`], with the `auth_file` it names.
+    /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
+    /// the `auth_file` it names. Relative names are relative to the working folder.
     ///
     /// As in PgBouncer, an `auth_file` that cannot be read is a warning: its users cannot log in.
     ///
     /// # Errors
     /// Every mistake found, or why the file could not be read.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config = Self::read(path)?;
-        config.global.conffile.get_or_insert(path.display().to_string());
-        config.load_auth_file(fs::read);
-        Ok(config)
-    }
-
-    /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
-    /// those it includes. Relative names are relative to the working folder.
-    ///
-    /// # Errors
-    /// Every mistake found, or why the file could not be read.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| {
             let reason = format!("could not open configuration file: {error}");
@@ -41,6 +30,8 @@ impl Config {
             false => Self::parse_ini(&text, &file, &|path: &Path| fs::read_to_string(path))?,
         };
         config.path = Some(path.to_owned());
+        config.global.conffile.get_or_insert(file);
+        config.load_auth_file(fs::read);
         Ok(config)
     }
 

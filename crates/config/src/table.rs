@@ -30,17 +30,6 @@ pub enum Scope {
     Peer,
 }
 
-/// What comes of a key that is set. Read and checked is every one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Weir acts on it.
-    Acts,
-    /// Not yet; who sets it is told so.
-    Later,
-    /// Weir has nothing that it could change, and its help says why.
-    Nothing,
-}
-
 /// What is known of a key apart from its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
@@ -53,7 +42,8 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// A reload applies a change; otherwise only a restart does.
     pub reloadable: bool,
-    pub effect: Effect,
+    /// Weir acts on the key; otherwise it is read, checked and reported as not yet effective.
+    pub effective: bool,
     /// The value must not be printed.
     pub secret: bool,
     /// One sentence or two.
@@ -65,8 +55,6 @@ pub(crate) struct Row<T: 'static> {
     pub(crate) key: Key,
     pub(crate) set: fn(&mut T, &str) -> Result<(), ValueError>,
     pub(crate) show: fn(&T) -> Option<String>,
-    /// As `show`, with all digits.
-    pub(crate) exact: fn(&T) -> Option<String>,
     pub(crate) copy: fn(&mut T, &T),
 }
 
@@ -81,7 +69,7 @@ pub(crate) trait Keyed: Default + 'static {
     /// The rows whose value is not the default one.
     fn changed(&self) -> impl Iterator<Item = &'static Row<Self>> {
         let defaults = Self::default();
-        Self::ROWS.iter().filter(move |row| (row.exact)(self) != (row.exact)(&defaults))
+        Self::ROWS.iter().filter(move |row| (row.show)(self) != (row.show)(&defaults))
     }
 }
 
@@ -96,7 +84,7 @@ impl Key {
 }
 
 /// Defines a struct, one field a row:
-/// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|later|nothing, secret;`
+/// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|later, secret;`
 /// where the parts in brackets and `secret` may be left out, and the default may be `unset`.
 macro_rules! keys {
     (
@@ -127,7 +115,7 @@ macro_rules! keys {
                         unit: concat!($(stringify!($unit))?),
                         default: keys!(@default $default),
                         reloadable: keys!(@reload $when),
-                        effect: keys!(@acts $acts),
+                        effective: keys!(@acts $acts),
                         secret: keys!(@secret $($secret)?),
                         help: concat!($($help),+).trim_ascii(),
                     },
@@ -136,7 +124,6 @@ macro_rules! keys {
                         Ok(())
                     },
                     show: |target| $crate::value::Value::show(&target.$field),
-                    exact: |target| $crate::value::Value::exact(&target.$field),
                     copy: |target, from| target.$field.clone_from(&from.$field),
                 },
             )+];
@@ -176,9 +163,8 @@ macro_rules! keys {
     (@default $text:literal) => { Some($text) };
     (@reload reload) => { true };
     (@reload boot) => { false };
-    (@acts acts) => { $crate::table::Effect::Acts };
-    (@acts later) => { $crate::table::Effect::Later };
-    (@acts nothing) => { $crate::table::Effect::Nothing };
+    (@acts acts) => { true };
+    (@acts later) => { false };
     (@secret) => { false };
     (@secret secret) => { true };
 }

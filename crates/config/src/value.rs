@@ -60,11 +60,6 @@ pub(crate) trait Value: Sized + Default {
 
     /// The text `SHOW CONFIG` prints; `None` is SQL's NULL.
     fn show(&self) -> Option<String>;
-
-    /// The text from which `parse` makes this very value again; `show` may leave digits out.
-    fn exact(&self) -> Option<String> {
-        self.show()
-    }
 }
 
 impl Value for String {
@@ -153,15 +148,6 @@ impl Value for Duration {
     fn show(&self) -> Option<String> {
         Some(general(self.as_secs_f64()))
     }
-
-    /// Whole seconds without a point, else as many decimals as it takes.
-    fn exact(&self) -> Option<String> {
-        let (seconds, micros) = (self.as_secs(), self.subsec_micros());
-        Some(match micros {
-            0 => seconds.to_string(),
-            _ => format!("{seconds}.{micros:06}").trim_end_matches('0').to_owned(),
-        })
-    }
 }
 
 impl<T: Value> Value for Option<T> {
@@ -173,10 +159,6 @@ impl<T: Value> Value for Option<T> {
 
     fn show(&self) -> Option<String> {
         self.as_ref().and_then(T::show)
-    }
-
-    fn exact(&self) -> Option<String> {
-        self.as_ref().and_then(T::exact)
     }
 }
 

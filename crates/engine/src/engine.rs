@@ -35,6 +35,7 @@ mod inspect;
 mod leave;
 mod link;
 mod login;
+mod moved;
 mod open;
 mod replies;
 mod requests;

@@ -16,10 +16,11 @@ use crate::mutant::{self, Mutant};
 use crate::server::{Learnt, Server};
 use crate::settings::{PoolKey, PoolSettings};
 use crate::vars::Welcome;
+use config::LoadBalanceHosts;
 use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
 
-pub use self::control::{Gate, REMOVED};
+pub use self::control::{Gate, OBSOLETE, REMOVED};
 
 mod control;
 
@@ -101,6 +102,8 @@ pub struct Pool {
     obsolete: u32,
     /// Places reserved for servers that have no epoch yet.
     unbegun: u32,
+    /// How often another host's turn came.
+    target: usize,
     /// Clients that are logged in.
     pub clients: u32,
     /// Serial number of the latest pool known to starve for what this one has; 0 = none. While it
@@ -133,6 +136,7 @@ impl Pool {
             epoch: 0,
             obsolete: 0,
             unbegun: 0,
+            target: 0,
             clients: 0,
             wanted: 0,
             aged_out_at: 0,
@@ -301,6 +305,21 @@ impl Pool {
             taken.extend(self.idle[home].remove(at).map(|server| (server, why)));
         }
         taken
+    }
+
+    /// Which of the hosts the next server is opened to, counted on and on: in turn, or the same one
+    /// until that fails.
+    pub fn choose_target(&mut self) -> usize {
+        match self.settings.load_balance_hosts {
+            LoadBalanceHosts::RoundRobin => {
+                self.target = self.target.wrapping_add(1);
+                self.target.wrapping_sub(1)
+            }
+            LoadBalanceHosts::Disable => {
+                self.target = self.target.wrapping_add(usize::from(self.failure.is_some()));
+                self.target
+            }
+        }
     }
 
     /// Is another server to be opened now? Its place is taken if so.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{Config, Database, Host, PoolMode};
+use config::{Config, Database, Host, LoadBalanceHosts, PoolMode};
 use wire::secret::Secret;
 
 use crate::ids::Micros;
@@ -41,8 +41,9 @@ pub struct PoolSettings {
     pub min_size: u32,
     pub limits: ServerLimits,
     pub round_robin: bool,
-    /// One is chosen for each new connection, in turn.
+    /// One is chosen for each new connection.
     pub targets: Vec<Target>,
+    pub load_balance_hosts: LoadBalanceHosts,
     /// The startup packet's parameters.
     pub startup: Vec<(String, String)>,
     /// The password or its hash, if the configuration has one for the pool's user.
@@ -90,6 +91,7 @@ impl PoolSettings {
             },
             round_robin: global.server_round_robin,
             targets: database.hosts.iter().map(|host| Target::new(host, database.port)).collect(),
+            load_balance_hosts: database.load_balance_hosts,
             startup: startup_parameters(database, user),
             secret: server_secret(config, database, user),
             forced_user: database.user.is_some(),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
-use config::{AccessPolicy, Config, ConfigError, Effect, Key, Scope, describe, show};
+use config::{AccessPolicy, Config, ConfigError, Key, Scope, describe, show};
 
 /// Includes of includes multiply.
 const LEN_MAX: usize = 16_384;
@@ -65,7 +65,7 @@ fn check(read: Result<Config, ConfigError>) {
     }
     assert!(!describe(&config).is_empty());
     let _ = format!("{config:?}");
-    let _ = config.set_keys(Effect::Later);
+    let _ = config.not_yet_effective();
     for name in config.databases.keys().map(String::as_str).chain(["nowhere"]) {
         if let Some(database) = config.database(name) {
             let _ = config.pool_mode(&database, "somebody");

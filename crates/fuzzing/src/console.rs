@@ -143,6 +143,9 @@ fn snapshot() -> Snapshot {
         clients: vec![ClientRow { state: ClientState::Active, connection: connection() }],
         servers: vec![ServerRow { state: ServerState::Idle, connection: connection() }],
         forwards: Vec::new(),
+        dns_hosts: Vec::new(),
+        dns_zones: Vec::new(),
+        dns_queries: 0,
         averages: Arc::new(Averages::new(0)),
         local_time: |moment| moment.to_string(),
     }

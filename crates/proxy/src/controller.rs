@@ -29,6 +29,7 @@ use crate::{
     Address, Peer, error,
     exchange::lock,
     pooler::{ReloadError, Shutdown},
+    resolve::{Dns, NamesInfo},
     service::Notifier,
     shared::{Shared, ShellMail},
     sockets::pointer,
@@ -162,6 +163,7 @@ pub(crate) struct Control {
     pub(crate) reloading: Mutex<()>,
     pub(crate) averages: RwLock<Arc<Averages>>,
     pub(crate) notifier: Notifier,
+    pub(crate) dns: Dns,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }
@@ -183,6 +185,12 @@ impl Controller {
     #[must_use]
     pub fn averages(&self) -> Arc<Averages> {
         self.0.averages.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is known of host names.
+    #[must_use]
+    pub fn names(&self) -> NamesInfo {
+        self.0.dns.info(self.now())
     }
 
     /// The pooler's monotonic clock, in whose terms all moments of a [`Snapshot`] are given.

@@ -42,6 +42,7 @@ pub use crate::{
         ConsoleConnection, ConsoleHandler, ConsoleRequest, Exit, Pooler, ReloadError, Shutdown,
         StartError, StartOptions,
     },
+    resolve::{HostInfo, NamesInfo, ZoneInfo},
     service::Service,
     sys::Address,
 };

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::RawFd,
     sync::{
         Arc, Mutex,
@@ -56,6 +56,11 @@ pub(crate) enum ShellMail {
     Resolved {
         ticket: u64,
         addresses: Vec<SocketAddr>,
+    },
+    /// A host name has left these addresses.
+    Moved {
+        host: Arc<str>,
+        gone: Arc<[IpAddr]>,
     },
     /// Tell about yourself.
     Report(mpsc::UnboundedSender<WorkerReport>),

@@ -135,6 +135,12 @@ impl Sockets {
         self.table.kind(token) == Kind::Server(server.0)
     }
 
+    /// The servers whose descriptors answer the description.
+    pub(crate) fn servers_where(&self, mut fits: impl FnMut(RawFd) -> bool) -> Vec<ServerId> {
+        let open = self.servers.iter().enumerate().filter(|(_, conn)| conn.fd >= 0);
+        open.filter(|(_, conn)| fits(conn.fd)).map(|(at, _)| ServerId(at as u32)).collect()
+    }
+
     fn client_token(&self, client: ClientId) -> Option<Token> {
         let fd = self.clients.get(client.0 as usize)?.fd;
         (fd >= 0).then(|| self.table.token(fd))

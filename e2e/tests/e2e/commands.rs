@@ -90,28 +90,6 @@ fn check_config_names_place_and_nearest_key_of_a_mistake() {
 }
 
 #[test]
-fn a_converted_configuration_is_written_once_and_understood_alike() {
-    if !only_weir() {
-        return;
-    }
-    let (pooler, database) = support::pooler("transaction");
-    let file = pooler.configuration();
-    let converted = file.with_file_name("weir.toml");
-    let (file, converted) = (file.to_string_lossy(), converted.to_string_lossy());
-    let printed = weir(&["convert", &file]);
-    assert!(printed.status.success(), "{printed:?}");
-    assert!(stdout(&printed).contains(&format!("[databases.{database}]")), "{printed:?}");
-    assert!(weir(&["convert", &file, &converted]).status.success());
-    assert_eq!(std::fs::read_to_string(&*converted).expect("a file"), stdout(&printed));
-    let [before, after] = [&file, &converted].map(|file| stdout(&weir(&["check-config", file])));
-    assert!(before.contains(&database), "{before}");
-    assert_eq!(before, after);
-    let again = weir(&["convert", &file, &converted]);
-    assert_eq!(again.status.code(), Some(1), "it wrote over a file");
-    assert!(stderr(&again).contains(&*converted), "{again:?}");
-}
-
-#[test]
 fn help_explains_a_key() {
     if !only_weir() {
         return;

@@ -11,6 +11,7 @@ mod console;
 mod control;
 mod crosstalk;
 mod differential;
+mod dns;
 mod drivers;
 mod faults;
 mod kill_matrix;

@@ -1,36 +1,40 @@
-//! SHOW DNS_HOSTS and SHOW DNS_ZONES. Names are looked up by the system's resolver for each new
-//! server and not kept, so there is nothing to list; the tables are there for what asks for them.
+//! SHOW DNS_HOSTS and SHOW DNS_ZONES.
 
-use super::{Table, int4, int8, text};
+use std::net::SocketAddr;
 
-/// A name and its addresses, or a zone and its serial number.
-pub(super) struct Known {
-    name: String,
-    number: u64,
-    detail: String,
-    count: usize,
-}
+use super::{Table, int8, text};
+use crate::snapshot::{DnsHost, DnsZone};
 
-pub(super) static DNS_HOSTS: Table<Known> = Table {
+pub(super) static DNS_HOSTS: Table<DnsHost> = Table {
     name: "DNS_HOSTS",
-    about: "Names of hosts whose addresses are kept. Weir looks a name up for each new server, and \
-            keeps none: there are no rows.",
+    about: "The host names that were looked up.",
     columns: &[
-        text("hostname", |known| (&known.name).into(), "Name of the host."),
-        int8("ttl", |known| known.number.into(), "Seconds until it is looked up again."),
-        text("addrs", |known| (&known.detail).into(), "Its addresses, separated by commas."),
+        text("hostname", |host| host.name.as_str().into(), "The name."),
+        int8("ttl", |host| host.ttl.into(), "Seconds the answer still counts."),
+        text(
+            "addrs",
+            |host| {
+                // With a port that means nothing, as in PgBouncer.
+                let shown = host.addresses.iter().map(|ip| SocketAddr::from((*ip, 0)).to_string());
+                shown.collect::<Vec<_>>().join(",").into()
+            },
+            "Its addresses; none if the name was not found.",
+        ),
     ],
-    rows: |_| Vec::new(),
+    rows: |view| view.snapshot.dns_hosts,
 };
 
-pub(super) static DNS_ZONES: Table<Known> = Table {
+pub(super) static DNS_ZONES: Table<DnsZone> = Table {
     name: "DNS_ZONES",
-    about: "Zones that are watched for changes (`dns_zone_check_period`), which Weir does not do: \
-            there are no rows.",
+    about: "The zones of those names.",
     columns: &[
-        text("zonename", |known| (&known.name).into(), "Name of the zone."),
-        int8("serial", |known| known.number.into(), "Its serial number."),
-        int4("count", |known| known.count.into(), "Names in it that are in use."),
+        text("zonename", |zone| zone.name.as_str().into(), "The zone."),
+        int8(
+            "serial",
+            |zone| u64::from(zone.serial).into(),
+            "Its serial number, if it is watched.",
+        ),
+        super::int4("count", |zone| zone.hosts.into(), "Names in it that were looked up."),
     ],
-    rows: |_| Vec::new(),
+    rows: |view| view.snapshot.dns_zones,
 };

@@ -6,8 +6,8 @@ use crate::snapshot::{ClientRow, ClientState};
 /// The rows of things Weir keeps no list of are zero; they are there for those who look for them.
 pub(super) static LISTS: Table<(&str, usize)> = Table {
     name: "LISTS",
-    about: "How many there are of each kind of thing. Weir keeps neither spare connections nor \
-            names of its own resolver in store: `free_*` and `dns_*` are 0.",
+    about: "How many there are of each kind of thing. Weir keeps no spare connections in store: \
+            `free_*` are 0.",
     columns: &[
         text("list", |row| row.0.into(), "Kind of thing."),
         int4("items", |row| row.1.into(), "How many."),
@@ -24,6 +24,8 @@ fn rows(view: View) -> Vec<(&'static str, usize)> {
     let login_clients = snapshot.clients.iter().filter(in_login).count();
     let used_clients = snapshot.clients.len() + view.consoles.len();
     let used_servers = snapshot.servers.len();
+    let (names, zones) = (snapshot.dns_hosts.len(), snapshot.dns_zones.len());
+    let queries = snapshot.dns_queries;
     let users = (super::users::USERS.rows)(view).len();
     vec![
         ("databases", databases),
@@ -36,9 +38,9 @@ fn rows(view: View) -> Vec<(&'static str, usize)> {
         ("login_clients", login_clients),
         ("free_servers", 0),
         ("used_servers", used_servers),
-        ("dns_names", 0),
-        ("dns_zones", 0),
-        ("dns_queries", 0),
+        ("dns_names", names),
+        ("dns_zones", zones),
+        ("dns_queries", queries),
         ("dns_pending", 0),
     ]
 }

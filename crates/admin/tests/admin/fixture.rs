@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, ClientRow, ClientState, Connection, Control, Forward, Order, PoolRow,
-    ServerRow, ServerState, Shutdown, Snapshot,
+    Address, Boxed, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone, Forward, Order,
+    PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
 use engine::averages::Averages;
@@ -163,6 +163,16 @@ pub(crate) fn snapshot() -> Snapshot {
         pools: pools(),
         clients: clients(),
         servers: servers(),
+        dns_hosts: vec![
+            DnsHost {
+                name: "db.example.org".into(),
+                ttl: 12,
+                addresses: vec![[10, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()],
+            },
+            DnsHost { name: "gone.example.org".into(), ttl: 0, addresses: Vec::new() },
+        ],
+        dns_zones: vec![DnsZone { name: "example.org".into(), serial: 4_000_000_000, hosts: 2 }],
+        dns_queries: 1,
         forwards: [true, false, true].map(|sent| Forward { peer: 2, sent }).to_vec(),
         averages: Arc::new(averages),
         local_time,

@@ -81,12 +81,6 @@ fn commands_are_told_from_files() {
         parsed("weir check-config a.ini"),
         Ok(Invocation::CheckConfig { file: "a.ini".into() })
     );
-    for (line, output) in [
-        ("weir convert a.ini", None),
-        ("weir convert a.ini weir.toml", Some(PathBuf::from("weir.toml"))),
-    ] {
-        assert_eq!(parsed(line), Ok(Invocation::Convert { file: "a.ini".into(), output }));
-    }
     assert_eq!(parsed("weir help pool_mode"), Ok(Invocation::Help { key: "pool_mode".into() }));
     let Ok(Invocation::Run { config, .. }) = parsed("weir ./demo") else {
         panic!("a path is a file, whatever its name")

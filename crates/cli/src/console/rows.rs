@@ -8,10 +8,13 @@ use std::{
 };
 
 use admin::{
-    Address, ClientRow, ClientState, Connection, Forward, PoolRow, ServerRow, ServerState,
+    Address, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, PoolRow, ServerRow,
+    ServerState,
 };
 use engine::{ids::PoolId, report, settings::PoolKey};
-use proxy::{ClientInfo, Controller, ForwardInfo, Peer, PoolInfo, ServerInfo, log};
+use proxy::{
+    ClientInfo, Controller, ForwardInfo, HostInfo, Peer, PoolInfo, ServerInfo, ZoneInfo, log,
+};
 
 use super::Moment;
 
@@ -25,16 +28,29 @@ pub(super) fn snapshot(
     let port = config.global.listen_port;
     let keys: HashMap<PoolId, &PoolKey> =
         facts.pools.iter().map(|pool| (pool.id, &pool.key)).collect();
+    let names = controller.names();
     admin::Snapshot {
         pools: facts.pools.iter().map(|pool| pool_row(pool, now)).collect(),
         clients: facts.clients.iter().map(|client| client_row(client, port, now)).collect(),
         servers: facts.servers.iter().map(|server| server_row(server, &keys, now)).collect(),
+        dns_hosts: names.hosts.into_iter().map(dns_host).collect(),
+        dns_zones: names.zones.into_iter().map(dns_zone).collect(),
+        dns_queries: names.queries,
         forwards: facts.forwards.iter().map(forward).collect(),
         switches: facts.switches.clone(),
         averages: controller.averages(),
         local_time: log::local_time,
         config,
     }
+}
+
+fn dns_host(host: HostInfo) -> DnsHost {
+    DnsHost { name: host.name, ttl: host.ttl / 1_000_000, addresses: host.addresses }
+}
+
+fn dns_zone(zone: ZoneInfo) -> DnsZone {
+    let hosts = u32::try_from(zone.hosts).unwrap_or(u32::MAX);
+    DnsZone { name: zone.name, serial: zone.serial, hosts }
 }
 
 fn forward(forward: &ForwardInfo) -> Forward {

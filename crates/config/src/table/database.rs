@@ -49,7 +49,7 @@ keys! {
     /// How long a client of this database may wait for a server. Not set: the global key.
     query_wait_timeout: Option<Duration> = unset, reload, acts;
     /// With several hosts: spread connections over them, or stay with one until it fails.
-    load_balance_hosts: LoadBalanceHosts = "round-robin", reload, later;
+    load_balance_hosts: LoadBalanceHosts = "round-robin", reload, acts;
     /// SQL to run once on each new server connection.
     connect_query: Option<String> = unset, reload, later;
     /// `client_encoding` asked of the server at login.

@@ -62,17 +62,17 @@ keys! {
     /// Refuse simple queries, and with them several statements in one string.
     disable_pqexec: bool = "0", boot, acts;
     /// How long the addresses of a host name are kept.
-    dns_max_ttl: Duration = "15", reload, later;
+    dns_max_ttl: Duration = "15", reload, acts;
     /// How long it is kept that a host name does not exist.
-    dns_nxdomain_ttl: Duration = "15", reload, later;
+    dns_nxdomain_ttl: Duration = "15", reload, acts;
     /// How often DNS zones are checked for a new serial number; 0 is never.
-    dns_zone_check_period: Duration = "0", reload, later;
+    dns_zone_check_period: Duration = "0", reload, acts;
     /// Longest idle time inside a transaction; 0 is for ever.
     idle_transaction_timeout: Duration = "0", reload, acts;
     /// Startup parameters of clients that are ignored without an error.
     ignore_startup_parameters: Vec<String> = "", reload, acts;
-    /// Name of the service on Windows, and of nothing elsewhere.
-    job_name: String = "pgbouncer", boot, nothing;
+    /// Name of the Windows service; read everywhere and used nowhere.
+    job_name: String = "pgbouncer", boot, later;
     /// TCP addresses or host names to listen on; `*` is all. Empty: no TCP.
     listen_addr: Vec<String> = "", boot, acts;
     /// Connections the kernel may hold that are not accepted yet.
@@ -112,9 +112,8 @@ keys! {
     peer_id: u32 = "0", reload, acts;
     /// File that holds the process id while Weir runs; needed to run as a daemon.
     pidfile: String = "", boot, acts;
-    /// In PgBouncer the size of the buffer of a connection. A connection of Weir has none: each worker
-    /// has one of 64 KiB for all of them.
-    pkt_buf: u32 [bytes] = "4096", boot, nothing;
+    /// Size of the buffer of a connection; no limit to the size of a message.
+    pkt_buf: u32 [bytes] = "4096", boot, later;
     /// When a server goes back to its pool.
     pool_mode: PoolMode = "session", reload, acts;
     /// Time after which an empty pool is forgotten; 0 is never.
@@ -130,10 +129,9 @@ keys! {
     /// Waiting time after which the reserve of a pool opens; 0 keeps it closed.
     reserve_pool_timeout: Duration = "5", reload, acts;
     /// File to use in place of `/etc/resolv.conf`.
-    resolv_conf: String = "", boot, later;
-    /// In PgBouncer the reads from one connection before the next one gets its turn. In Weir these are
-    /// 16, of 64 KiB each, so that a large result does not hold up the others.
-    sbuf_loopcnt: u32 = "5", reload, nothing;
+    resolv_conf: String = "", boot, acts;
+    /// Reads from one connection before the next one gets its turn; 0 is no limit.
+    sbuf_loopcnt: u32 = "5", reload, later;
     /// Iterations of the SCRAM verifiers Weir makes from plain passwords.
     scram_iterations: u32 = "4096", reload, acts;
     /// Idle time after which a server connection is probed before use; 0 is always.

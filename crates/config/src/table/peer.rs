@@ -11,7 +11,6 @@ keys! {
     hosts ("host"): Vec<Host> = unset, reload, acts;
     /// TCP port of the peer, and suffix of its Unix socket name.
     port: u16 = "6432", reload, acts;
-    /// In PgBouncer the cancel requests that are passed on to the peer at the same time. Weir makes none
-    /// of them wait.
-    pool_size: Option<u32> = unset, reload, nothing;
+    /// Cancel requests forwarded to the peer at the same time; -1 inherits `default_pool_size`.
+    pool_size: Option<u32> = unset, reload, later;
 }

@@ -13,7 +13,7 @@ pool_mode = transaction
 auth_type = scram-sha-256
 auth_file = users.txt
 admin_users = root
-dns_max_ttl = 1
+pkt_buf = 8192
 [databases]
 app = host=a,/run/pg port=5433 dbname=app_db user=svc pool_size=0
 * = host=h
@@ -24,7 +24,7 @@ listen_addr = 127.0.0.1, ::1
 pool_mode = transaction
 auth_file = users.txt
 admin_users = root
-dns_max_ttl = 1
+pkt_buf = 8192
 ");
     config.auth_file.users.insert("alice".into(), "hush".into());
     let expected = "\
@@ -54,7 +54,7 @@ Users with settings of their own
   alice: pool_size = 3
 
 Set, and not effective yet
-  dns_max_ttl
+  pkt_buf
 
 Warnings
   test.ini:14: [pgbouncer] again: the keys set before it return to their defaults

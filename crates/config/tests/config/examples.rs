@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{AuthType, Effect, Host, LoadBalanceHosts, PoolMode};
+use config::{AuthType, Host, LoadBalanceHosts, PoolMode};
 
 use crate::ini;
 
@@ -31,7 +31,7 @@ fn a_minimal_file() {
     let database = &config.databases["template1"];
     assert_eq!(database.hosts, [Host::Tcp("localhost".into())]);
     assert_eq!(database.dbname(), "template1");
-    assert_eq!(config.set_keys(Effect::Later), ["databases.template1.auth_user"]);
+    assert_eq!(config.not_yet_effective(), ["databases.template1.auth_user"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Effect, Global, PoolMode};
+use config::{Global, PoolMode};
 
 use crate::ini;
 
@@ -71,8 +71,8 @@ fn set_changes_reloadable_keys_and_leaves_boot_only_ones_alone() {
 fn keys_that_do_not_act_yet_are_named_when_they_are_set() {
     let config = ini("
 [pgbouncer]
-dns_max_ttl = 15
-dns_nxdomain_ttl = 3
+pkt_buf = 4096
+job_name = x
 listen_port = 1
 [databases]
 a = connect_query='SELECT 1' pool_size=3
@@ -82,7 +82,7 @@ u = query_timeout=4
 [peers]
 1 = host=h pool_size=2
 ");
-    let expected = ["dns_nxdomain_ttl", "databases.a.connect_query", "databases.*.auth_user"];
-    assert_eq!(config.set_keys(Effect::Later), expected);
-    assert_eq!(config.set_keys(Effect::Nothing), ["peers.1.pool_size"]);
+    let expected =
+        ["job_name", "databases.a.connect_query", "databases.*.auth_user", "peers.1.pool_size"];
+    assert_eq!(config.not_yet_effective(), expected);
 }

@@ -2,7 +2,6 @@
 
 extern crate weir_config as config;
 
-mod convert;
 mod defaults;
 mod describe;
 mod docs;

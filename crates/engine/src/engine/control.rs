@@ -101,7 +101,7 @@ impl<X: Exchange> Engine<X> {
         })
     }
 
-    fn known_pools(&self) -> Vec<PoolId> {
+    pub(super) fn known_pools(&self) -> Vec<PoolId> {
         self.pools.iter().map(|(id, _)| id).collect()
     }
 
@@ -132,7 +132,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn close_parked(
+    pub(super) fn close_parked(
         &mut self,
         parked: Vec<(Box<Server>, &'static str)>,
         now: Micros,

@@ -14,7 +14,6 @@ use wire::{Header, backend, frontend, md5};
 use super::Engine;
 use super::leave::PROTOCOL_VIOLATION;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::pool::Pool;
 use crate::server::{Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
@@ -46,8 +45,9 @@ impl<X: Exchange> Engine<X> {
     ) {
         let serial = self.next_serial();
         let settings = self.view(pool).settings.clone();
-        let minor = self.exchange.pool(pool, |pool| pool.minor_version);
-        let (learnt, epoch) = self.exchange.pool(pool, Pool::begin_opening);
+        let (minor, target, (learnt, epoch)) = self
+            .exchange
+            .pool(pool, |pool| (pool.minor_version, pool.choose_target(), pool.begin_opening()));
         let client = proof.as_ref().map(|(client, _)| *client);
         let login = ServerLogin { minor, proof, learnt, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
         }
         let identity = self.view(pool).identity.clone();
         io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
-        match settings.targets.get(serial as usize % settings.targets.len().max(1)) {
+        match settings.targets.get(target % settings.targets.len().max(1)) {
             Some(target) => io.connect(id, target),
             None => self.open_failed(id, "database has no host", None, now, io),
         }

@@ -2,6 +2,7 @@
 //! servers replaced. Each is one change under the pool's lock; the workers are told afterwards
 //! (`Engine::review`) and do with the sockets what follows from it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Pool;
@@ -10,7 +11,7 @@ use crate::server::{Learnt, Server};
 use crate::settings::PoolSettings;
 
 /// Why a server ends that is older than what the operator has ordered.
-pub(super) const OBSOLETE: &str = "database configuration changed";
+pub const OBSOLETE: &str = "database configuration changed";
 
 /// Why everything of a database ends that the operator drops.
 pub const REMOVED: &str = "database removed";
@@ -122,8 +123,15 @@ impl Pool {
 
     /// Nobody gets a server that is parked now; its worker closes it.
     fn condemn(&mut self, reason: &'static str) {
+        self.condemn_where(|_| true, reason);
+    }
+
+    /// Likewise, those servers only.
+    pub fn condemn_where(&mut self, fits: impl Fn(&Server) -> bool, reason: &'static str) {
         for (idle, condemned) in self.idle.iter_mut().zip(&mut self.condemned) {
-            condemned.extend(idle.drain(..).map(|server| (server, reason)));
+            let (gone, kept): (VecDeque<_>, _) = idle.drain(..).partition(|server| fits(server));
+            *idle = kept;
+            condemned.extend(gone.into_iter().map(|server| (server, reason)));
         }
     }
 }

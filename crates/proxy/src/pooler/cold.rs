@@ -56,6 +56,7 @@ impl Cold {
             signal::watch(fd).inspect_err(|error| error!("cannot wait for signals: {error}")).ok()
         });
         let stats = tokio::spawn(stats::keep(self.controller.clone()));
+        let zones = tokio::spawn(resolve::watch_zones(self.controller.clone()));
         let mut drain = None;
         let exit = loop {
             let order = tokio::select! {
@@ -77,13 +78,14 @@ impl Cold {
             }
         };
         stats.abort();
+        zones.abort();
         exit
     }
 
     fn serve_request(&mut self, request: ColdRequest) {
         match request {
             ColdRequest::Resolve(question) => {
-                tokio::spawn(resolve::answer(question, self.controller.0.shared.clone()));
+                resolve::ask(&self.controller, question);
             }
             // Without a console the connection is closed by being dropped.
             ColdRequest::Console(request) => {

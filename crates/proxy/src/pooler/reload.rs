@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use config::{Config, ConfigError, Effect, Global};
+use config::{Config, ConfigError, Global};
 
 use crate::{
     controller::{Control, Controller},
@@ -48,7 +48,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
         warning!("{key} was changed, which takes effect at the next start only");
     }
     config.warnings.iter().for_each(|oddity| warning!("{oddity}"));
-    for key in config.set_keys(Effect::Later) {
+    for key in config.not_yet_effective() {
         warning!("{key} is set, but Weir does not act on it yet");
     }
     put_in_force(control, Arc::new(config));

@@ -13,6 +13,7 @@ use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
     controller::{Control, Controller},
     debug, listener, log,
+    resolve::Dns,
     service::Service,
     shared::Shared,
     sys::{process, signal},
@@ -48,6 +49,7 @@ pub(super) fn start(
     let Service { listeners, notifier } = options.service;
     let listeners = listener::open_all(&config.global, listeners)?;
 
+    let dns = Dns::new(&config.global)?;
     let config = Arc::new(config);
     let (requests_in, requests) = mpsc::unbounded_channel();
     let (orders_in, orders) = mpsc::unbounded_channel();
@@ -59,6 +61,7 @@ pub(super) fn start(
         reloading: Mutex::default(),
         averages: RwLock::default(),
         notifier,
+        dns,
         orders: orders_in,
         ended: watch::Sender::new(false),
     };

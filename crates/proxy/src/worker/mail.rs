@@ -1,6 +1,9 @@
 //! What other threads want of a worker.
 
-use std::{mem, sync::atomic::Ordering};
+use std::{
+    mem,
+    sync::{Arc, atomic::Ordering},
+};
 
 use engine::{
     ids::{ClientId, ServerId},
@@ -11,6 +14,8 @@ use super::Worker;
 use crate::{
     controller::{ClientInfo, ServerInfo, WorkerReport},
     shared::ShellMail,
+    sys::Address,
+    table::Token,
 };
 
 impl Worker {
@@ -31,6 +36,19 @@ impl Worker {
             ShellMail::Client { fd, peer } => self.adopt_client(fd, peer),
             ShellMail::Resolved { ticket, addresses } => {
                 self.sockets.resolved(ticket, addresses);
+            }
+            ShellMail::Moved { host, gone } => {
+                let shared = Arc::clone(&self.shared);
+                let is_gone = |fd| match shared.server_address(fd) {
+                    Some(Address::Inet(address)) => gone.contains(&address.ip()),
+                    _ => false,
+                };
+                let there = self.sockets.servers_where(is_gone);
+                let is_there = |place| match place {
+                    ServerPlace::Table(server) => there.contains(&server),
+                    ServerPlace::Parked(handle) => is_gone(Token::from_handle(handle).0.fd()),
+                };
+                self.engine.close_moved(&host, is_there, now, &mut self.sockets);
             }
             // Who asked may have given up waiting.
             ShellMail::Report(reply) => drop(reply.send(self.report())),
@@ -76,7 +94,7 @@ impl Worker {
         let servers = report.servers.into_iter().map(|row| {
             let fd = match row.place {
                 ServerPlace::Table(server) => self.sockets.server_fd(server),
-                ServerPlace::Parked(handle) => crate::table::Token::from_handle(handle).0.fd(),
+                ServerPlace::Parked(handle) => Token::from_handle(handle).0.fd(),
             };
             let client = match row.place {
                 ServerPlace::Table(server) => self.engine.client_of(server),

@@ -1,0 +1,226 @@
+//! What is known of host names: their addresses, until when, and who waits to hear of them. Plain
+//! bookkeeping; nobody is asked anything here. A name that was asked for once is remembered until
+//! the end: there are no more of them than the configuration has.
+
+use std::{collections::BTreeMap, mem, net::IpAddr};
+
+use engine::ids::Micros;
+
+use super::Question;
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    hosts: BTreeMap<String, Host>,
+    /// The highest serial number seen of each zone; 0 before the first.
+    zones: BTreeMap<String, u32>,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    /// The last answer; empty if that was that there is none.
+    addresses: Vec<IpAddr>,
+    /// The last answer that had addresses.
+    last_good: Vec<IpAddr>,
+    /// How often it was given out.
+    given: usize,
+    until: Micros,
+    looking: bool,
+    waiting: Vec<Question>,
+}
+
+/// What is to be done about a question.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Known(Question, Vec<IpAddr>),
+    /// The name is to be asked for; the answer goes to [`Names::learn`].
+    LookUp,
+    /// That is being done already.
+    Wait,
+}
+
+/// What follows from an answer.
+#[derive(Debug)]
+pub(super) struct Learnt {
+    pub(super) answers: Vec<(Question, Vec<IpAddr>)>,
+    /// Addresses the name had before and has no more.
+    pub(super) gone: Vec<IpAddr>,
+}
+
+/// A name, for SHOW DNS_HOSTS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostInfo {
+    pub name: String,
+    /// Microseconds it is still remembered.
+    pub ttl: Micros,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A zone, for SHOW DNS_ZONES.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneInfo {
+    pub name: String,
+    pub serial: u32,
+    /// Names in it that were asked for.
+    pub hosts: usize,
+}
+
+/// Everything known of names, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamesInfo {
+    pub hosts: Vec<HostInfo>,
+    pub zones: Vec<ZoneInfo>,
+    /// Names being asked for now.
+    pub queries: usize,
+}
+
+impl Host {
+    /// All addresses, another one first each time.
+    fn give(&mut self) -> Vec<IpAddr> {
+        let mut given = self.addresses.clone();
+        if !given.is_empty() {
+            let first = self.given % given.len();
+            given.rotate_left(first);
+            self.given = self.given.wrapping_add(1);
+        }
+        given
+    }
+}
+
+impl Names {
+    pub(super) fn ask(&mut self, question: Question, now: Micros) -> Asked {
+        if let Some(zone) = zone(&question.host) {
+            self.zones.entry(zone.to_owned()).or_default();
+        }
+        let host = self.hosts.entry(question.host.clone()).or_default();
+        if !host.looking && now < host.until {
+            return Asked::Known(question, host.give());
+        }
+        host.waiting.push(question);
+        if mem::replace(&mut host.looking, true) { Asked::Wait } else { Asked::LookUp }
+    }
+
+    /// The answer, and until when it counts; empty if the name does not exist.
+    pub(super) fn learn(&mut self, name: &str, addresses: Vec<IpAddr>, until: Micros) -> Learnt {
+        let host = self.hosts.entry(name.to_owned()).or_default();
+        (host.looking, host.until) = (false, until);
+        host.addresses = addresses;
+        let mut gone = Vec::new();
+        // A name server that is ill has not moved anybody.
+        if !host.addresses.is_empty() {
+            gone = mem::replace(&mut host.last_good, host.addresses.clone());
+            gone.retain(|old| !host.addresses.contains(old));
+        }
+        let waiting = mem::take(&mut host.waiting);
+        let answers = waiting.into_iter().map(|question| (question, host.give())).collect();
+        Learnt { answers, gone }
+    }
+
+    pub(super) fn zones(&self) -> Vec<String> {
+        self.zones.keys().cloned().collect()
+    }
+
+    /// Takes in a zone's serial number. If it has grown: the one before, and the names in the zone
+    /// whose addresses are known. Serial numbers go round (RFC 1982).
+    pub(super) fn grown(&mut self, name: &str, serial: u32) -> Option<(u32, Vec<String>)> {
+        let known = self.zones.get_mut(name)?;
+        if serial.wrapping_sub(*known).cast_signed() <= 0 {
+            return None;
+        }
+        let old = mem::replace(known, serial);
+        let hosts =
+            self.hosts.iter().filter(|(host, known)| zone(host) == Some(name) && !known.looking);
+        Some((old, hosts.map(|(host, _)| host.clone()).collect()))
+    }
+
+    pub(super) fn info(&self, now: Micros) -> NamesInfo {
+        let host = |(name, host): (&String, &Host)| HostInfo {
+            name: name.clone(),
+            ttl: host.until.saturating_sub(now),
+            addresses: host.addresses.clone(),
+        };
+        let in_zone =
+            |name: &str| self.hosts.keys().filter(|host| zone(host) == Some(name)).count();
+        let zone = |(name, serial): (&String, &u32)| ZoneInfo {
+            name: name.clone(),
+            serial: *serial,
+            hosts: in_zone(name),
+        };
+        NamesInfo {
+            hosts: self.hosts.iter().map(host).collect(),
+            zones: self.zones.iter().map(zone).collect(),
+            queries: self.hosts.values().filter(|host| host.looking).count(),
+        }
+    }
+}
+
+/// What is behind the first dot.
+fn zone(host: &str) -> Option<&str> {
+    host.split_once('.').map(|(_, zone)| zone).filter(|zone| !zone.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::ids::WorkerId;
+
+    use super::*;
+
+    fn question(host: &str, ticket: u64) -> Question {
+        Question { host: host.to_owned(), port: 5432, worker: WorkerId(0), ticket }
+    }
+
+    fn ips(last: &[u8]) -> Vec<IpAddr> {
+        last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect()
+    }
+
+    fn known(asked: Asked) -> Vec<IpAddr> {
+        match asked {
+            Asked::Known(_, addresses) => addresses,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_name_is_asked_for_once_and_its_addresses_come_in_turn() {
+        let mut names = Names::default();
+        assert!(matches!(names.ask(question("a.b", 1), 0), Asked::LookUp));
+        assert!(matches!(names.ask(question("a.b", 2), 0), Asked::Wait));
+        let learnt = names.learn("a.b", ips(&[1, 2, 3]), 100);
+        let answers: Vec<_> =
+            learnt.answers.into_iter().map(|(asker, given)| (asker.ticket, given)).collect();
+        assert_eq!(answers, [(1, ips(&[1, 2, 3])), (2, ips(&[2, 3, 1]))]);
+        assert_eq!(known(names.ask(question("a.b", 3), 99)), ips(&[3, 1, 2]));
+        assert_eq!(known(names.ask(question("a.b", 4), 99)), ips(&[1, 2, 3]));
+        assert!(matches!(names.ask(question("a.b", 5), 100), Asked::LookUp), "it is too old");
+    }
+
+    #[test]
+    fn addresses_that_are_gone_are_told_but_not_when_the_name_fails_for_a_while() {
+        let mut names = Names::default();
+        assert_eq!(names.learn("a", ips(&[1, 2]), 1).gone, ips(&[]));
+        assert_eq!(names.learn("a", Vec::new(), 2).gone, ips(&[]));
+        assert_eq!(known(names.ask(question("a", 1), 1)), ips(&[]));
+        assert_eq!(names.learn("a", ips(&[2, 3]), 3).gone, ips(&[1]));
+        assert_eq!(names.learn("a", ips(&[3, 2]), 4).gone, ips(&[]));
+    }
+
+    #[test]
+    fn a_zone_that_has_grown_has_its_names_asked_for() {
+        let mut names = Names::default();
+        for host in ["a.z.example", "b.z.example", "c.other", "bare"] {
+            names.ask(question(host, 1), 0);
+            names.learn(host, ips(&[1]), 100);
+        }
+        assert_eq!(names.zones(), ["other", "z.example"]);
+        let hosts = vec!["a.z.example".to_owned(), "b.z.example".to_owned()];
+        assert_eq!(names.grown("z.example", 7), Some((0, hosts.clone())));
+        assert_eq!(names.grown("z.example", 7), None);
+        assert_eq!(names.grown("z.example", 6), None);
+        assert_eq!(names.grown("z.example", 0x8000_0006), Some((7, hosts.clone())));
+        assert_eq!(names.grown("z.example", 1), Some((0x8000_0006, hosts)), "they go round");
+        let info = names.info(40);
+        assert_eq!(info.hosts.len(), 4);
+        assert_eq!((info.hosts[0].ttl, info.hosts[0].addresses.clone()), (60, ips(&[1])));
+        let zone = ZoneInfo { name: "z.example".into(), serial: 1, hosts: 2 };
+        assert_eq!(info.zones[1], zone);
+    }
+}

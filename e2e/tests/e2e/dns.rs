@@ -1,0 +1,235 @@
+//! Host names: asked of a real name server, dnsmasq, on an address of loopback of its own. Port 53
+//! is for root only; without root these tests have nothing to ask.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use crate::support;
+use testkit::{Pooler, Postgres, RawClient, Setup, eventually, is_root, open_folder};
+
+const NAME: &str = "db.weir.test";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A name server for `weir.test`. Ended with the value.
+struct NameServer {
+    address: Ipv4Addr,
+    resolv_conf: PathBuf,
+    process: Option<Child>,
+}
+
+impl NameServer {
+    fn new() -> Self {
+        static NUMBER: AtomicU8 = AtomicU8::new(1);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let address = Ipv4Addr::new(127, high | 0x80, low, NUMBER.fetch_add(1, Ordering::Relaxed));
+        let resolv_conf = open_folder("dns").join("resolv.conf");
+        std::fs::write(&resolv_conf, format!("nameserver {address}\n")).expect("our own folder");
+        Self { address, resolv_conf, process: None }
+    }
+
+    /// Answers with these addresses, and with this serial number for the zone, from now on.
+    fn answer(&mut self, serial: u32, hosts: &[Ipv4Addr]) {
+        self.stop();
+        let mut command = Command::new("dnsmasq");
+        command.args(["--keep-in-foreground", "--no-resolv", "--no-hosts", "--bind-interfaces"]);
+        command.args(["--conf-file=/dev/null", "--pid-file=", "--user=root", "--cache-size=0"]);
+        command.arg(format!("--listen-address={}", self.address));
+        command.arg(format!("--auth-server=ns.weir.test,{}", self.address));
+        command.arg("--auth-zone=weir.test,127.0.0.0/8");
+        command.arg(format!("--auth-soa={serial}"));
+        for host in hosts {
+            command.arg(format!("--host-record={NAME},{host}"));
+        }
+        let process = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        self.process = Some(process.expect("dnsmasq: see scripts/setup"));
+        eventually("the name server listens", PATIENCE, || {
+            TcpStream::connect((self.address, 53)).ok()
+        });
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().and_then(|()| process.wait()).expect("our own child");
+        }
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Leads from this port on several addresses of loopback to the PostgreSQL of the tests.
+fn doors(count: u8) -> (u16, Vec<Ipv4Addr>) {
+    let server = Postgres::shared().port();
+    let port = testkit::free_port();
+    let addresses: Vec<_> = (2..2 + count).map(|last| Ipv4Addr::new(127, 0, 0, last)).collect();
+    for address in &addresses {
+        let listener = TcpListener::bind((*address, port)).expect("a free port");
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(("127.0.0.1", server)).expect("PostgreSQL");
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (mut from, mut to) =
+                        (from.try_clone().expect("a handle"), to.try_clone().expect("a handle"));
+                    std::thread::spawn(move || {
+                        let _ = io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Write);
+                    });
+                }
+            }
+        });
+    }
+    (port, addresses)
+}
+
+fn setup(names: &NameServer, port: u16) -> (Setup, String) {
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.database_at(&database, &format!("host={NAME} port={port}"));
+    (setup.set("resolv_conf", names.resolv_conf.display()).workers(1), database)
+}
+
+/// Clients that each hold a server.
+fn holding(pooler: &Pooler, database: &str, count: usize) -> Vec<RawClient> {
+    let mut clients: Vec<_> = (0..count).map(|_| pooler.client(database)).collect();
+    clients.iter_mut().for_each(|client| drop(client.rows("BEGIN")));
+    clients
+}
+
+/// Where the servers are, sorted.
+fn places(pooler: &Pooler, database: &str) -> Vec<IpAddr> {
+    let servers = pooler.admin("SHOW SERVERS").with("database", database);
+    let mut places: Vec<IpAddr> =
+        servers.column("addr").iter().map(|addr| addr.parse().expect("an address")).collect();
+    places.sort();
+    places
+}
+
+fn possible() -> bool {
+    support::only_weir() && is_root()
+}
+
+#[test]
+fn several_addresses_take_turns_and_one_that_is_dead_is_passed_over() {
+    if !possible() {
+        return;
+    }
+    let (port, doors) = doors(2);
+    let dead = Ipv4Addr::new(127, 0, 0, 9);
+    let mut names = NameServer::new();
+    names.answer(1, &[doors[0], doors[1], dead]);
+    let (setup, database) = setup(&names, port);
+    let pooler = setup.set("dns_max_ttl", 100).start();
+    let clients = holding(&pooler, &database, 6);
+    let places = places(&pooler, &database);
+    for door in &doors {
+        let count = places.iter().filter(|place| **place == IpAddr::from(*door)).count();
+        assert!(count >= 2, "{door} got {count} of {places:?}");
+    }
+    drop(clients);
+
+    let hosts = pooler.admin("SHOW DNS_HOSTS");
+    assert_eq!(hosts.columns, ["hostname", "ttl", "addrs"]);
+    assert_eq!(hosts.only("hostname"), NAME);
+    let mut shown: Vec<_> = hosts.only("addrs").split(',').collect();
+    shown.sort_unstable();
+    assert_eq!(shown, ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.9:0"]);
+    let ttl: u64 = hosts.only("ttl").parse().expect("a number");
+    assert!((1..=100).contains(&ttl), "{ttl}");
+    assert_eq!(pooler.admin("SHOW DNS_ZONES").only("zonename"), "weir.test");
+    assert_eq!(pooler.admin("SHOW DNS_ZONES").only("count"), "1");
+    assert_eq!(pooler.admin("SHOW LISTS").with("list", "dns_names").only("items"), "1");
+}
+
+#[test]
+fn a_changed_answer_closes_the_servers_that_are_elsewhere() {
+    if !possible() {
+        return;
+    }
+    let (port, doors) = doors(2);
+    let mut names = NameServer::new();
+    names.answer(7, &doors[..1]);
+    let (setup, database) = setup(&names, port);
+    // Nothing but the zone's serial number tells of the change.
+    let pooler = setup.set("dns_max_ttl", 1000).set("dns_zone_check_period", "0.3").start();
+    let mut clients = holding(&pooler, &database, 2);
+    let mut busy = clients.pop().expect("two clients");
+    drop(clients.pop().expect("two clients").rows("COMMIT"));
+    assert_eq!(places(&pooler, &database), [doors[0], doors[0]].map(IpAddr::from));
+    pooler.log_contains("zone 'weir.test' serial changed: old=0 new=7");
+
+    names.answer(8, &doors[1..]);
+    pooler.log_contains("zone 'weir.test' serial changed: old=7 new=8");
+    pooler.log_contains("closing because: database configuration changed");
+    // The one in a transaction stays until that is over.
+    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[0])]);
+    assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);
+    pooler.log_contains("closing because: close_needed");
+    assert_eq!(busy.value("SELECT 'served'"), "served");
+    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[1])]);
+}
+
+#[test]
+fn a_name_is_asked_for_again_when_its_time_is_over() {
+    if !possible() {
+        return;
+    }
+    let (port, doors) = doors(2);
+    let mut names = NameServer::new();
+    names.answer(1, &[]);
+    let (setup, database) = setup(&names, port);
+    let pooler = setup
+        .set("dns_max_ttl", "0.2")
+        .set("dns_nxdomain_ttl", "0.2")
+        .set("server_login_retry", "0.2")
+        .start();
+    // The name is not known yet; the client waits.
+    let mut first = std::thread::scope(|scope| {
+        let login = scope.spawn(|| pooler.client(&database));
+        pooler.log_contains("DNS lookup failed: db.weir.test");
+        assert_eq!(pooler.admin("SHOW DNS_HOSTS").only("addrs"), "");
+        names.answer(1, &doors[..1]);
+        login.join().expect("it is let in at last")
+    });
+    first.rows("BEGIN");
+    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[0])]);
+    names.answer(1, &doors[1..]);
+    // Each further server asks anew, once the last answer is too old.
+    eventually("a server at the new address", PATIENCE, || {
+        let _more = holding(&pooler, &database, 2);
+        places(&pooler, &database).contains(&IpAddr::from(doors[1])).then_some(())
+    });
+}
+
+#[test]
+fn several_hosts_are_used_in_turn_or_one_until_it_fails() {
+    if !support::only_weir() {
+        return;
+    }
+    let (port, doors) = doors(2);
+    let hosts = format!("host={},{} port={port}", doors[0], doors[1]);
+    for (more, counts) in [("", [3, 3]), ("load_balance_hosts=disable", [6, 0])] {
+        let (setup, database) = support::setup("transaction");
+        let pooler = setup.database_at(&database, &format!("{hosts} {more}")).start();
+        let _clients = holding(&pooler, &database, 6);
+        let places = places(&pooler, &database);
+        let got = [0, 1]
+            .map(|at| places.iter().filter(|place| **place == IpAddr::from(doors[at])).count());
+        assert_eq!(got, counts, "{more}");
+    }
+    // The first host is dead: after one failure it is left alone.
+    let (setup, database) = support::setup("transaction");
+    let hosts = format!("host=127.0.0.9,{} port={port} load_balance_hosts=disable", doors[1]);
+    let setup = setup.database_at(&database, &hosts).set("server_login_retry", "0.2");
+    let pooler = setup.start();
+    eventually("a login by the second host", PATIENCE, || {
+        pooler.login(testkit::Role::APP, &database, "").ok()
+    });
+    let _clients = holding(&pooler, &database, 4);
+    assert!(places(&pooler, &database).iter().all(|place| *place == IpAddr::from(doors[1])));
+}
