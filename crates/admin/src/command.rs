@@ -4,7 +4,7 @@ mod words;
 
 use self::words::{Line, Refusal};
 use crate::control::{Order, Shutdown};
-use crate::show::{self, Show};
+use crate::show::{self, Head, Kind, Show};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -185,6 +185,22 @@ impl Command {
         }
         let found = show::ALL.into_iter().find(|show| show.name().as_bytes() == what);
         found.map(Self::Show)
+    }
+
+    /// The columns of its result, if it has one.
+    pub(crate) fn heads(&self) -> Option<Vec<Head>> {
+        match self {
+            Self::Show(show) => Some(show.heads()),
+            Self::Parameter(name, _) => Some(vec![Head { name, kind: Kind::Text, about: "" }]),
+            Self::Help
+            | Self::Fds
+            | Self::SetParameter
+            | Self::Set { .. }
+            | Self::Reload
+            | Self::Order(_)
+            | Self::Shutdown(_)
+            | Self::Incomplete(_) => None,
+        }
     }
 
     /// Is it refused to those who may only look?

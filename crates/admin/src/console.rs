@@ -5,6 +5,7 @@
 //! ```
 //!
 //! * `session.rs`: one connection
+//! * `extended.rs`: statements and portals
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +15,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
+use self::extended::Prepared;
 use self::session::Session;
 use crate::NAME;
 use crate::control::Control;
@@ -21,6 +23,7 @@ use crate::reply;
 use crate::show::View;
 use crate::snapshot::{ClientRow, ClientState, Connection};
 
+mod extended;
 mod session;
 
 /// A client of the console that has proven who it is and was told nothing yet.
@@ -92,7 +95,8 @@ impl Console {
         self.open().insert(id, Open { row, key, signals: Arc::clone(&signals), request: None });
         let _entry = Entry { console: self, id };
         let (admin, received) = (login.admin, login.unread);
-        Session { console: self, id, signals, admin, stream, received, out }.run().await
+        let prepared = Prepared::default();
+        Session { console: self, id, signals, admin, stream, received, out, prepared }.run().await
     }
 
     /// Somebody wants what the owner of this key waits for to be given up. It may be nobody here.

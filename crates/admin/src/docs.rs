@@ -11,8 +11,7 @@ const INTRODUCTION: &str = "\
 <!-- Generated from the tables in crates/admin/src/show; do not edit.
      `UPDATE_DOCS=1 cargo test -p weir-admin` writes it anew. -->
 
-Connect to the virtual database `pgbouncer`, or `weir`, with any client that can send simple
-queries:
+Connect to the virtual database `pgbouncer`, or `weir`, with any client of PostgreSQL:
 
 ```console
 $ psql -h 127.0.0.1 -p 6432 -U admin pgbouncer
@@ -25,7 +24,9 @@ quotes. `SELECT X` is the same as `SHOW X`.
 The user `pgbouncer` needs no password on the Unix socket if it is run by the same system user as
 Weir, and may do everything.
 
-Only the simple query protocol is spoken.
+The extended query protocol is spoken, too, which PgBouncer refuses: drivers may prepare a command,
+with or without a name, have it described, read its result in portions, and have numbers in binary.
+There are no parameters, and no transactions: switch autocommit on where a driver would say BEGIN.
 
 Names, order and types of the columns, and the texts of errors, are those of PgBouncer 1.25.2, so
 that what reads its console reads Weir's.
@@ -35,7 +36,8 @@ Drivers that `SHOW` or `SET` `client_encoding`, `datestyle`, `timezone`,
 them does nothing.
 
 An error leaves the connection open: severity ERROR, SQLSTATE 08P01, or F0000 when RELOAD failed.
-Messages that are no simple query, or are longer than 16 kB, end it.
+Within a batch of the extended protocol everything behind an error is skipped up to Sync.
+Messages that cannot be read, or are longer than 16 kB, end the connection.
 
 ## Commands
 

@@ -1,5 +1,6 @@
 //! What a logged-in client of the console sends, read from the bytes received so far.
 
+use wire::messages::{Bind, Execute, Parse, StatementOrPortal};
 use wire::{FrameError, HEADER_LEN, Header, Reader, frontend};
 
 /// Longest message read, in bytes; PgBouncer's limit is what its `pkt_buf` holds, 4096.
@@ -10,10 +11,39 @@ pub(crate) enum Message {
     /// The text of a simple query.
     Query(Vec<u8>),
     Terminate,
-    /// Parse, Bind or Execute.
-    Extended,
+    Extended(Extended),
     /// Any other message a logged-in client may send to PostgreSQL.
     Other(u8),
+}
+
+/// A message of the extended query protocol. Names are empty for what is unnamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Extended {
+    Parse {
+        name: Vec<u8>,
+        text: Vec<u8>,
+        /// Does it name types of parameters?
+        has_parameters: bool,
+    },
+    Bind {
+        portal: Vec<u8>,
+        statement: Vec<u8>,
+        /// How many parameters it brings.
+        parameters: u16,
+        /// Formats of the result's columns as they are counted there: 0 text, 1 binary.
+        formats: Vec<u16>,
+    },
+    DescribeStatement(Vec<u8>),
+    DescribePortal(Vec<u8>),
+    Execute {
+        portal: Vec<u8>,
+        /// 0 = all.
+        rows_max: u32,
+    },
+    CloseStatement(Vec<u8>),
+    ClosePortal(Vec<u8>),
+    Flush,
+    Sync,
 }
 
 /// Takes the first message from the front of `buffer`; `None` if it is not whole yet.
@@ -38,8 +68,11 @@ pub(crate) fn take(buffer: &mut Vec<u8>) -> Result<Option<Message>, String> {
     let message = match header.code {
         frontend::QUERY => Message::Query(query(bytes)?),
         frontend::TERMINATE => Message::Terminate,
-        frontend::PARSE | frontend::BIND | frontend::EXECUTE => Message::Extended,
-        code => Message::Other(code),
+        code => match extended(code, bytes) {
+            Some(Ok(message)) => Message::Extended(message),
+            Some(Err(())) => return Err("bad packet".to_owned()),
+            None => Message::Other(code),
+        },
     };
     buffer.drain(..header.total);
     Ok(Some(message))
@@ -49,6 +82,58 @@ pub(crate) fn take(buffer: &mut Vec<u8>) -> Result<Option<Message>, String> {
 fn query(body: &[u8]) -> Result<Vec<u8>, String> {
     let text = Reader::new(body).cstr().ok_or("incomplete query")?;
     Ok(text.to_vec())
+}
+
+/// `None` if it is no message of the extended query protocol, an error if it is none that can be
+/// read.
+fn extended(code: u8, body: &[u8]) -> Option<Result<Extended, ()>> {
+    let message = match code {
+        frontend::PARSE => Parse::decode(body).map_err(drop).map(|parse| Extended::Parse {
+            name: parse.name.to_vec(),
+            text: parse.sql.to_vec(),
+            has_parameters: parse.types_raw != frontend::NO_TYPES,
+        }),
+        frontend::BIND => Bind::decode(body).map_err(drop).and_then(|bind| {
+            let (parameters, formats) = values_and_formats(bind.rest).ok_or(())?;
+            let (portal, statement) = (bind.portal.to_vec(), bind.statement.to_vec());
+            Ok(Extended::Bind { portal, statement, parameters, formats })
+        }),
+        frontend::EXECUTE => Execute::decode(body).map_err(drop).map(|execute| Extended::Execute {
+            portal: execute.portal.to_vec(),
+            rows_max: execute.rows_max,
+        }),
+        frontend::DESCRIBE => named(body, Extended::DescribeStatement, Extended::DescribePortal),
+        frontend::CLOSE => named(body, Extended::CloseStatement, Extended::ClosePortal),
+        frontend::FLUSH => Ok(Extended::Flush),
+        frontend::SYNC => Ok(Extended::Sync),
+        _ => return None,
+    };
+    Some(message)
+}
+
+fn named(
+    body: &[u8],
+    statement: fn(Vec<u8>) -> Extended,
+    portal: fn(Vec<u8>) -> Extended,
+) -> Result<Extended, ()> {
+    let StatementOrPortal { kind, name } = StatementOrPortal::decode(body).map_err(drop)?;
+    Ok(if kind == b'S' { statement(name.to_vec()) } else { portal(name.to_vec()) })
+}
+
+/// What stands behind the names of a Bind: how many values, and the formats of the result.
+fn values_and_formats(rest: &[u8]) -> Option<(u16, Vec<u16>)> {
+    let mut reader = Reader::new(rest);
+    let value_formats = reader.u16()?;
+    reader.bytes(2 * usize::from(value_formats))?;
+    let values = reader.u16()?;
+    for _ in 0..values {
+        // -1 is null.
+        if let Ok(len) = usize::try_from(reader.i32()?) {
+            reader.bytes(len)?;
+        }
+    }
+    let formats = (0..reader.u16()?).map(|_| reader.u16()).collect::<Option<_>>()?;
+    reader.is_empty().then_some((values, formats))
 }
 
 fn is_known(code: u8) -> bool {
@@ -73,7 +158,7 @@ mod tests {
         frontend::sync(&mut buffer);
         frontend::terminate(&mut buffer);
         assert_eq!(take(&mut buffer), Ok(Some(Message::Query(b"show pools".to_vec()))));
-        assert_eq!(take(&mut buffer), Ok(Some(Message::Other(b'S'))));
+        assert_eq!(take(&mut buffer), Ok(Some(Message::Extended(Extended::Sync))));
         assert_eq!(take(&mut buffer), Ok(Some(Message::Terminate)));
         assert_eq!(take(&mut buffer), Ok(None));
     }
@@ -109,6 +194,17 @@ mod tests {
         assert!(matches!(take(&mut buffer), Ok(Some(Message::Query(_)))));
         frontend::query(&mut buffer, &[b' '; MESSAGE_BYTES_MAX - 5]);
         assert_eq!(take(&mut buffer), Err("incomplete pkt".to_owned()));
+    }
+
+    #[test]
+    fn a_bind_is_read_to_its_end() {
+        let rest = [0, 1, 0, 1, 0, 2, 0, 0, 0, 1, b'x', 255, 255, 255, 255, 0, 2, 0, 1, 0, 0];
+        assert_eq!(values_and_formats(&rest), Some((2, vec![1, 0])));
+        for len in 0..rest.len() {
+            assert_eq!(values_and_formats(&rest[..len]), None, "{len}");
+        }
+        assert_eq!(values_and_formats(&[&rest[..], &[0]].concat()), None);
+        assert_eq!(take(&mut b"B\0\0\0\x05\0".to_vec()), Err("bad packet".to_owned()));
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use wire::{ErrorFields, backend};
 
-use crate::show::{Kind, Show, View};
+use crate::show::{Head, Kind, Show, View};
 use config::PGBOUNCER_VERSION;
 
 /// SQLSTATE of nearly everything PgBouncer says.
@@ -40,29 +40,51 @@ pub(crate) fn done(out: &mut Vec<u8>, tag: &str) {
     backend::command_complete(out, tag);
 }
 
-/// A whole SHOW.
-pub(crate) fn show(out: &mut Vec<u8>, show: &dyn Show, view: View) {
-    let heads = show.heads();
-    let columns: Vec<_> = heads.iter().map(|head| column(head.name, head.kind)).collect();
-    backend::row_description(out, &columns);
+/// How the columns of a result are sent: none said means text, one counts for all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Formats(pub(crate) Vec<u16>);
+
+impl Formats {
+    fn is_binary(&self, column: usize) -> bool {
+        match self.0.as_slice() {
+            [one] => *one == 1,
+            all => all.get(column) == Some(&1),
+        }
+    }
+}
+
+/// What columns a result has.
+pub(crate) fn columns(out: &mut Vec<u8>, heads: &[Head], formats: &Formats) {
+    let column = |head: &Head| {
+        let (type_oid, type_len) = (head.kind.oid(), head.kind.len());
+        backend::Column { name: head.name, type_oid, type_len }
+    };
+    let columns: Vec<_> = heads.iter().map(column).collect();
+    backend::row_description_in(out, &columns, |at| formats.is_binary(at));
+}
+
+/// All of a SHOW but its columns.
+pub(crate) fn show(out: &mut Vec<u8>, show: &dyn Show, view: View, formats: &Formats) {
+    let kinds: Vec<Kind> = show.heads().iter().map(|head| head.kind).collect();
     show.rows(view, &mut |cells| {
-        let texts: Vec<_> =
-            heads.iter().zip(cells).map(|(head, cell)| cell.to_text(head.kind)).collect();
-        let values: Vec<_> = texts.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
+        let values: Vec<_> = cells
+            .iter()
+            .enumerate()
+            .map(|(at, cell)| match formats.is_binary(at) {
+                true => cell.to_binary(kinds[at]),
+                false => cell.to_text_bytes(kinds[at]),
+            })
+            .collect();
+        let values: Vec<_> = values.iter().map(Option::as_deref).collect();
         backend::data_row(out, &values);
     });
     done(out, "SHOW");
 }
 
-/// SHOW of a parameter of PostgreSQL's.
-pub(crate) fn parameter(out: &mut Vec<u8>, name: &str, value: &str) {
-    backend::row_description(out, &[column(name, Kind::Text)]);
+/// The value of a parameter of PostgreSQL's, which is the same bytes in both formats.
+pub(crate) fn parameter(out: &mut Vec<u8>, value: &str) {
     backend::data_row(out, &[Some(value.as_bytes())]);
     done(out, "SHOW");
-}
-
-fn column(name: &str, kind: Kind) -> backend::Column<'_> {
-    backend::Column { name, type_oid: kind.oid(), type_len: kind.len() }
 }
 
 pub(crate) fn notice(out: &mut Vec<u8>, message: &str, detail: Option<&str>) {
@@ -75,15 +97,19 @@ pub(crate) fn notice(out: &mut Vec<u8>, message: &str, detail: Option<&str>) {
 
 /// An error after which the console goes on.
 pub(crate) fn error(out: &mut Vec<u8>, message: impl Into<Vec<u8>>) {
-    let mut fields = ErrorFields::new("ERROR", PROTOCOL_VIOLATION, "");
+    error_of(out, PROTOCOL_VIOLATION, message);
+}
+
+/// The same with an SQLSTATE of its own, which is PostgreSQL's where PgBouncer has no such error.
+pub(crate) fn error_of(out: &mut Vec<u8>, code: &str, message: impl Into<Vec<u8>>) {
+    let mut fields = ErrorFields::new("ERROR", code, "");
     fields.replace(b'M', message);
     backend::error(out, &fields);
 }
 
 /// The answer to a command that its client did not want to wait for: PostgreSQL's.
 pub(crate) fn canceled(out: &mut Vec<u8>) {
-    let message = "canceling statement due to user request";
-    backend::error(out, &ErrorFields::new("ERROR", "57014", message));
+    error_of(out, "57014", "canceling statement due to user request");
 }
 
 pub(crate) fn reload_failed(out: &mut Vec<u8>, reason: &str) {

@@ -41,7 +41,7 @@ pub(crate) mod authentication {
     pub(crate) const SASL_FINAL: u32 = 12;
 }
 
-/// A column of a result, sent as text.
+/// A column of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column<'a> {
     pub name: &'a str,
@@ -136,6 +136,15 @@ pub fn bind_complete(out: &mut Vec<u8>) {
     message(out, BIND_COMPLETE, |_| ());
 }
 
+/// No parameters.
+pub fn parameter_description(out: &mut Vec<u8>) {
+    message(out, PARAMETER_DESCRIPTION, |out| out.extend_from_slice(&count(0)));
+}
+
+pub fn portal_suspended(out: &mut Vec<u8>) {
+    message(out, PORTAL_SUSPENDED, |_| ());
+}
+
 pub fn close_complete(out: &mut Vec<u8>) {
     message(out, CLOSE_COMPLETE, |_| ());
 }
@@ -150,15 +159,24 @@ pub fn empty_query(out: &mut Vec<u8>) {
 
 /// Columns that belong to no table, in text format.
 pub fn row_description(out: &mut Vec<u8>, columns: &[Column<'_>]) {
+    row_description_in(out, columns, |_| false);
+}
+
+/// Columns that belong to no table; those are binary of whose number that is said.
+pub fn row_description_in(
+    out: &mut Vec<u8>,
+    columns: &[Column<'_>],
+    is_binary: impl Fn(usize) -> bool,
+) {
     message(out, ROW_DESCRIPTION, |out| {
         out.extend_from_slice(&count(columns.len()));
-        for column in columns {
+        for (at, column) in columns.iter().enumerate() {
             cstr(out, column.name.as_bytes());
             out.extend_from_slice(&[0; 6]); // the table's OID and the column's number in it
             out.extend_from_slice(&column.type_oid.to_be_bytes());
             out.extend_from_slice(&column.type_len.to_be_bytes());
             out.extend_from_slice(&(-1_i32).to_be_bytes()); // no type modifier
-            out.extend_from_slice(&[0; 2]); // text
+            out.extend_from_slice(&u16::from(is_binary(at)).to_be_bytes());
         }
     });
 }

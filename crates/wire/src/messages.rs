@@ -14,7 +14,7 @@ pub use self::backend::{
     NegotiateProtocolVersion, ParameterStatus, ReadyForQuery, Values,
 };
 pub use self::frontend::{
-    Bind, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,
+    Bind, Execute, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,
 };
 use crate::reader::Reader;
 

@@ -1,6 +1,7 @@
 //! The console: PgBouncer's commands with PgBouncer's columns, errors and rights.
 
 mod columns;
+mod drivers;
 
 use crate::support;
 use testkit::{Message, Outcome, Pooler, RawClient, Role, frontend};
@@ -159,17 +160,6 @@ fn an_unknown_command_is_an_error_and_the_console_stays() {
     let text = "invalid command 'FROBNICATE', use SHOW HELP;";
     assert_eq!(refused(&console.query("FROBNICATE")), ("ERROR", "08P01", text));
     assert!(console.query("SHOW VERSION").error.is_none());
-}
-
-#[test]
-fn the_console_speaks_simple_queries_only() {
-    let (pooler, _) = support::pooler("transaction");
-    let mut console = pooler.console();
-    console.send([frontend::parse("", "SHOW VERSION"), frontend::sync()].concat());
-    let messages = console.read_to_end();
-    let errors: Vec<_> = messages.iter().filter_map(Message::error).collect();
-    let text = "extended query protocol not supported by admin console";
-    assert_eq!(errors[0].message(), text);
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::extended::Prepared;
 use super::{Console, Signals};
 use crate::command::{self, Command, Invalid};
 use crate::control::{Order, Shutdown};
-use crate::message::{self, MESSAGE_BYTES_MAX, Message};
-use crate::reply;
+use crate::message::{self, Extended, MESSAGE_BYTES_MAX, Message};
+use crate::reply::{self, Formats};
 
 /// One connection.
 pub(super) struct Session<'a, S> {
@@ -21,8 +22,17 @@ pub(super) struct Session<'a, S> {
     pub(super) stream: S,
     /// Not taken apart yet.
     pub(super) received: Vec<u8>,
-    /// Not sent yet.
+    /// Not sent yet. Empty whenever a message begins to be answered.
     pub(super) out: Vec<u8>,
+    pub(super) prepared: Prepared,
+}
+
+/// Why something was not carried out to its end.
+pub(super) enum Stop {
+    /// The client has been told, and may go on.
+    Refused,
+    /// The connection ends.
+    End(String),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
@@ -81,80 +91,102 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     }
 
     async fn answer(&mut self, message: Message) -> Result<(), String> {
-        let refusal = match message {
-            Message::Query(text) => {
-                self.console.note_request(self.id);
-                self.query(&text).await?;
+        let answered = match message {
+            Message::Terminate => return Err("client close request".to_owned()),
+            Message::Extended(Extended::Sync) => {
+                self.prepared.sync();
                 reply::ready(&mut self.out);
                 return Ok(());
             }
-            Message::Terminate => return Err("client close request".to_owned()),
-            Message::Extended => {
-                "extended query protocol not supported by admin console".to_owned()
+            _ if self.prepared.skips => return Ok(()),
+            Message::Extended(message) => {
+                let answered = self.extended(message).await;
+                self.prepared.skips = matches!(answered, Err(Stop::Refused));
+                answered
+            }
+            Message::Query(text) => {
+                self.prepared.simple_query();
+                let answered = self.query(&text).await;
+                if !matches!(answered, Err(Stop::End(_))) {
+                    reply::ready(&mut self.out);
+                }
+                answered
             }
             Message::Other(code) => {
-                format!("unsupported packet type for admin console: {code}")
+                let refusal = format!("unsupported packet type for admin console: {code}");
+                reply::error(&mut self.out, refusal);
+                reply::ready(&mut self.out);
+                return Err(self.give_up("bad packet"));
             }
         };
-        reply::error(&mut self.out, refusal);
-        reply::ready(&mut self.out);
-        Err(self.give_up("bad packet"))
+        match answered {
+            Ok(()) | Err(Stop::Refused) => Ok(()),
+            Err(Stop::End(reason)) => Err(reason),
+        }
     }
 
     /// Carries out a query; all but its ReadyForQuery.
-    async fn query(&mut self, text: &[u8]) -> Result<(), String> {
-        let command = match Command::parse(text) {
-            Ok(command) => command,
-            Err(Invalid::Arguments) => {
-                reply::error(&mut self.out, "bad arguments");
-                return Ok(());
-            }
-            Err(Invalid::Unknown) => {
-                let message = [b"invalid command '", text, b"', use SHOW HELP;"].concat();
-                reply::error(&mut self.out, message);
-                return Ok(());
-            }
-        };
-        if command.needs_admin() && !self.admin {
-            reply::error(&mut self.out, "admin access needed");
-            return Ok(());
+    async fn query(&mut self, text: &[u8]) -> Result<(), Stop> {
+        let command = self.command(text)?;
+        if let Some(heads) = command.heads() {
+            reply::columns(&mut self.out, &heads, &Formats::default());
         }
-        self.execute(command).await
+        self.execute(command, &Formats::default()).await
     }
 
-    async fn execute(&mut self, command: Command) -> Result<(), String> {
+    /// What a text asks for, if it may.
+    pub(super) fn command(&mut self, text: &[u8]) -> Result<Command, Stop> {
+        self.console.note_request(self.id);
+        let command = Command::parse(text).map_err(|invalid| match invalid {
+            Invalid::Arguments => self.refuse("bad arguments"),
+            Invalid::Unknown => {
+                self.refuse([b"invalid command '", text, b"', use SHOW HELP;"].concat())
+            }
+        })?;
+        if command.needs_admin() && !self.admin {
+            return Err(self.refuse("admin access needed"));
+        }
+        Ok(command)
+    }
+
+    /// All of the answer but the columns of a result.
+    pub(super) async fn execute(
+        &mut self,
+        command: Command,
+        formats: &Formats,
+    ) -> Result<(), Stop> {
         let (out, control) = (&mut self.out, &self.console.control);
         match command {
-            Command::Show(show) => reply::show(out, show, self.console.view().await),
+            Command::Show(show) => reply::show(out, show, self.console.view().await, formats),
             Command::Help => {
                 reply::notice(out, "Console usage", Some(&command::help()));
                 reply::done(out, "SHOW");
             }
             Command::Fds => {
-                reply::error(out, "SHOW FDS is not supported: Weir does not hand over its sockets");
+                let message = "SHOW FDS is not supported: Weir does not hand over its sockets";
+                return Err(self.refuse(message));
             }
-            Command::Parameter(name, value) => reply::parameter(out, name, value),
+            Command::Parameter(_, value) => reply::parameter(out, value),
             Command::SetParameter => {
                 reply::notice(out, "SET ignored", None);
                 reply::done(out, "SET");
             }
             Command::Set { key, value } => {
                 let tag = format!("SET {key}={value}");
-                match control.set(key, value).await {
-                    Ok(()) => reply::done(out, &tag),
-                    // Why is in the log.
-                    Err(_) => reply::error(out, "SET failed"),
-                }
+                // If it fails, why is in the log.
+                control.set(key, value).await.map_err(|_| self.refuse("SET failed"))?;
+                reply::done(&mut self.out, &tag);
             }
             Command::Reload => {
                 control.note("RELOAD command issued");
-                match control.reload().await {
-                    Ok(()) => reply::done(out, "RELOAD"),
-                    Err(reason) => reply::reload_failed(out, &reason),
+                if let Err(reason) = control.reload().await {
+                    reply::reload_failed(out, &reason);
+                    return Err(Stop::Refused);
                 }
+                reply::done(out, "RELOAD");
             }
             Command::Order(order) => self.order(order).await?,
-            Command::Incomplete(what) => reply::error(out, what),
+            Command::Incomplete(what) => return Err(self.refuse(what)),
             Command::Shutdown(how) => {
                 control.note(match how {
                     Shutdown::Now => "SHUTDOWN command issued",
@@ -163,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 });
                 control.shutdown(how);
                 if how == Shutdown::Now {
-                    return Err("shutting down".to_owned());
+                    return Err(Stop::End("shutting down".to_owned()));
                 }
                 reply::done(out, "SHUTDOWN");
             }
@@ -172,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     }
 
     /// Waits until the order has been carried out, or nobody wants to know any more.
-    async fn order(&mut self, order: Order) -> Result<(), String> {
+    async fn order(&mut self, order: Order) -> Result<(), Stop> {
         let control = Arc::clone(&self.console.control);
         if let Some(note) = order.note() {
             control.note(&note);
@@ -194,10 +226,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             tokio::select! {
                 biased;
                 result = &mut done => {
-                    match result {
-                        Ok(()) => reply::done(&mut self.out, tag),
-                        Err(reason) => reply::error(&mut self.out, reason),
-                    }
+                    result.map_err(|reason| self.refuse(reason))?;
+                    reply::done(&mut self.out, tag);
                     return Ok(());
                 }
                 () = &mut cancelled => {
@@ -205,16 +235,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                         control.give_up();
                     }
                     reply::canceled(&mut self.out);
-                    return Ok(());
+                    return Err(Stop::Refused);
                 }
                 // What it says is for later, but that it is gone is news.
                 read = read_some(&mut self.stream, &mut self.received), if has_room => match read {
-                    Ok(0) => return Err("client unexpected eof".to_owned()),
+                    Ok(0) => return Err(Stop::End("client unexpected eof".to_owned())),
                     Ok(_) => {}
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => return Err(Stop::End(error.to_string())),
                 },
             }
         }
+    }
+
+    /// Says why something is not done.
+    pub(super) fn refuse(&mut self, message: impl Into<Vec<u8>>) -> Stop {
+        reply::error(&mut self.out, message);
+        Stop::Refused
     }
 
     /// Tells the client why its connection ends.

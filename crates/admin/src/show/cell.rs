@@ -1,8 +1,8 @@
-//! One value of a row, and the type of a column.
+//! One value of a row, and the type of a column, as text and in PostgreSQL's binary formats.
 
 use std::borrow::Cow;
 
-/// The type of a column. Everything is sent as text, whatever its type.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -49,9 +49,9 @@ pub(crate) enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// As it is sent. A number that its type cannot hold is printed as the largest that fits:
+    /// A number that its type cannot hold is printed as the largest that fits:
     /// clients would refuse the whole result otherwise.
-    pub(crate) fn to_text(&self, kind: Kind) -> Option<Cow<'_, str>> {
+    fn to_text(&self, kind: Kind) -> Option<Cow<'_, str>> {
         match (self, kind) {
             (Self::Null, _) => None,
             (Self::Text(text), _) => Some(Cow::Borrowed(text)),
@@ -60,6 +60,47 @@ impl Cell<'_> {
             (Self::Number(n), Kind::Text | Kind::Numeric) => Some(n.to_string().into()),
         }
     }
+}
+
+impl Cell<'_> {
+    /// As it is sent as text.
+    pub(crate) fn to_text_bytes(&self, kind: Kind) -> Option<Cow<'_, [u8]>> {
+        self.to_text(kind).map(|text| match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+    }
+
+    /// As it is sent in binary, by PostgreSQL's functions `int4send`, `int8send`, `numeric_send`.
+    pub(crate) fn to_binary(&self, kind: Kind) -> Option<Cow<'_, [u8]>> {
+        let bytes = match (self, kind) {
+            (Self::Number(n), Kind::Int4) => {
+                i32::try_from(*n).unwrap_or(i32::MAX).to_be_bytes().to_vec()
+            }
+            (Self::Number(n), Kind::Int8) => {
+                i64::try_from(*n).unwrap_or(i64::MAX).to_be_bytes().to_vec()
+            }
+            (Self::Number(n), Kind::Numeric) => numeric(*n),
+            (Self::Null | Self::Text(_) | Self::Number(_), _) => {
+                return self.to_text_bytes(kind);
+            }
+        };
+        Some(bytes.into())
+    }
+}
+
+/// How many digits to the base of 10,000, the weight of the first of them, sign, scale, and the
+/// digits.
+fn numeric(mut n: u64) -> Vec<u8> {
+    let mut digits = Vec::new();
+    while n > 0 {
+        digits.push((n % 10_000) as u16);
+        n /= 10_000;
+    }
+    let weight = digits.len().saturating_sub(1) as u16;
+    let count = digits.len() as u16;
+    digits.extend([0, 0, weight, count]);
+    digits.iter().rev().flat_map(|digit| digit.to_be_bytes()).collect()
 }
 
 impl<'a> From<&'a str> for Cell<'a> {
@@ -127,6 +168,17 @@ mod tests {
         assert_eq!(text(2_147_483_648, Kind::Int4), "2147483647");
         assert_eq!(text(u64::MAX, Kind::Int8), "9223372036854775807");
         assert_eq!(text(u64::MAX, Kind::Numeric), "18446744073709551615");
+    }
+
+    #[test]
+    fn numbers_have_the_binary_form_of_their_type() {
+        let binary = |n: u64, kind| Cell::from(n).to_binary(kind).unwrap().into_owned();
+        assert_eq!(binary(258, Kind::Int4), [0, 0, 1, 2]);
+        assert_eq!(binary(u64::MAX, Kind::Int4), [0x7f, 255, 255, 255]);
+        assert_eq!(binary(258, Kind::Int8), [0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(binary(258, Kind::Text), b"258");
+        assert_eq!(binary(0, Kind::Numeric), [0; 8]);
+        assert_eq!(binary(20_003, Kind::Numeric), [0, 2, 0, 1, 0, 0, 0, 0, 0, 2, 0, 3]);
     }
 
     #[test]

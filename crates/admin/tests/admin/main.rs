@@ -5,6 +5,7 @@
 extern crate weir_admin as admin;
 
 mod docs;
+mod extended;
 mod fixture;
 mod peer;
 mod protocol;

@@ -69,6 +69,29 @@ pub fn bind_names(partial_body: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     Some((portal, statement, partial_body.len() - reader.remaining()))
 }
 
+/// A portal to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execute<'a> {
+    /// Empty for the unnamed portal.
+    pub portal: &'a [u8],
+    /// How many rows at most; 0 = all.
+    pub rows_max: u32,
+}
+
+impl<'a> Execute<'a> {
+    /// # Errors
+    /// When the name is not terminated, the count is missing, or bytes follow it.
+    #[inline]
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "Execute";
+        let mut reader = Reader::new(body);
+        let portal = reader.cstr().ok_or(MessageError::new(NAME, "a portal name"))?;
+        let rows_max = reader.u32().ok_or(MessageError::new(NAME, "a count of rows"))?;
+        MessageError::check_end(&reader, NAME)?;
+        Ok(Self { portal, rows_max })
+    }
+}
+
 /// A Describe or a Close: both name a statement or a portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatementOrPortal<'a> {

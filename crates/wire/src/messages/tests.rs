@@ -91,6 +91,7 @@ proptest! {
         let _ = ReadyForQuery::decode(&body);
         let _ = SaslInitialResponse::decode(&body);
         let _ = StatementOrPortal::decode(&body);
+        let _ = Execute::decode(&body);
         let _ = bind_names(&body);
         if let Ok(AuthenticationRequest::Sasl(list)) = AuthenticationRequest::decode(&body) {
             prop_assert!(list.count() <= body.len());
