@@ -9,6 +9,8 @@ use config::{AuthType, Config};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
 
+use crate::ids::PoolId;
+use crate::pool::Waiter;
 use crate::vars::Vars;
 
 /// A login in progress.
@@ -20,6 +22,8 @@ pub struct Login {
     /// The client's own values of tracked parameters.
     pub vars: Vars,
     pub credential: Option<Arc<Credential>>,
+    /// Did `auth_query` give the credential, rather than `auth_file`?
+    pub asked: bool,
     /// Database and user name asked for.
     pub database: String,
     pub user: String,
@@ -48,9 +52,30 @@ pub enum LoginStep {
     ExpectSaslResponse(ScramServer),
     /// A login to PostgreSQL with the client's password is under way.
     Proving,
+    /// `auth_query` is to tell who the user is.
+    Asking(Asking),
 }
 
-/// What a user of auth_file has to know.
+/// A client that waits for the answer to `auth_query`.
+#[derive(Debug)]
+pub struct Asking {
+    pub pool: PoolId,
+    pub query: Box<str>,
+    /// Its place in the pool's queue, while it has no server.
+    pub waiter: Option<Waiter>,
+}
+
+impl Login {
+    /// The pool it waits for a server of, and its place in the queue.
+    pub fn wait(&self) -> Option<(PoolId, Waiter)> {
+        match &self.step {
+            LoginStep::Asking(asking) => asking.waiter.map(|waiter| (asking.pool, waiter)),
+            _ => None,
+        }
+    }
+}
+
+/// What a user of `auth_file` or `auth_query` has to know.
 pub struct Credential {
     pub secret: Secret,
     /// For SCRAM; worked out once from a plain password.
@@ -64,12 +89,11 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// `fake` is the secret of users that do not exist: their login takes the same course as with
-    /// a wrong password.
-    pub fn for_user(config: &Config, user: &str, salt: [u8; 16]) -> Option<Self> {
-        let stored = config.auth_file.users.get(user)?;
+    /// An empty secret is nobody's: nothing the client could say is right.
+    pub fn new(config: &Config, stored: &str, salt: [u8; 16]) -> Self {
         let secret = Secret::parse(stored);
         let verifier = match &secret {
+            Secret::Plain(password) if password.is_empty() => None,
             Secret::Plain(password) => Some(ScramVerifier::from_password(
                 password.as_bytes(),
                 &salt,
@@ -78,13 +102,14 @@ impl Credential {
             Secret::Scram(verifier) => Some(verifier.clone()),
             Secret::Md5(_) => None,
         };
-        Some(Self { secret, verifier })
+        Self { secret, verifier }
     }
 
     /// Does this cleartext password match?
     pub fn accepts(&self, user: &str, password: &[u8]) -> bool {
         use wire::md5;
         match &self.secret {
+            Secret::Plain(known) if known.is_empty() => false,
             Secret::Plain(known) => same(known.as_bytes(), password),
             Secret::Md5(hash) => {
                 same(hash.as_bytes(), md5::hash(user.as_bytes(), password).as_bytes())
@@ -97,6 +122,7 @@ impl Credential {
     pub fn accepts_md5(&self, user: &str, salt: [u8; 4], answer: &[u8]) -> bool {
         use wire::md5;
         let hash = match &self.secret {
+            Secret::Plain(known) if known.is_empty() => return false,
             Secret::Plain(known) => md5::hash(user.as_bytes(), known.as_bytes()),
             Secret::Md5(hash) => hash.clone(),
             Secret::Scram(_) => return false,
@@ -110,28 +136,59 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
+/// How many answers of `auth_query` are kept.
+const ASKED_MAX: usize = 4_096;
+
 /// The credentials seen so far of one configuration: parsing them and deriving SCRAM keys from
 /// plain passwords is done once per user.
 #[derive(Debug, Default)]
-pub struct Credentials(HashMap<String, Arc<Credential>>);
+pub struct Credentials {
+    stored: HashMap<String, Arc<Credential>>,
+    /// By user, what `auth_query` has told. It is asked anew at each login; this saves work when
+    /// it tells the same.
+    asked: HashMap<String, Arc<Credential>>,
+}
 
 impl Credentials {
-    pub fn get(
+    /// Of a user in `auth_file`.
+    pub fn of_user(
         &mut self,
         config: &Config,
         user: &str,
         salt: impl FnOnce() -> [u8; 16],
     ) -> Option<Arc<Credential>> {
-        if let Some(known) = self.0.get(user) {
+        if let Some(known) = self.stored.get(user) {
             return Some(known.clone());
         }
-        let credential = Arc::new(Credential::for_user(config, user, salt())?);
-        self.0.insert(user.to_owned(), credential.clone());
+        let secret = config.auth_file.users.get(user)?;
+        let credential = Arc::new(Credential::new(config, secret, salt()));
+        self.stored.insert(user.to_owned(), credential.clone());
         Some(credential)
     }
 
+    /// Of a user whom `auth_query` told of.
+    pub fn of_secret(
+        &mut self,
+        config: &Config,
+        user: &str,
+        secret: Option<&str>,
+        salt: impl FnOnce() -> [u8; 16],
+    ) -> Arc<Credential> {
+        let secret = secret.unwrap_or_default();
+        let known = self.asked.get(user);
+        if let Some(known) = known.filter(|known| known.secret == Secret::parse(secret)) {
+            return known.clone();
+        }
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.clear();
+        }
+        let credential = Arc::new(Credential::new(config, secret, salt()));
+        self.asked.insert(user.to_owned(), credential.clone());
+        credential
+    }
+
     pub fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 }
 

@@ -108,6 +108,18 @@ impl Client {
         }
     }
 
+    /// The pool it waits for a server of, and its place in the queue.
+    pub fn wait(&self) -> Option<(PoolId, Waiter)> {
+        match &self.phase {
+            ClientPhase::Waiting(waiter) => Some((self.pool?, *waiter)),
+            ClientPhase::Login(login) => login.wait(),
+            ClientPhase::Idle
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => None,
+        }
+    }
+
     pub fn name(&self) -> (&str, &str) {
         (&self.identity.database, &self.identity.user)
     }

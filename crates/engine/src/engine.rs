@@ -2,6 +2,7 @@
 //! What happens behind the doors is in the files beside this one:
 //!
 //! * `login.rs`: a client up to "logged in"
+//! * `ask.rs`: what PostgreSQL knows of a client's user
 //! * `seat.rs`: whether a server may be opened, and what has to go for it
 //! * `open.rs`: a server up to "logged in"
 //! * `link.rs`: a server is given to a client, prepared for it, and taken back
@@ -29,6 +30,7 @@ use crate::shell::{Exchange, Io, Mail};
 use crate::stats::Stats;
 use crate::vars::TrackedNames;
 
+mod ask;
 mod cancel;
 mod control;
 mod inspect;
@@ -138,7 +140,9 @@ impl<X: Exchange> Engine<X> {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
         match client.phase {
             // While PostgreSQL is asked about it nothing can be done with what it says.
-            ClientPhase::Login(ref login) => !matches!(login.step, LoginStep::Proving),
+            ClientPhase::Login(ref login) => {
+                !matches!(login.step, LoginStep::Proving | LoginStep::Asking(_))
+            }
             ClientPhase::Linked | ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
@@ -231,7 +235,9 @@ impl<X: Exchange> Engine<X> {
 
     /// A client that has waited gets this server.
     fn join_waiter(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
-        if self.join(id, on, now, io) {
+        if self.asks(id) {
+            self.ask_on(id, on, now, io);
+        } else if self.join(id, on, now, io) {
             self.go_on(id, now, io);
         }
     }
@@ -247,9 +253,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Is this waiter's client still there, in that very wait?
     fn is_waiting(&self, waiter: crate::pool::Waiter) -> bool {
-        self.clients.get(waiter.client.0 as usize).is_some_and(|client| {
-            matches!(client.phase, ClientPhase::Waiting(own) if own.ticket == waiter.ticket)
-        })
+        let client = self.clients.get(waiter.client.0 as usize);
+        client.and_then(Client::wait).is_some_and(|(_, own)| own.ticket == waiter.ticket)
     }
 
     /// A server without a client goes where it is needed most. Who gets it may give it back at

@@ -17,6 +17,7 @@ pub mod averages;
 pub mod client;
 mod engine;
 pub mod ids;
+pub mod inquiry;
 pub mod kept;
 pub mod ledger;
 pub mod limits;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use wire::scram::{ScramClient, ScramKeys};
 
 use crate::ids::{ClientId, Handle, Micros, PoolId};
+use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
 use crate::prepared::ServerStatements;
@@ -51,11 +52,17 @@ pub enum Preparation {
     Unwind,
     /// Prepare the refused statement anew.
     Renew,
+    /// Drop a client's settings, before `auth_query` is asked.
+    Restore,
+    /// Answer `auth_query`.
+    Ask,
 }
 
-/// What a client's login has shown us and the server takes in place of a password.
+/// What a client's login has shown us of how its user logs in to the server.
 #[derive(Clone)]
 pub enum Learnt {
+    /// What `auth_query` told, and the client has proven to know.
+    Password(String),
     /// From the client's own SCRAM proof, or derived from the password it gave.
     Scram(ScramKeys),
     /// `md5` and 32 digits.
@@ -65,6 +72,7 @@ pub enum Learnt {
 impl std::fmt::Debug for Learnt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::Password(_) => "Learnt::Password",
             Self::Scram(_) => "Learnt::Scram",
             Self::Md5(_) => "Learnt::Md5",
         })
@@ -129,6 +137,8 @@ pub struct Server {
     pub own_error: Option<String>,
     /// Its present transaction has changed the schema.
     pub changes_schema: bool,
+    /// What it has answered so far to `auth_query`.
+    pub inquiry: Option<Box<Inquiry>>,
 }
 
 impl Server {
@@ -157,6 +167,7 @@ impl Server {
             doomed: None,
             own_error: None,
             changes_schema: false,
+            inquiry: None,
         }
     }
 

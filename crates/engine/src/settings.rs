@@ -94,7 +94,7 @@ impl PoolSettings {
             load_balance_hosts: database.load_balance_hosts,
             startup: startup_parameters(database, user),
             secret: server_secret(config, database, user),
-            forced_user: database.user.is_some(),
+            forced_user: database.user.as_deref() == Some(user),
             reset_query: global.server_reset_query.clone(),
             reset_always: global.server_reset_query_always,
             check_query,
@@ -174,9 +174,10 @@ fn startup_parameters(database: &Database, user: &str) -> Vec<(String, String)> 
     all
 }
 
-/// `password=` of the database entry if there is one, else what auth_file has for the user.
+/// `password=` of the database entry if it is this user's, else what auth_file has for it.
 fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Secret> {
-    match &database.password {
+    let is_own = database.user.as_deref().is_none_or(|forced| forced == user);
+    match database.password.as_ref().filter(|_| is_own) {
         Some(password) => Some(Secret::parse(password)),
         None => config.auth_file.users.get(user).map(|stored| Secret::parse(stored)),
     }

@@ -25,11 +25,11 @@ keys! {
     /// Password of `user`. Not set: looked up in `auth_file`.
     password: Option<String> = unset, reload, acts, secret;
     /// Overrides the global `auth_user` for this database.
-    auth_user: Option<String> = unset, reload, later;
+    auth_user: Option<String> = unset, reload, acts;
     /// Overrides the global `auth_query` for this database.
-    auth_query: Option<String> = unset, reload, later;
+    auth_query: Option<String> = unset, reload, acts;
     /// Overrides the global `auth_dbname` for this database.
-    auth_dbname: Option<String> = unset, reload, later;
+    auth_dbname: Option<String> = unset, reload, acts;
     /// Server connections of each pool of this database; -1 inherits `default_pool_size`.
     pool_size: Option<u32> = unset, reload, acts;
     /// Server connections kept open in each pool of this database; -1 inherits the global key.

@@ -14,7 +14,7 @@ keys! {
     /// Add the client's address to the `application_name` it starts with.
     application_name_add_host: bool = "0", reload, later;
     /// Database in which `auth_query` runs. Not set: the database the client asks for.
-    auth_dbname: Option<String> = unset, reload, later;
+    auth_dbname: Option<String> = unset, reload, acts;
     /// File with the users and their secrets.
     auth_file: Option<String> = unset, reload, acts;
     /// File with the rules for `auth_type = hba`.
@@ -24,11 +24,11 @@ keys! {
     /// Options for `auth_type = ldap`, written as in PostgreSQL's HBA file.
     auth_ldap_options: Option<String> = unset, reload, later, secret;
     /// Query that looks up a user and its secret; `$1` is the user name.
-    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", reload, later;
+    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
     /// How clients prove who they are; cert, hba, ldap and pam are not supported yet.
     auth_type: AuthType = "md5", reload, acts;
     /// User that runs `auth_query` for users that are not in `auth_file`.
-    auth_user: Option<String> = unset, reload, later;
+    auth_user: Option<String> = unset, reload, acts;
     /// Time after which an unused database made from the `*` entry is forgotten.
     autodb_idle_timeout: Duration = "3600", reload, later;
     /// How long a cancel request may wait for a server connection; 0 is for ever.

@@ -125,7 +125,7 @@ impl<X: Exchange> Engine<X> {
 
     fn turn_away(&mut self, pool: PoolId, why: &str, now: Micros, io: &mut impl Io) {
         let waits = |client: &crate::client::Client| {
-            client.pool == Some(pool) && matches!(client.phase, ClientPhase::Waiting(_))
+            client.wait().is_some_and(|(waits_for, _)| waits_for == pool)
         };
         for id in self.clients_where(waits) {
             self.disconnect(id, why, now, io);

@@ -112,13 +112,11 @@ impl<X: Exchange> Engine<X> {
         }
         io.close_client(id);
         if let Some(pool) = client.pool {
+            self.exchange.pool(pool, |pool| pool.clients -= 1);
+        }
+        if let Some((pool, waiter)) = client.wait() {
             let worker = self.worker;
-            self.exchange.pool(pool, |pool| {
-                pool.clients -= 1;
-                if let ClientPhase::Waiting(waiter) = &client.phase {
-                    pool.forget(worker, waiter.ticket);
-                }
-            });
+            self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
         if let Some(on) = client.server {
             self.take_server_from(on, &client, leaving, now, io);
@@ -180,6 +178,17 @@ impl<X: Exchange> Engine<X> {
                 self.close_server(id, reason, now, io);
                 if let Some(client) = client {
                     self.requeue(client, pool, now, io);
+                }
+            }
+            ServerPhase::Preparing(Preparation::Restore | Preparation::Ask) => {
+                let (client, pool) = (server.client, server.pool);
+                let was_idle = server.asked_at > server.released_at;
+                if let Some(client) = client {
+                    self.client_mut(client).server = None;
+                }
+                self.close_server(id, reason, now, io);
+                if let Some(client) = client {
+                    self.ask_again(client, pool, was_idle, now, io);
                 }
             }
             ServerPhase::Linked | ServerPhase::Preparing(_) => {

@@ -136,6 +136,8 @@ impl<X: Exchange> Engine<X> {
         let ServerPhase::Preparing(step) = server.phase else { return };
         let Some(id) = server.client else { return };
         let done = match step {
+            Preparation::Restore => return self.restored(on, now, io),
+            Preparation::Ask => return self.answered(on, now, io),
             Preparation::Unwind => return self.renew(on, io),
             Preparation::Renew => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
@@ -312,6 +314,7 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn settled(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         debug_assert!(server.client.is_none() && server.is_clean());
+        server.inquiry = None;
         if server.own_error.take().is_some() {
             return self.close_server(on, "reset query failed", now, io);
         }

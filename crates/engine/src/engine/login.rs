@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use config::{AccessPolicy, AuthType};
-use wire::messages::SaslInitialResponse;
-use wire::scram::{ScramError, ScramServer, ScramVerifier};
+use config::{AccessPolicy, AuthType, Database};
+use wire::scram::{ScramServer, ScramVerifier};
 use wire::startup::{self, MINOR_VERSION, StartupPacket, StartupRequest};
 use wire::{Header, backend, frontend, scram};
 
@@ -15,19 +14,19 @@ use crate::auth::{Challenge, Credential, Login, LoginStep, challenge};
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::pool::{Gate, Pool};
-use crate::server::Learnt;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io};
 use crate::vars::Vars;
 
+mod sasl;
+
 /// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
 const USER_LEN_MAX: usize = 128;
-const SASL_FAILED: &str = "SASL authentication failed";
 const PASSWORD_FAILED: &str = "password authentication failed";
 
 /// What one step of a login comes to.
-enum Step {
+pub(super) enum Step {
     /// More bytes are needed.
     Wait,
     /// The next message may be there already.
@@ -46,24 +45,35 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         self.login_mut(id).buffer.extend_from_slice(bytes);
+        self.go_on_login(id, Step::Continue, now, io);
+    }
+
+    /// All that can be done with what has come, after `step`.
+    pub(super) fn go_on_login(
+        &mut self,
+        id: ClientId,
+        mut step: Step,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         loop {
-            let step = match self.login_mut(id).step {
-                LoginStep::ExpectStartup => self.startup_step(id, now, io),
-                LoginStep::Proving => Step::Wait,
-                LoginStep::ExpectCleartext
-                | LoginStep::ExpectMd5 { .. }
-                | LoginStep::ExpectSaslInitial(_)
-                | LoginStep::ExpectSaslResponse(_) => self.password_step(id, now, io),
-            };
             match step {
                 Step::Wait | Step::Done => return,
                 Step::Continue => {}
                 Step::Refuse(why) => return self.disconnect(id, &why, now, io),
             }
+            step = match self.login_mut(id).step {
+                LoginStep::ExpectStartup => self.startup_step(id, now, io),
+                LoginStep::Proving | LoginStep::Asking(_) => Step::Wait,
+                LoginStep::ExpectCleartext
+                | LoginStep::ExpectMd5 { .. }
+                | LoginStep::ExpectSaslInitial(_)
+                | LoginStep::ExpectSaslResponse(_) => self.password_step(id, now, io),
+            };
         }
     }
 
-    fn login_mut(&mut self, id: ClientId) -> &mut Login {
+    pub(super) fn login_mut(&mut self, id: ClientId) -> &mut Login {
         match &mut self.client_mut(id).phase {
             ClientPhase::Login(login) => login,
             _ => unreachable!("only called while the client is logging in"),
@@ -205,6 +215,7 @@ impl<X: Exchange> Engine<X> {
         Ok(vars)
     }
 
+    /// What the user is has to be known first.
     fn begin_challenge(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
         let user = self.login_mut(id).user.clone();
         let mut out = Vec::new();
@@ -225,11 +236,28 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &out);
             return Step::Continue;
         }
-        let credential = self.credentials.get(&self.config, &user, || {
+        if let Some(step) = self.ask_about_user(id, now, io) {
+            return step;
+        }
+        let credential = self.credentials.of_user(&self.config, &user, || {
             let mut salt = [0; 16];
             io.random(&mut salt);
             salt
         });
+        self.challenge_user(id, credential, now, io)
+    }
+
+    /// The client is asked to prove that it is the user that has this credential. None: there is
+    /// no such user, which it is not told.
+    pub(super) fn challenge_user(
+        &mut self,
+        id: ClientId,
+        credential: Option<Arc<Credential>>,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        self.login_mut(id).credential.clone_from(&credential);
+        let mut out = Vec::new();
         let method = match self.config.access {
             AccessPolicy::Configured => self.config.global.auth_type,
             AccessPolicy::UrlUser { .. } | AccessPolicy::ProvenByServer => AuthType::ScramSha256,
@@ -253,6 +281,7 @@ impl<X: Exchange> Engine<X> {
             }
             Challenge::Scram => {
                 let verifier = credential.as_ref().and_then(|known| known.verifier.clone());
+                let user = self.login_mut(id).user.clone();
                 let verifier =
                     verifier.unwrap_or_else(|| ScramVerifier::mock(&self.seed, user.as_bytes()));
                 let mut nonce = [0; 18];
@@ -261,9 +290,7 @@ impl<X: Exchange> Engine<X> {
                 LoginStep::ExpectSaslInitial(ScramServer::new(verifier, nonce))
             }
         };
-        let login = self.login_mut(id);
-        login.credential = credential;
-        login.step = step;
+        self.login_mut(id).step = step;
         io.send_client(id, &out);
         Step::Continue
     }
@@ -302,7 +329,7 @@ impl<X: Exchange> Engine<X> {
             }
             LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, io),
             LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, now, io),
-            LoginStep::ExpectStartup | LoginStep::Proving => Step::Wait,
+            LoginStep::ExpectStartup | LoginStep::Proving | LoginStep::Asking(_) => Step::Wait,
         }
     }
 
@@ -341,78 +368,6 @@ impl<X: Exchange> Engine<X> {
         Step::Done
     }
 
-    fn sasl_initial(
-        &mut self,
-        id: ClientId,
-        mut server: ScramServer,
-        body: &[u8],
-        io: &mut impl Io,
-    ) -> Step {
-        let Ok(initial) = SaslInitialResponse::decode(body) else {
-            return Step::Refuse("malformed SASLInitialResponse message".into());
-        };
-        if initial.mechanism != scram::MECHANISM.as_bytes() {
-            return Step::Refuse("client selected an invalid SASL authentication mechanism".into());
-        }
-        match server.client_first(initial.data) {
-            Ok(reply) => {
-                let mut out = Vec::new();
-                backend::authentication_sasl_continue(&mut out, &reply);
-                io.send_client(id, &out);
-                self.login_mut(id).step = LoginStep::ExpectSaslResponse(server);
-                Step::Continue
-            }
-            Err(error) => self.sasl_failed(id, error, io),
-        }
-    }
-
-    fn sasl_response(
-        &mut self,
-        id: ClientId,
-        mut server: ScramServer,
-        body: &[u8],
-        now: Micros,
-        io: &mut impl Io,
-    ) -> Step {
-        let finished = match server.client_final(body) {
-            Ok(finished) => finished,
-            Err(error) => return self.sasl_failed(id, error, io),
-        };
-        let Some(credential) = self.login_mut(id).credential.clone() else {
-            return self.verdict(id, false, SASL_FAILED, now, io);
-        };
-        let mut out = Vec::new();
-        backend::authentication_sasl_final(&mut out, &finished.reply);
-        io.send_client(id, &out);
-        self.learn_keys(id, &credential, finished.client_key);
-        self.authenticated(id, now, io)
-    }
-
-    /// The client's proof has shown us the key with which the same user logs in to the server.
-    fn learn_keys(&mut self, id: ClientId, credential: &Credential, client_key: [u8; 32]) {
-        let wire::Secret::Scram(verifier) = &credential.secret else { return };
-        let (database, user) =
-            (self.login_mut(id).database.clone(), self.login_mut(id).user.clone());
-        let Some(pool) = self.find_pool(&database, &user) else { return };
-        let keys = scram::ScramKeys { client_key, server_key: verifier.server_key };
-        self.exchange.pool(pool, |pool| {
-            // A forced user's keys are not this client's.
-            if !pool.settings.forced_user {
-                pool.learnt = Some(Learnt::Scram(keys));
-            }
-        });
-    }
-
-    fn sasl_failed(&mut self, id: ClientId, error: ScramError, io: &mut impl Io) -> Step {
-        self.log_login_failed(id, io);
-        match error {
-            ScramError::AuthorizationIdentity | ScramError::ChannelBinding => {
-                Step::Refuse(error.to_string())
-            }
-            _ => Step::Refuse(SASL_FAILED.into()),
-        }
-    }
-
     fn verdict(
         &mut self,
         id: ClientId,
@@ -428,7 +383,7 @@ impl<X: Exchange> Engine<X> {
         Step::Refuse(failure.into())
     }
 
-    fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io) {
+    pub(super) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io) {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         io.event(Event::LoginFailed { client: id, database: &database, user: &user });
@@ -455,6 +410,7 @@ impl<X: Exchange> Engine<X> {
         if self.exchange.pool(pool, |pool| pool.disabled) {
             return Step::Refuse(format!("database \"{database}\" is disabled"));
         }
+        self.learn_answer(id, pool);
         self.enter_pool(id, pool, now, io);
         Step::Done
     }
@@ -514,7 +470,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The console's names in place of a database; `weir` gives way to a real database.
-    fn is_console(&self, database: &str) -> bool {
+    pub(super) fn is_console(&self, database: &str) -> bool {
         database == "pgbouncer"
             || (database == "weir" && !self.config.databases.contains_key(database))
     }
@@ -523,11 +479,16 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
         let entry = self.config.database(database)?;
         let user = entry.user.as_deref().unwrap_or(user);
-        let key = PoolKey { database: database.to_owned(), user: user.to_owned() };
+        Some(self.pool_of(&entry, user))
+    }
+
+    /// The pool of the database with that very user, whomever its clients are made.
+    pub(super) fn pool_of(&mut self, entry: &Database, user: &str) -> PoolId {
+        let key = PoolKey { database: entry.name.clone(), user: user.to_owned() };
         let (config, workers) = (&self.config, self.exchange.worker_count());
         let closed = self.drain == Some(Drain::WaitForServers);
         let id = self.exchange.find_pool(&key, |id| {
-            let settings = Arc::new(PoolSettings::new(config, &entry, &key.user));
+            let settings = Arc::new(PoolSettings::new(config, entry, &key.user));
             let mut pool = Pool::new(id, key.clone(), settings, workers);
             if closed {
                 pool.set_gate(Gate::Closed("server shutting down"));
@@ -535,7 +496,7 @@ impl<X: Exchange> Engine<X> {
             pool
         });
         self.view(id);
-        Some(id)
+        id
     }
 
     /// From now on nobody new is let in, or nobody is linked any more.

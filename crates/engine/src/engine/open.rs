@@ -361,15 +361,17 @@ fn startup_user(settings: &PoolSettings) -> &str {
 }
 
 fn cleartext_password<'a>(
-    login: &ServerLogin,
+    login: &'a ServerLogin,
     settings: &'a PoolSettings,
 ) -> Result<&'a str, &'static str> {
-    match (&login.proof, &settings.secret) {
-        (Some(_), _) => {
+    match (&login.proof, &settings.secret, &login.learnt) {
+        (Some(_), _, _) => {
             Err("the server asks for cleartext passwords: give user and password in the URL")
         }
-        (None, Some(Secret::Plain(password))) => Ok(password),
-        (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None) => {
+        (None, Some(Secret::Plain(password)), _) | (None, _, Some(Learnt::Password(password))) => {
+            Ok(password)
+        }
+        (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None, _) => {
             Err("cannot do cleartext authentication: wrong password type")
         }
     }
@@ -381,6 +383,7 @@ fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
         (Some((_, password)), _, _) => Some(hash(password)),
         (None, Some(Secret::Plain(password)), _) => Some(hash(password.as_bytes())),
         (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
+        (None, _, Some(Learnt::Password(password))) => Some(hash(password.as_bytes())),
         (None, _, Some(Learnt::Md5(stored))) => Some(stored.clone()),
         (None, Some(Secret::Scram(_)) | None, Some(Learnt::Scram(_)) | None) => None,
     }
@@ -392,7 +395,7 @@ fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSec
         return Ok(ScramSecret::Password(password.clone()));
     }
     match (&settings.secret, &login.learnt) {
-        (Some(Secret::Plain(password)), _) => {
+        (Some(Secret::Plain(password)), _) | (_, Some(Learnt::Password(password))) => {
             Ok(ScramSecret::Password(password.clone().into_bytes()))
         }
         (_, Some(Learnt::Scram(keys))) => Ok(ScramSecret::Keys(keys.clone())),

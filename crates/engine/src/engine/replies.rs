@@ -248,7 +248,10 @@ impl Replies<'_> {
             | backend::ERROR
             | backend::READY_FOR_QUERY
             | backend::COMMAND_COMPLETE => true,
-            backend::ROW_DESCRIPTION => self.server.ledger.describes_statement(),
+            backend::ROW_DESCRIPTION => {
+                self.server.ledger.describes_statement() || self.server.inquiry.is_some()
+            }
+            backend::DATA_ROW => self.server.inquiry.is_some(),
             _ => false,
         }
     }
@@ -271,6 +274,9 @@ impl Replies<'_> {
 
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, String> {
         let settled = self.settle(code)?;
+        if let (Some(inquiry), Owner::Nobody) = (&mut self.server.inquiry, settled.owner) {
+            inquiry.message(code, body);
+        }
         match code {
             backend::READY_FOR_QUERY => {
                 let status = body.first().copied().unwrap_or_default();

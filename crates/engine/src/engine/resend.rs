@@ -145,7 +145,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Messages of our own on a server that is held back from its client.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         on: ServerId,
         expected: &[Expect],

@@ -3,6 +3,7 @@
 
 extern crate weir_engine as engine;
 
+mod asking;
 mod cancel;
 mod control;
 mod drain;

@@ -1,0 +1,243 @@
+//! A user that is not in `auth_file`: PostgreSQL is asked about it by `auth_query`, on a server of
+//! the pool (`auth_dbname`, `auth_user`), which is got, counted and given back like any other. The
+//! client waits for it in the pool's queue, among the clients that have queries.
+//!
+//! ```text
+//!  asked ── request ──┬─ granted ──► ask_on ─► (restore settings …) ─► question … ─► answered
+//!                     │               ▲                                                 │
+//!                     └─ queued … ────┘             challenge of the client ◄───────────┘
+//! ```
+//!
+//! Nothing the client has said but its name reaches that server, and that as a value (the lesson
+//! of CVE-2025-12819).
+
+use std::sync::Arc;
+
+use config::{AccessPolicy, AuthType, Config};
+use wire::frontend;
+
+use super::Engine;
+use super::login::Step;
+use crate::auth::{Asking, LoginStep};
+use crate::client::{ClientPhase, Identity};
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::inquiry::{Found, Inquiry};
+use crate::ledger::Expect;
+use crate::pool::{Grant, Waiter};
+use crate::server::{Preparation, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+const CONFIG_ERROR: &str = "bouncer config error";
+
+/// Who asks about users that are not in `auth_file`, in which database, and how.
+struct Question {
+    auth_user: String,
+    /// None if the client wants the console and no `auth_dbname` tells where else to ask.
+    database: Option<String>,
+    query: String,
+}
+
+impl Question {
+    /// None if nobody is to be asked about that user.
+    fn new(config: &Config, database: &str, is_console: bool, user: &str) -> Option<Self> {
+        let global = &config.global;
+        let by_name = !matches!(global.auth_type, AuthType::Any | AuthType::Pam);
+        let configured = config.access == AccessPolicy::Configured && by_name;
+        if !configured || config.auth_file.users.contains_key(user) {
+            return None;
+        }
+        let entry = if is_console { None } else { Some(config.database(database)?) };
+        let entry = entry.as_deref();
+        let given = |own: Option<&String>| own.filter(|text| !text.is_empty()).cloned();
+        let auth_user = entry.and_then(|entry| given(entry.auth_user.as_ref()));
+        let auth_dbname = entry.and_then(|entry| given(entry.auth_dbname.as_ref()));
+        let query = entry.and_then(|entry| given(entry.auth_query.as_ref()));
+        Some(Self {
+            auth_user: auth_user.or_else(|| given(global.auth_user.as_ref()))?,
+            database: auth_dbname
+                .or_else(|| given(global.auth_dbname.as_ref()))
+                .or_else(|| entry.map(|entry| entry.name.clone())),
+            query: query.unwrap_or_else(|| global.auth_query.clone()),
+        })
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Asks about the client's user, unless there is nobody to be asked.
+    pub(super) fn ask_about_user(
+        &mut self,
+        id: ClientId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Option<Step> {
+        let login = self.login_mut(id);
+        let (database, user) = (login.database.clone(), login.user.clone());
+        let is_console = self.is_console(&database);
+        let question = Question::new(&self.config, &database, is_console, &user)?;
+        let entry = question.database.as_deref().and_then(|name| self.config.database(name));
+        let Some(entry) = entry else { return Some(Step::Refuse(CONFIG_ERROR.into())) };
+        let pool = self.pool_of(&entry, &question.auth_user);
+        if self.exchange.pool(pool, |pool| pool.disabled) {
+            let why = format!("authentication database \"{}\" is disabled", entry.name);
+            return Some(Step::Refuse(why));
+        }
+        let asking = Asking { pool, query: question.query.into(), waiter: None };
+        self.login_mut(id).step = LoginStep::Asking(asking);
+        let worker = self.worker;
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, now));
+        self.take_grant_to_ask(id, grant, now, io);
+        Some(Step::Done)
+    }
+
+    fn take_grant_to_ask(&mut self, id: ClientId, grant: Grant, now: Micros, io: &mut impl Io) {
+        match grant {
+            Grant::Server(server) => {
+                let server = self.attach(server, io);
+                self.ask_on(id, server, now, io);
+            }
+            Grant::Queued { ticket, open } => {
+                let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
+                let since = asking.waiter.map_or(now, |waiter| waiter.since);
+                asking.waiter = Some(Waiter { client: id, ticket, since });
+                let pool = asking.pool;
+                if open {
+                    self.open_server(pool, now, io);
+                }
+            }
+            Grant::Refused(error) => self.refuse_client(id, &error, now, io),
+            Grant::Closed(reason) => self.disconnect(id, reason, now, io),
+        }
+    }
+
+    /// Does this client wait for what PostgreSQL knows of its user?
+    pub(super) fn asks(&self, id: ClientId) -> bool {
+        matches!(&self.client(id).phase, ClientPhase::Login(login)
+            if matches!(login.step, LoginStep::Asking(_)))
+    }
+
+    /// The client has got this server to ask on. Settings that a client has left on it go first.
+    pub(super) fn ask_on(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
+        let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
+        self.client_mut(id).server = Some(on);
+        let server = self.server_mut(on);
+        debug_assert!(server.client.is_none() && server.is_clean());
+        server.client = Some(id);
+        let pool = server.pool;
+        let stats = self.stats(pool);
+        stats.assignments += 1;
+        stats.wait_time += now.saturating_sub(since);
+        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
+        let foreign = welcome.and_then(|welcome| {
+            let vars = &self.servers[on.0 as usize].vars;
+            welcome.vars.difference(vars, &self.names)
+        });
+        match foreign {
+            Some(sql) => {
+                self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Restore);
+                self.send_own_query(on, &sql, now, io);
+            }
+            None => self.send_question(id, on, now, io),
+        }
+    }
+
+    /// The server is as it was when it was opened, if it was willing.
+    pub(super) fn restored(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let Some(id) = server.client else { return };
+        match server.own_error.take() {
+            None => self.send_question(id, on, now, io),
+            Some(_) => self.answer(on, Err("invalid server parameter".into()), now, io),
+        }
+    }
+
+    fn send_question(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        let login = self.login_mut(id);
+        let LoginStep::Asking(asking) = &login.step else { return };
+        let mut out = Vec::new();
+        frontend::parse(&mut out, b"", asking.query.as_bytes(), frontend::NO_TYPES);
+        frontend::bind_text(&mut out, b"", &[Some(login.user.as_bytes())]);
+        frontend::describe_portal(&mut out, b"");
+        frontend::execute(&mut out, b"", 0);
+        frontend::sync(&mut out);
+        let server = self.server_mut(on);
+        server.phase = ServerPhase::Preparing(Preparation::Ask);
+        server.inquiry = Some(Box::default());
+        server.own_error = None;
+        server.asked_at = now;
+        server.unnamed = 0;
+        let steps = [Expect::Parse, Expect::Bind, Expect::Describe, Expect::Execute, Expect::Sync];
+        self.ask(on, &steps, 0, &out, io);
+    }
+
+    /// PostgreSQL has told all it knows.
+    pub(super) fn answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let error = server.own_error.take();
+        let inquiry: Inquiry = server.inquiry.take().map_or_else(Inquiry::default, |own| *own);
+        self.answer(on, inquiry.finish(error), now, io);
+    }
+
+    /// The server goes first, so that the client finds it in the pool if that is its own.
+    fn answer(
+        &mut self,
+        on: ServerId,
+        answer: Result<Option<Found>, String>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let Some(id) = self.server_mut(on).client.take() else { return };
+        self.client_mut(id).server = None;
+        match &answer {
+            Ok(_) => self.free(on, now, io),
+            Err(why) => self.close_server(on, why, now, io),
+        }
+        match answer {
+            Err(_) => self.disconnect(id, CONFIG_ERROR, now, io),
+            Ok(None) => {
+                self.log_login_failed(id, io);
+                self.disconnect(id, "no such user", now, io);
+            }
+            Ok(Some(found)) => self.found(id, found, now, io),
+        }
+    }
+
+    /// The login goes on as that user: who the query says it is.
+    fn found(&mut self, id: ClientId, found: Found, now: Micros, io: &mut impl Io) {
+        let config = self.config.clone();
+        let Found { user, secret } = found;
+        let credential = self.credentials.of_secret(&config, &user, secret.as_deref(), || {
+            let mut salt = [0; 16];
+            io.random(&mut salt);
+            salt
+        });
+        let login = self.login_mut(id);
+        login.asked = true;
+        if login.user != user {
+            let identity = Identity { database: login.database.clone(), user: user.clone() };
+            login.user = user;
+            self.client_mut(id).identity = Arc::new(identity);
+        }
+        io.resume_client(id);
+        let step = self.challenge_user(id, Some(credential), now, io);
+        self.go_on_login(id, step, now, io);
+    }
+
+    /// The server is lost that a client has asked on. One that has stood idle may have been lost
+    /// long before; what happens to a fresh one is likely to happen again.
+    pub(super) fn ask_again(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        was_idle: bool,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        if !was_idle {
+            return self.disconnect(id, CONFIG_ERROR, now, io);
+        }
+        let worker = self.worker;
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, now));
+        self.take_grant_to_ask(id, grant, now, io);
+    }
+}

@@ -1,0 +1,105 @@
+//! The SASL part of a client's login (protocol chapter 55.3), and what a login that went well
+//! teaches about how its user logs in to the server.
+
+use wire::backend;
+use wire::messages::SaslInitialResponse;
+use wire::scram::{self, ScramError, ScramServer};
+
+use super::{Engine, Step};
+use crate::auth::{Credential, LoginStep};
+use crate::ids::{ClientId, Micros, PoolId};
+use crate::server::Learnt;
+use crate::shell::{Exchange, Io};
+
+const SASL_FAILED: &str = "SASL authentication failed";
+
+impl<X: Exchange> Engine<X> {
+    pub(super) fn sasl_initial(
+        &mut self,
+        id: ClientId,
+        mut server: ScramServer,
+        body: &[u8],
+        io: &mut impl Io,
+    ) -> Step {
+        let Ok(initial) = SaslInitialResponse::decode(body) else {
+            return Step::Refuse("malformed SASLInitialResponse message".into());
+        };
+        if initial.mechanism != scram::MECHANISM.as_bytes() {
+            return Step::Refuse("client selected an invalid SASL authentication mechanism".into());
+        }
+        match server.client_first(initial.data) {
+            Ok(reply) => {
+                let mut out = Vec::new();
+                backend::authentication_sasl_continue(&mut out, &reply);
+                io.send_client(id, &out);
+                self.login_mut(id).step = LoginStep::ExpectSaslResponse(server);
+                Step::Continue
+            }
+            Err(error) => self.sasl_failed(id, error, io),
+        }
+    }
+
+    pub(super) fn sasl_response(
+        &mut self,
+        id: ClientId,
+        mut server: ScramServer,
+        body: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        let finished = match server.client_final(body) {
+            Ok(finished) => finished,
+            Err(error) => return self.sasl_failed(id, error, io),
+        };
+        let Some(credential) = self.login_mut(id).credential.clone() else {
+            return self.verdict(id, false, SASL_FAILED, now, io);
+        };
+        let mut out = Vec::new();
+        backend::authentication_sasl_final(&mut out, &finished.reply);
+        io.send_client(id, &out);
+        self.learn_keys(id, &credential, finished.client_key);
+        self.authenticated(id, now, io)
+    }
+
+    /// The client's proof has shown us the key with which the same user logs in to the server.
+    fn learn_keys(&mut self, id: ClientId, credential: &Credential, client_key: [u8; 32]) {
+        let wire::Secret::Scram(verifier) = &credential.secret else { return };
+        let (database, user) =
+            (self.login_mut(id).database.clone(), self.login_mut(id).user.clone());
+        let Some(pool) = self.find_pool(&database, &user) else { return };
+        let keys = scram::ScramKeys { client_key, server_key: verifier.server_key };
+        self.learn(pool, Learnt::Scram(keys));
+    }
+
+    fn learn(&mut self, pool: PoolId, learnt: Learnt) {
+        self.exchange.pool(pool, |pool| {
+            // How a forced user logs in is not this client's to tell.
+            if !pool.settings.forced_user {
+                pool.learnt = Some(learnt);
+            }
+        });
+    }
+
+    /// What `auth_query` has told of the user also opens its servers.
+    pub(super) fn learn_answer(&mut self, id: ClientId, pool: PoolId) {
+        let login = self.login_mut(id);
+        let Some(credential) = login.credential.clone().filter(|_| login.asked) else { return };
+        match &credential.secret {
+            wire::Secret::Plain(password) if password.is_empty() => {}
+            wire::Secret::Plain(password) => self.learn(pool, Learnt::Password(password.clone())),
+            wire::Secret::Md5(hash) => self.learn(pool, Learnt::Md5(hash.clone())),
+            // Only the client's proof yields the keys.
+            wire::Secret::Scram(_) => {}
+        }
+    }
+
+    fn sasl_failed(&mut self, id: ClientId, error: ScramError, io: &mut impl Io) -> Step {
+        self.log_login_failed(id, io);
+        match error {
+            ScramError::AuthorizationIdentity | ScramError::ChannelBinding => {
+                Step::Refuse(error.to_string())
+            }
+            _ => Step::Refuse(SASL_FAILED.into()),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! A user that is not in `auth_file`: PostgreSQL is asked about it.
+
+use config::{AuthType, Config};
+use wire::{backend, md5};
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server, add_others, app};
+
+const QUERY: &str = "SELECT name, secret FROM lookup($1)";
+
+fn asking(change: impl FnOnce(&mut Config)) -> Rig {
+    Rig::new(|config| {
+        config.global.auth_type = AuthType::Plain;
+        config.global.auth_user = Some("asker".into());
+        config.global.auth_query = QUERY.into();
+        change(config);
+    })
+}
+
+fn question(user: &str) -> Vec<Message> {
+    let mut values = Vec::new();
+    wire::frontend::bind_text(&mut values, b"", &[Some(user.as_bytes())]);
+    vec![parse("", QUERY), values, describe_portal(), execute(), sync()]
+}
+
+fn found(values: &[Option<&str>]) -> Vec<Message> {
+    let mut columns = Vec::new();
+    let column = |name| backend::Column { name, type_oid: 25, type_len: -1 };
+    backend::row_description(&mut columns, &[column("name"), column("secret")]);
+    let mut row = Vec::new();
+    let values: Vec<_> = values.iter().map(|value| value.map(str::as_bytes)).collect();
+    backend::data_row(&mut row, &values);
+    vec![parsed(), bound(), columns, row, complete("SELECT 1"), ready('I')]
+}
+
+fn nobody_found() -> Vec<Message> {
+    let mut columns = Vec::new();
+    let column = |name| backend::Column { name, type_oid: 25, type_len: -1 };
+    backend::row_description(&mut columns, &[column("name"), column("secret")]);
+    vec![parsed(), bound(), columns, complete("SELECT 0"), ready('I')]
+}
+
+fn hello(rig: &Rig, user: &str) -> Client {
+    let client = rig.connect();
+    client.say_hello_as(user, "app");
+    client
+}
+
+const CLEARTEXT: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+
+/// The client is challenged, proves itself, and is welcomed by its own pool.
+#[track_caller]
+fn gets_in(client: &Client, secret: &str) {
+    client.expect([CLEARTEXT.to_vec()]);
+    client.send([password(secret)]);
+    client.expect_welcome(&[]);
+}
+
+fn user_of(server: &Server) -> String {
+    let startup = server.startup();
+    let mut words = startup[8..].split(|byte| *byte == 0);
+    words.find(|word| *word == b"user").expect("a user");
+    String::from_utf8(words.next().expect("its name").to_vec()).expect("text")
+}
+
+#[test]
+fn who_is_asked_about_gets_in_with_what_was_told() {
+    let rig = asking(|_| {});
+    let client = hello(&rig, "bob");
+    let asker = rig.server(0);
+    assert_eq!(user_of(&asker), "asker");
+    asker.expect(question("bob"));
+    client.expect([]);
+    asker.send(found(&[Some("bob"), Some("hers")]));
+    assert!(asker.is_parked());
+    gets_in(&client, "hers");
+    assert_eq!(user_of(&rig.server(1)), "bob");
+}
+
+#[test]
+fn the_user_logs_in_as_who_the_query_says_it_is() {
+    let rig = asking(|_| {});
+    let client = hello(&rig, "alias");
+    rig.server(0).send(found(&[Some("bob"), Some("hers")]));
+    gets_in(&client, "hers");
+    assert_eq!(user_of(&rig.server(1)), "bob");
+}
+
+#[test]
+fn it_is_asked_anew_at_each_login() {
+    let rig = asking(|_| {});
+    for secret in ["first", "second", "second"] {
+        let client = hello(&rig, "bob");
+        rig.server(0).expect(question("bob"));
+        rig.server(0).send(found(&[Some("bob"), Some(secret)]));
+        gets_in(&client, secret);
+    }
+}
+
+#[test]
+fn who_is_in_auth_file_is_not_asked_about() {
+    let rig = asking(|_| {});
+    gets_in(&hello(&rig, "alice"), "secret");
+    assert_eq!(user_of(&rig.server(0)), "alice");
+    assert_eq!(rig.servers(), 1);
+}
+
+#[test]
+fn nobody_found_is_no_such_user() {
+    let rig = asking(|_| {});
+    let client = hello(&rig, "bob");
+    rig.server(0).send(nobody_found());
+    client.expect_fatal("no such user");
+    assert!(rig.server(0).is_parked());
+}
+
+#[test]
+fn null_for_a_secret_lets_nobody_in() {
+    for answer in ["", "md5", &md5::hash(b"bob", b"")] {
+        let rig = asking(|config| config.global.auth_type = AuthType::Md5);
+        let client = hello(&rig, "bob");
+        rig.server(0).send(found(&[Some("bob"), None]));
+        let got = client.take();
+        let salt = got[9..].try_into().expect("four bytes");
+        client.send([password(&md5::response(answer, salt))]);
+        client.expect_fatal("password authentication failed");
+    }
+}
+
+#[test]
+fn a_failing_or_wrong_query_is_a_mistake_in_the_configuration() {
+    let failed = vec![error("42501", "permission denied"), ready('I')];
+    let one_column = vec![parsed(), bound(), columns("x"), complete("SELECT 0"), ready('I')];
+    let answers = [
+        (failed, "error response from auth_query: permission denied"),
+        (one_column, "expected 2 columns from auth_query, not 1"),
+        (found(&[None, Some("x")]), "auth_query response contained null user name"),
+    ];
+    for (answer, words) in answers {
+        let rig = asking(|_| {});
+        let client = hello(&rig, "bob");
+        rig.server(0).send(answer);
+        client.expect_fatal("bouncer config error");
+        assert!(rig.logged(words), "{words}");
+        assert!(!rig.server(0).is_open());
+    }
+}
+
+#[test]
+fn several_logins_queue_for_few_servers_in_turn() {
+    let rig = asking(|config| config.global.default_pool_size = 1);
+    let clients = ["bob", "carol", "dave"].map(|user| (user, hello(&rig, user)));
+    let asker = rig.server(0);
+    for (user, client) in &clients {
+        asker.expect(question(user));
+        asker.send(found(&[Some(user), Some("s")]));
+        gets_in(client, "s");
+    }
+    assert!(asker.is_parked());
+}
+
+#[test]
+fn a_clients_settings_are_gone_before_the_question() {
+    let rig = asking(|config| {
+        config.auth_file.users.insert("asker".into(), "secret".into());
+        config.global.default_pool_size = 1;
+    });
+    let own = rig.connect();
+    own.send([startup(&[("user", "asker"), ("database", "app"), ("timezone", "Mars")])]);
+    own.expect([CLEARTEXT.to_vec()]);
+    own.send([password("secret"), query("q")]);
+    let server = rig.server(0);
+    server.expect([query("SET TimeZone = 'Mars';")]);
+    server.send([status("TimeZone", "Mars"), done("SET")]);
+    server.answers("q");
+    let client = rig.connect();
+    client.send([startup(&[("user", "bob"), ("database", "app"), ("timezone", "Venus")])]);
+    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.send([status("TimeZone", "UTC"), done("SET")]);
+    server.expect(question("bob"));
+    server.send(found(&[Some("bob"), Some("s")]));
+    client.expect([CLEARTEXT.to_vec()]);
+}
+
+#[test]
+fn an_idle_server_lost_before_the_question_is_replaced_and_a_new_one_is_not() {
+    let rig = asking(|_| {});
+    let client = hello(&rig, "bob");
+    rig.server(0).send(found(&[Some("bob"), Some("s")]));
+    gets_in(&client, "s");
+    rig.later(1_000);
+    let client = hello(&rig, "carol");
+    rig.server(0).die();
+    let fresh = rig.server(2);
+    fresh.expect(question("carol"));
+    fresh.die();
+    client.expect_fatal("bouncer config error");
+}
+
+#[test]
+fn a_client_that_leaves_while_it_is_asked_about_costs_no_server() {
+    let rig = asking(|_| {});
+    let client = hello(&rig, "bob");
+    client.leave();
+    rig.server(0).send(found(&[Some("bob"), Some("s")]));
+    assert!(rig.server(0).is_parked());
+    let next = hello(&rig, "bob");
+    rig.server(0).take();
+    rig.server(0).send(found(&[Some("bob"), Some("s")]));
+    gets_in(&next, "s");
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_forgotten() {
+    let rig = asking(|_| {}).manual();
+    let client = hello(&rig, "bob");
+    client.leave();
+    rig.set_automatic(true);
+    rig.wait(1);
+    assert!(rig.server(0).is_parked());
+    assert_eq!(rig.clients_counted(), 0);
+}
+
+#[test]
+fn what_the_server_says_of_the_asking_users_login_reaches_the_client() {
+    let rig = asking(|_| {}).manual();
+    let client = hello(&rig, "bob");
+    rig.server(0).connect();
+    rig.server(0).send([fatal("28000", "role \"asker\" does not exist")]);
+    client.expect([fatal("28000", "role \"asker\" does not exist")]);
+}
+
+#[test]
+fn the_login_timeout_holds_while_it_is_asked() {
+    let rig = asking(|_| {});
+    let client = hello(&rig, "bob");
+    rig.wait(61);
+    client.expect_fatal("client_login_timeout");
+}
+
+#[test]
+fn another_database_may_be_asked_and_each_may_have_its_own_way() {
+    let rig = asking(|config| {
+        add_others(config);
+        config.global.auth_dbname = Some("other".into());
+        app(config).auth_user = Some("own".into());
+        app(config).auth_query = Some("SELECT own".into());
+        app(config).auth_dbname = Some("other".into());
+        app(config).user = Some("forced".into());
+    });
+    let client = hello(&rig, "carol");
+    let server = rig.server(0);
+    assert_eq!(user_of(&server), "own");
+    assert!(String::from_utf8_lossy(&server.startup()).contains("other"));
+    assert!(String::from_utf8_lossy(&server.take()).contains("SELECT own"));
+    server.send(found(&[Some("carol"), Some("s")]));
+    gets_in(&client, "s");
+    assert_eq!(user_of(&rig.server(1)), "forced");
+}
+
+#[test]
+fn without_a_database_to_ask_the_console_lets_nobody_unknown_in() {
+    let rig = asking(|_| {});
+    let client = rig.connect();
+    client.say_hello_as("bob", "pgbouncer");
+    client.expect_fatal("bouncer config error");
+}
+
+#[test]
+fn an_operator_may_be_known_to_postgresql_alone() {
+    let rig = asking(|config| {
+        config.global.auth_dbname = Some("app".into());
+        config.global.admin_users = vec!["bob".into()];
+    });
+    let client = rig.connect();
+    client.say_hello_as("bob", "pgbouncer");
+    rig.server(0).send(found(&[Some("bob"), Some("s")]));
+    client.expect([CLEARTEXT.to_vec()]);
+    client.send([password("s")]);
+    assert_eq!(rig.consoles().len(), 1);
+}
+
+#[test]
+fn an_unknown_database_asks_nobody() {
+    let rig = asking(|_| {});
+    let client = rig.connect();
+    client.say_hello_as("bob", "nowhere");
+    client.expect([CLEARTEXT.to_vec()]);
+    client.send([password("s")]);
+    client.expect_fatal("password authentication failed");
+    assert_eq!(rig.servers(), 0);
+}
+
+#[test]
+fn a_disabled_database_is_not_asked() {
+    let rig = asking(|_| {});
+    let client = hello(&rig, "bob");
+    rig.server(0).send(found(&[Some("bob"), Some("s")]));
+    gets_in(&client, "s");
+    rig.order(|pool| pool.disabled = true);
+    hello(&rig, "bob").expect_fatal("authentication database \"app\" is disabled");
+}
+
+#[test]
+fn what_was_told_is_asked_for_in_pieces_too() {
+    let rig = asking(|_| {});
+    rig.set_chunk(1);
+    let client = hello(&rig, "bob");
+    rig.server(0).send(found(&[Some("bob"), Some("hers")]));
+    gets_in(&client, "hers");
+}

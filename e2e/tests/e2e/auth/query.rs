@@ -1,0 +1,167 @@
+//! Users that only PostgreSQL knows: `auth_query`.
+
+use super::{CLIENT_AUTH, log_in};
+use crate::support;
+use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, Verifier};
+
+/// A pooler whose users are all PostgreSQL's, asked about by a role that may run `lookup`.
+fn setup(auth_type: &str) -> (Setup, String) {
+    let postgres = Postgres::shared();
+    let asker = postgres.role(ServerAuth::Scram);
+    let (setup, database) = support::setup("transaction");
+    postgres.sql(
+        &database,
+        &format!(
+            "CREATE FUNCTION public.lookup(who text) RETURNS TABLE (name text, secret text) \
+             LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$ \
+             SELECT rolname::text, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END \
+             FROM pg_authid WHERE rolname = $1 AND rolcanlogin $$; \
+             GRANT EXECUTE ON FUNCTION public.lookup TO {}",
+            asker.name
+        ),
+    );
+    let setup = setup
+        .set("auth_type", auth_type)
+        .set("auth_user", &asker.name)
+        .set("auth_query", "SELECT name, secret FROM public.lookup($1)")
+        .secret(&asker.name, &asker.password);
+    (setup, database)
+}
+
+#[test]
+fn a_user_that_only_postgresql_knows_gets_in_and_on_to_the_server() {
+    let postgres = Postgres::shared();
+    for (auth_type, _) in CLIENT_AUTH {
+        let (setup, database) = setup(auth_type);
+        let pooler = setup.start();
+        let md5 =
+            [ServerAuth::Md5, ServerAuth::Trust].map(|by| postgres.role_with(by, Verifier::Md5));
+        let scram = [ServerAuth::Scram, ServerAuth::Trust].map(|by| postgres.role(by));
+        for (role, server) in md5.iter().zip([true, false]).chain(scram.iter().zip([true, false])) {
+            let is_md5 = role.verifier.starts_with("md5");
+            // A verifier serves its own kind of exchange.
+            let client = match auth_type {
+                "scram-sha-256" => !is_md5,
+                _ => true,
+            };
+            let keys = matches!(auth_type, "md5" | "scram-sha-256");
+            if !client || (server && !is_md5 && !keys) {
+                continue;
+            }
+            let (mut client, _) = log_in(&pooler, role, &database);
+            assert_eq!(client.value("SELECT current_user"), role.name, "{auth_type}");
+        }
+    }
+}
+
+#[test]
+fn a_password_changed_in_postgresql_counts_at_the_next_login() {
+    let postgres = Postgres::shared();
+    let (setup, database) = setup("md5");
+    let pooler = setup.start();
+    let mut role = postgres.role(ServerAuth::Scram);
+    log_in(&pooler, &role, &database);
+    postgres.sql("postgres", &format!("ALTER ROLE {} PASSWORD 'changed'", role.name));
+    assert!(pooler.login(&role.name, &database, &role.password).is_err());
+    role.password = "changed".into();
+    let (mut client, _) = log_in(&pooler, &role, &database);
+    assert_eq!(client.value("SELECT current_user"), role.name);
+}
+
+#[test]
+fn an_expired_password_is_none_and_an_unknown_user_is_told_so() {
+    let postgres = Postgres::shared();
+    let (setup, database) = setup("md5");
+    let pooler = setup.start();
+    let role = postgres.role(ServerAuth::Md5);
+    postgres.sql("postgres", &format!("ALTER ROLE {} VALID UNTIL '2001-01-01'", role.name));
+    let error = pooler.login(&role.name, &database, &role.password).expect_err("expired");
+    assert_eq!(error.message(), "password authentication failed");
+    let error = pooler.login("nobody", &database, "x").expect_err("unknown");
+    assert_eq!(error.summary(), ("FATAL", "08P01", "no such user"));
+    let name = "robert'); DROP TABLE students;--";
+    let error = pooler.login(name, &database, "x").expect_err("unknown");
+    assert_eq!(error.summary(), ("FATAL", "08P01", "no such user"));
+}
+
+#[test]
+fn psql_gets_in_and_many_at_once_share_few_servers() {
+    let postgres = Postgres::shared();
+    let (setup, database) = setup("scram-sha-256");
+    let pooler = setup.set("default_pool_size", 2).start();
+    let role = postgres.role(ServerAuth::Scram);
+    let mut psql = Postgres::client_program("psql", pooler.port(), &database);
+    psql.env("PGUSER", &role.name).env("PGPASSWORD", &role.password);
+    let text = support::run(psql.args(["-XAtc", "SELECT current_user"]));
+    assert_eq!(text.trim(), role.name);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let (mut client, _) = log_in(&pooler, &role, &database);
+                assert_eq!(client.value("SELECT current_user"), role.name);
+            });
+        }
+    });
+    assert!(postgres.backends(&database).len() <= 4);
+}
+
+#[test]
+fn what_a_client_sets_does_not_reach_the_query() {
+    let postgres = Postgres::shared();
+    let (setup, database) = setup("md5");
+    let role = postgres.role(ServerAuth::Md5);
+    postgres.sql(
+        &database,
+        "CREATE TABLE public.seen (zone text); GRANT INSERT ON public.seen TO public; \
+         CREATE FUNCTION public.spy(who text) RETURNS TABLE (name text, secret text) \
+         LANGUAGE sql AS $$ INSERT INTO public.seen SELECT current_setting('timezone'); \
+         SELECT name, secret FROM public.lookup($1) $$",
+    );
+    let pooler = setup.set("auth_query", "SELECT name, secret FROM public.spy($1)").start();
+    let mut client = RawClient::connect(pooler.port());
+    let startup = [("user", &*role.name), ("database", &*database), ("timezone", "Asia/Tokyo")];
+    client.authenticate(&startup, &role.password).expect("the right password");
+    assert_eq!(client.value("SHOW timezone"), "Asia/Tokyo");
+    let seen = postgres.sql(&database, "SELECT count(*) FROM seen WHERE zone = 'Asia/Tokyo'");
+    assert_eq!(seen, [[Some("0".to_owned())]]);
+    let all = postgres.sql(&database, "SELECT count(*) > 0 FROM seen");
+    assert_eq!(all, [[Some("t".to_owned())]]);
+}
+
+#[test]
+fn a_query_that_fails_is_a_mistake_in_the_configuration() {
+    let (setup, database) = setup("md5");
+    let pooler = setup.set("auth_query", "SELECT 1 / 0, $1").start();
+    let error = pooler.login("nobody", &database, "x").expect_err("no answer");
+    assert_eq!(error.summary(), ("FATAL", "08P01", "bouncer config error"));
+    assert!(pooler.log().contains("error response from auth_query"));
+}
+
+#[test]
+fn another_database_may_be_asked() {
+    // PgBouncer 1.18 has no auth_dbname per database.
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let (setup, asked) = setup("md5");
+    let database = postgres.database();
+    let role = postgres.role(ServerAuth::Scram);
+    let pooler = setup.database(&database, &format!("auth_dbname={asked}")).start();
+    let (mut client, _) = log_in(&pooler, &role, &database);
+    assert_eq!(client.value("SELECT current_database()"), database);
+}
+
+#[test]
+fn the_default_query_works_for_a_superuser() {
+    let postgres = Postgres::shared();
+    let asker = postgres.role(ServerAuth::Scram);
+    postgres.sql("postgres", &format!("ALTER ROLE {} SUPERUSER", asker.name));
+    let role = postgres.role(ServerAuth::Scram);
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.set("auth_type", "md5").set("auth_user", &asker.name);
+    let pooler: Pooler = setup.secret(&asker.name, &asker.password).start();
+    let (mut client, _) = log_in(&pooler, &role, &database);
+    assert_eq!(client.value("SELECT current_user"), role.name);
+    assert!(pooler.login(Role::APP, &database, Role::APP_PASSWORD).is_ok());
+}
