@@ -4,13 +4,14 @@
 //! The data plane (`worker.rs`, `sockets.rs`, `conn.rs`, `table.rs`) is a hand-written loop over
 //! edge-triggered epoll; it decides nothing about the protocol, which is the engine's. What the
 //! workers share is in `exchange.rs` and `mailbox.rs`, checked by `model.rs`. The cold side
-//! (`pooler.rs`, `resolve.rs`) runs on tokio and reaches the workers by mail only.
+//! (`pooler.rs`, `resolve.rs`, `announced.rs`) runs on tokio and reaches the workers by mail only.
 
 #![cfg_attr(
     test,
     expect(clippy::duplicate_mod, reason = "the model check compiles two files a second time")
 )]
 
+mod announced;
 mod conn;
 mod controller;
 mod exchange;

@@ -22,6 +22,7 @@ use engine::{
 use tokio::sync::mpsc;
 
 use crate::{
+    announced::Arrival,
     controller::WorkerReport,
     exchange::{self, Hub, WorkerExchange},
     listener::Listener,
@@ -96,6 +97,8 @@ impl From<Mail> for ShellMail {
 #[derive(Debug)]
 pub(crate) enum ColdRequest {
     Resolve(Question),
+    /// A proxy is to say who its client is.
+    Arrival(Arrival),
     Console(ConsoleRequest),
 }
 

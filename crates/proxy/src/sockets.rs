@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use config::Config;
+use config::{Config, Global};
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 
 pub(crate) use self::flow::LastWords;
@@ -96,6 +96,10 @@ impl Sockets {
 
     pub(crate) fn epoll(&self) -> &Epoll {
         self.shared.epoll(self.worker)
+    }
+
+    pub(crate) fn global(&self) -> &Global {
+        &self.config.global
     }
 
     pub(crate) fn set_config(&mut self, config: Arc<Config>) {

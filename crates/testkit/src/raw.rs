@@ -11,6 +11,7 @@ mod stream;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,6 +47,11 @@ impl RawClient {
     /// Connects to a port of 127.0.0.1, which may not be listening.
     pub fn try_connect(port: u16) -> io::Result<Self> {
         Stream::tcp(port).map(Self::new)
+    }
+
+    /// Goes on with a connection that is there already.
+    pub fn over(stream: TcpStream) -> io::Result<Self> {
+        Stream::over(stream).map(Self::new)
     }
 
     /// Connects to the unix socket of `port` in `folder`; nothing is sent yet.

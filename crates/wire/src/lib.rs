@@ -1,5 +1,5 @@
 //! The PostgreSQL protocol, version 3, as bytes: framing, borrowed views of messages, builders,
-//! and the password exchanges.
+//! and the password exchanges; and the header a proxy may send ahead of it.
 //!
 //! This crate is pure. It opens no socket, reads no clock and draws no random number: salts and
 //! nonces are arguments, and a function's result depends on nothing else. It knows nothing of
@@ -24,6 +24,7 @@ pub mod frame;
 pub mod frontend;
 pub mod md5;
 pub mod messages;
+pub mod proxy_header;
 pub mod reader;
 pub mod scram;
 pub mod secret;

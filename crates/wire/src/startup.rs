@@ -117,6 +117,11 @@ pub enum StartupError {
     /// The parameters end in the middle of one, or not at the packet's end.
     #[error("invalid startup packet layout: expected terminator as last byte")]
     MissingTerminator,
+    /// A proxy announces its client to a pooler that would not take its word.
+    #[error(
+        "received a PROXY protocol header from an address that is not in proxy_protocol_trusted"
+    )]
+    ProxyHeader,
     /// Protocol 2, gone since PostgreSQL 14 (or 1, gone long before).
     #[error("old V2 protocol not supported")]
     OldProtocol,
@@ -142,6 +147,7 @@ pub fn packet_len(bytes: &[u8]) -> Result<Option<usize>, StartupError> {
             b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"CONN" | b"OPTI" | b"TRAC"
             | b"PATC" | b"PRI " => StartupError::Http,
             [0x16, 0x03, ..] => StartupError::Tls,
+            b"\r\n\r\n" | b"PROX" => StartupError::ProxyHeader,
             _ => StartupError::Length(length),
         }),
     }

@@ -22,6 +22,7 @@ mod pipeline;
 mod pool;
 mod prepared;
 mod protocol;
+mod proxy_protocol;
 mod query;
 mod relay;
 mod service;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Keyed, keys};
 use crate::choice::{AuthType, PoolMode, SslMode};
+use crate::network::Network;
 
 keys! {
     /// Everything that is not about one database, one user or one peer.
@@ -219,6 +220,9 @@ keys! {
     /// Cancel the query of a client that is lost while it runs; PostgreSQL would finish it for
     /// nobody. A client that says goodbye in mid-query is not lost. Weir's own.
     cancel_lost_queries: bool = "1", reload, acts;
+    /// Proxies whose connections begin with a PROXY protocol header of version 2, which tells where
+    /// the client is: addresses and networks (`10.0.0.0/8`). Others must not send one. Weir's own.
+    proxy_protocol_trusted: Vec<Network> = "", reload, acts;
 }
 
 impl Global {

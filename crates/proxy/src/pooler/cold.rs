@@ -1,7 +1,13 @@
 //! The thread for everything that is not the data plane: signals, orders from the console, name
 //! lookups, statistics, and the end. It never makes a worker wait.
 
-use std::{future, os::fd::OwnedFd, sync::atomic::Ordering, thread::JoinHandle, time::Duration};
+use std::{
+    future,
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use engine::{Drain, shell::Mail};
 use tokio::{
@@ -13,6 +19,7 @@ use tokio::{
 
 use super::{ConsoleHandler, Exit, Shutdown, stats};
 use crate::{
+    announced,
     controller::{Controller, OrderError},
     error,
     exchange::lock,
@@ -86,6 +93,11 @@ impl Cold {
         match request {
             ColdRequest::Resolve(question) => {
                 resolve::ask(&self.controller, question);
+            }
+            ColdRequest::Arrival(arrival) => {
+                let (shared, config) =
+                    (Arc::clone(&self.controller.0.shared), self.controller.config());
+                tokio::spawn(announced::receive(arrival, shared, config));
             }
             // Without a console the connection is closed by being dropped.
             ColdRequest::Console(request) => {

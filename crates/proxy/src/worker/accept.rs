@@ -11,9 +11,10 @@ use engine::ids::Micros;
 
 use super::Worker;
 use crate::{
+    announced::{self, Arrival},
     error,
     peer::Peer,
-    shared::ShellMail,
+    shared::{ColdRequest, ShellMail},
     sys::{epoll, process, socket},
     table::Kind,
 };
@@ -86,6 +87,12 @@ impl Worker {
     }
 
     fn place_client(&mut self, fd: OwnedFd, peer: Peer) {
+        if announced::is_expected(self.sockets.global(), &peer) {
+            let arrival = Arrival { fd, peer, worker: self.id };
+            // Without a cold thread the pooler is ending: the connection is closed.
+            let _ = self.shared.cold.send(ColdRequest::Arrival(arrival));
+            return;
+        }
         let worker = self.shared.worker_for_client(self.id);
         self.shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
         let fd = fd.into_raw_fd();

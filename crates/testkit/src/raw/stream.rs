@@ -17,7 +17,10 @@ pub(super) enum Stream {
 
 impl Stream {
     pub(super) fn tcp(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        Self::over(TcpStream::connect(("127.0.0.1", port))?)
+    }
+
+    pub(super) fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         let stream = Self::Tcp(stream);

@@ -32,6 +32,8 @@ fn other_protocols_are_told_apart() {
     check_packet_len(b"GET / HTTP/1.1\r\n", Err(StartupError::Http));
     check_packet_len(b"POST", Err(StartupError::Http));
     check_packet_len(b"PRI * HTTP/2.0", Err(StartupError::Http));
+    check_packet_len(b"\r\n\r\n\0\r\nQUIT\n", Err(StartupError::ProxyHeader));
+    check_packet_len(b"PROXY TCP4 ", Err(StartupError::ProxyHeader));
     check_packet_len(b"\x16\x03\x01\x02\0\x01", Err(StartupError::Tls));
     check_packet_len(b"SSH-", Err(StartupError::Length(u32::from_be_bytes(*b"SSH-"))));
 }

@@ -1,0 +1,254 @@
+//! The header by which a proxy tells where a client is: made by hand, and by a real haproxy. The
+//! proxy's address is 127.0.0.2; everybody else comes from 127.0.0.1.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support;
+use testkit::{Pooler, RawClient, Role, eventually, free_port, frontend, open_folder};
+
+const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// 192.0.2.7, port 54321, to 127.0.0.1, port 6432.
+const ADDRESSES: [u8; 12] = [192, 0, 2, 7, 127, 0, 0, 1, 0xd4, 0x31, 0x19, 0x20];
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn header(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(rest.len()).expect("a short header").to_be_bytes();
+    [&SIGNATURE[..], &[command, family], &length, rest].concat()
+}
+
+fn pooler(trusted: &str, more: &[(&str, &str)]) -> (Pooler, String) {
+    let (mut setup, database) = support::setup("transaction");
+    for (key, value) in [("proxy_protocol_trusted", trusted)].iter().chain(more) {
+        setup = setup.set(key, value);
+    }
+    (setup.workers(2).start(), database)
+}
+
+/// A connection from the proxy's address.
+fn from_proxy(pooler: &Pooler) -> RawClient {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let connected = runtime.expect("a runtime").block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((PROXY, 0)))?;
+        let stream = socket.connect(([127, 0, 0, 1], pooler.port()).into()).await?.into_std()?;
+        stream.set_nonblocking(false)?;
+        RawClient::over(stream)
+    });
+    connected.expect("a connection from another address of loopback")
+}
+
+#[track_caller]
+fn log_in(client: &mut RawClient, database: &str) {
+    let startup = [("user", Role::APP), ("database", database)];
+    client.authenticate(&startup, Role::APP_PASSWORD).expect("it is let in");
+    assert_eq!(client.value("SELECT 'served'"), "served");
+}
+
+/// Where the only client of the database is, as the console has it.
+fn place(pooler: &Pooler, database: &str) -> (String, String) {
+    let clients = pooler.admin("SHOW CLIENTS").with("database", database);
+    (clients.only("addr").to_owned(), clients.only("port").to_owned())
+}
+
+/// What a client is told, and the log as well, that begins with these bytes.
+#[track_caller]
+fn refused(pooler: &Pooler, client: &mut RawClient, bytes: &[u8], why: &str) {
+    client.send(bytes);
+    let messages = client.read_to_end();
+    let error = messages.last().and_then(testkit::Message::error).expect("an error");
+    assert_eq!(error.summary(), ("FATAL", "08P01", why));
+    pooler.log_contains(&format!("closing because: {why} (age="));
+    pooler.log_contains(&format!("pooler error: {why}"));
+}
+
+#[test]
+fn the_client_is_where_the_header_says_wherever_it_is_cut() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler("10.0.0.0/8, 127.0.0.2", &[]);
+    let header = header(0x21, 0x11, &ADDRESSES);
+    let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
+    let opening = [&header[..], &startup].concat();
+    for cut in 0..=header.len() + 1 {
+        let mut client = from_proxy(&pooler);
+        client.send(&opening[..cut]);
+        client.send(&opening[cut..]);
+        client.read_to_ready();
+        let expected = ("192.0.2.7".to_owned(), "54321".to_owned());
+        assert_eq!(place(&pooler, &database), expected, "cut at {cut}");
+        client.send(frontend::terminate());
+        assert!(client.read_to_end().is_empty());
+        eventually("it is gone", PATIENCE, || {
+            let clients = pooler.admin("SHOW CLIENTS").with("database", &database);
+            clients.column("addr").is_empty().then_some(())
+        });
+    }
+    let mut client = from_proxy(&pooler);
+    header.iter().for_each(|byte| client.send([*byte]));
+    log_in(&mut client, &database);
+    pooler.log_contains(&format!("{database}/{}@192.0.2.7:54321 login attempt", Role::APP));
+}
+
+#[test]
+fn each_kind_of_header() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler("127.0.0.2/32", &[]);
+    let mut v6 = [0; 36];
+    (v6[0], v6[1], v6[15]) = (0x20, 0x01, 9);
+    (v6[33], v6[35]) = (80, 90);
+    let with_more = [&ADDRESSES[..], &[4, 0, 3, 1, 2, 3]].concat();
+    let own = PROXY.to_string();
+    for (command, family, rest, expected) in [
+        (0x21, 0x11, &ADDRESSES[..], "192.0.2.7"),
+        (0x21, 0x11, &with_more, "192.0.2.7"),
+        (0x21, 0x21, &v6, "2001::9"),
+        // The proxy speaks for itself, or cannot tell.
+        (0x20, 0x00, &[], &own),
+        (0x20, 0x11, &ADDRESSES, &own),
+        (0x21, 0x00, &[], &own),
+        (0x21, 0x31, &[0; 216], &own),
+    ] {
+        let mut client = from_proxy(&pooler);
+        client.send(header(command, family, rest));
+        // Encryption is asked for behind the header, like everything else.
+        client.send(frontend::ssl_request());
+        assert_eq!(client.read_byte(), b'N');
+        log_in(&mut client, &database);
+        assert_eq!(place(&pooler, &database).0, expected, "{command:#x} {family:#x}");
+        client.send(frontend::terminate());
+        assert!(client.read_to_end().is_empty());
+        eventually("it is gone", PATIENCE, || {
+            let clients = pooler.admin("SHOW CLIENTS").with("database", &database);
+            clients.column("addr").is_empty().then_some(())
+        });
+    }
+}
+
+#[test]
+fn who_should_send_a_header_and_does_not_is_turned_away() {
+    if !support::only_weir() {
+        return;
+    }
+    // Else the kernel keeps back who says nothing at all.
+    let at_once = ("tcp_defer_accept", "0");
+    let (pooler, database) = pooler("127.0.0.2", &[("client_login_timeout", "0.5"), at_once]);
+    let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
+    let whole = |command, family, rest| header(command, family, rest);
+    let bad = [
+        (startup, "no PROXY protocol header"),
+        (
+            b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n".to_vec(),
+            "PROXY protocol header of version 1, only version 2 is accepted",
+        ),
+        (
+            whole(0x31, 0x11, &ADDRESSES),
+            "PROXY protocol header of unknown version or command: 0x31",
+        ),
+        (
+            whole(0x21, 0x12, &ADDRESSES),
+            "PROXY protocol header with an address that is none of a stream: 0x12",
+        ),
+        (whole(0x21, 0x11, &ADDRESSES[..8]), "PROXY protocol header of invalid length: 8"),
+        // Slow: the rest never comes.
+        (SIGNATURE[..5].to_vec(), "client_login_timeout: no PROXY protocol header"),
+        (Vec::new(), "client_login_timeout: no PROXY protocol header"),
+    ];
+    for (bytes, why) in bad {
+        refused(&pooler, &mut from_proxy(&pooler), &bytes, why);
+    }
+    pooler.log_contains("(nodb)/(nouser)@127.0.0.2:");
+    let mut half = from_proxy(&pooler);
+    half.send(&SIGNATURE[..5]);
+    half.shutdown_write();
+    half.read_to_end();
+    pooler.log_contains("closing because: connection ended within its PROXY protocol header");
+    // One that only looks whether the port is open is no error.
+    drop(from_proxy(&pooler));
+    pooler.log_contains("closing because: client unexpected eof (age=");
+    assert!(!pooler.log().contains("pooler error: client unexpected eof"));
+}
+
+#[test]
+fn nobody_else_is_believed() {
+    if !support::only_weir() {
+        return;
+    }
+    let why = "received a PROXY protocol header from an address that is not in \
+               proxy_protocol_trusted";
+    let (mut pooler, database) = pooler("127.0.0.2", &[]);
+    let mut client = RawClient::connect(pooler.port());
+    refused(&pooler, &mut client, &header(0x21, 0x11, &ADDRESSES), why);
+    // Without one everybody is what he is.
+    let _plain = pooler.client(&database);
+    assert_eq!(place(&pooler, &database).0, "127.0.0.1");
+
+    // Trust can be withdrawn.
+    pooler.reconfigure(|ini| ini.set("proxy_protocol_trusted", ""));
+    pooler.reload();
+    refused(&pooler, &mut from_proxy(&pooler), &header(0x21, 0x11, &ADDRESSES), why);
+}
+
+/// haproxy before the pooler. Ended with the value.
+struct Haproxy {
+    port: u16,
+    process: Child,
+}
+
+impl Haproxy {
+    fn before(pooler: &Pooler) -> Self {
+        let port = free_port();
+        let configuration = open_folder("haproxy").join("haproxy.cfg");
+        let server = pooler.port();
+        let text = format!(
+            "defaults\n mode tcp\n timeout connect 10s\n timeout client 1m\n timeout server 1m\n\
+             listen pooler\n bind 127.0.0.1:{port}\n \
+             server weir 127.0.0.1:{server} source {PROXY} send-proxy-v2 \
+             check inter 200ms check-send-proxy\n"
+        );
+        fs::write(&configuration, text).expect("our own folder");
+        let mut command = Command::new("/usr/sbin/haproxy");
+        command.arg("-db").arg("-f").arg(configuration);
+        let process = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let haproxy = Self { port, process: process.expect("haproxy: see scripts/setup") };
+        eventually("haproxy listens", PATIENCE, || TcpStream::connect(("127.0.0.1", port)).ok());
+        haproxy
+    }
+}
+
+impl Drop for Haproxy {
+    fn drop(&mut self) {
+        self.process.kill().and_then(|()| self.process.wait()).expect("our own child");
+    }
+}
+
+#[test]
+fn haproxy_tells_where_its_clients_are() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler("127.0.0.2", &[("auth_type", "scram-sha-256")]);
+    let haproxy = Haproxy::before(&pooler);
+    let stream = TcpStream::connect(("127.0.0.1", haproxy.port)).expect("haproxy listens");
+    let port = stream.local_addr().expect("a connected socket").port();
+    let mut client = RawClient::over(stream).expect("a connected socket");
+    log_in(&mut client, &database);
+    assert_eq!(place(&pooler, &database), ("127.0.0.1".to_owned(), port.to_string()));
+    // Its own looks at us are no errors.
+    pooler.log_contains("@127.0.0.2:");
+    assert!(!pooler.log().contains("pooler error"), "{}", pooler.log());
+
+    // A cancel request comes the same way.
+    client.send(frontend::query("SELECT pg_sleep(60)"));
+    support::until_running(&database, "SELECT pg_sleep(60)");
+    client.cancel(haproxy.port);
+    let outcome = client.read_to_ready();
+    let error = outcome.iter().find_map(testkit::Message::error).expect("it was cancelled");
+    assert_eq!(error.code(), "57014");
+}
