@@ -16,6 +16,7 @@ mod drivers;
 mod faults;
 mod kill_matrix;
 mod limits;
+mod operations;
 mod packaging;
 mod peers;
 mod pipeline;
