@@ -12,7 +12,7 @@ use std::{
 };
 
 use admin::{Boxed, Console, Control, Login, Order, Shutdown, Snapshot};
-use proxy::{ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, log};
+use proxy::{ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, TlsStream, log};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 /// Serves the console of a pooler, for [`proxy::StartOptions`].
@@ -32,12 +32,13 @@ pub(crate) fn handler() -> ConsoleHandler {
 }
 
 async fn serve(console: Arc<Console>, controller: Controller, connection: ConsoleConnection) {
-    let ConsoleConnection { fd, peer, login, unsent } = connection;
+    let ConsoleConnection { fd, tls, peer, login, unsent } = connection;
     let name = format!("pgbouncer/{}@{peer}", login.user);
     let now = Moment::now(&controller);
     let connected_at = now.wall(login.connected_at);
     let port = controller.config().global.listen_port;
-    let connection = rows::console(&fd, &peer, connected_at, port);
+    let secured = tls.as_ref().map_or_else(String::new, |tls| tls.describe());
+    let connection = rows::console(&fd, &peer, secured, connected_at, port);
     let pointer = connection.id;
     let login = Login {
         admin: login.admin,
@@ -46,10 +47,13 @@ async fn serve(console: Arc<Console>, controller: Controller, connection: Consol
         connection,
         unread: login.unread,
     };
-    let reason = match stream(fd, &peer) {
-        Ok(Stream::Tcp(stream)) => talk(&console, stream, login, &unsent).await,
-        Ok(Stream::Unix(stream)) => talk(&console, stream, login, &unsent).await,
-        Err(error) => error.to_string(),
+    let reason = match (stream(fd, &peer), tls) {
+        (Ok(Stream::Tcp(stream)), Some(tls)) => {
+            talk(&console, TlsStream::new(stream, tls, unsent), login, &[]).await
+        }
+        (Ok(Stream::Tcp(stream)), None) => talk(&console, stream, login, &unsent).await,
+        (Ok(Stream::Unix(stream)), _) => talk(&console, stream, login, &unsent).await,
+        (Err(error), _) => error.to_string(),
     };
     if controller.config().global.log_disconnections {
         let age = Moment::now(&controller).seconds - connected_at;

@@ -98,11 +98,11 @@ choices! {
         /// TLS where both sides can.
         Prefer = "prefer",
         /// TLS or nothing.
-        Require = "require" later,
+        Require = "require",
         /// TLS with a certificate from a known authority.
-        VerifyCa = "verify-ca" later,
+        VerifyCa = "verify-ca",
         /// TLS with a certificate from a known authority, for the right name.
-        VerifyFull = "verify-full" later,
+        VerifyFull = "verify-full",
     }
 
     /// How a database with several hosts chooses among them.
@@ -112,6 +112,16 @@ choices! {
         RoundRobin = "round-robin",
         /// Stay with one host until connecting to it fails.
         Disable = "disable",
+    }
+}
+
+impl SslMode {
+    /// Is a connection without TLS turned away?
+    pub fn is_required(self) -> bool {
+        match self {
+            Self::Disable | Self::Allow | Self::Prefer => false,
+            Self::Require | Self::VerifyCa | Self::VerifyFull => true,
+        }
     }
 }
 

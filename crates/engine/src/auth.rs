@@ -30,7 +30,7 @@ pub struct Login {
 }
 
 /// Where the client comes from, as far as it matters for what it may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// A unix socket.
     pub local: bool,
@@ -38,6 +38,18 @@ pub struct Peer {
     pub same_user: bool,
     /// A unix socket or a loopback address: nobody in between can listen.
     pub loopback: bool,
+    /// The connection has TLS.
+    pub secured: Option<Arc<Secured>>,
+}
+
+/// What TLS tells of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Secured {
+    /// The names in its certificate, which was found good; none if it was not asked for one.
+    pub names: Vec<String>,
+    /// `tls-server-end-point` of the connection, for SCRAM with channel binding; empty if there is
+    /// none.
+    pub end_point: Arc<[u8]>,
 }
 
 #[derive(Debug, Default)]

@@ -52,6 +52,10 @@ pub trait Io {
     /// is reported soon, not from here.
     fn attach_server(&mut self, server: ServerId, handle: Handle);
 
+    /// The client goes on with TLS: its socket leaves with what it has said of it so far, comes
+    /// back as a new client, or never. The slot is free from now on.
+    fn start_tls(&mut self, client: ClientId, start: TlsStart);
+
     /// The client talks to the console from now on: its socket leaves the data plane with the
     /// bytes already read. The slot is free from now on.
     fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin);
@@ -64,6 +68,15 @@ pub trait Io {
 
     /// For the log and for nothing else.
     fn event(&mut self, event: Event<'_>);
+}
+
+/// How a client begins with TLS (protocol chapter 55.2.10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsStart {
+    /// It has asked, and been told to begin.
+    Asked,
+    /// It has begun without asking, with these bytes.
+    Direct(Vec<u8>),
 }
 
 /// What is shared by all workers. A small door: pools and counts under their locks, and mail.

@@ -1,11 +1,13 @@
 //! The state of one connected socket beyond its descriptor: what we know of its readiness, and
-//! output the kernel did not take at once. An ordinary socket has neither and costs 24 bytes.
+//! output the kernel did not take at once, and its keys if it has TLS. An ordinary socket has nothing
+//! of that and costs 32 bytes.
 
-use std::{io, os::fd::RawFd};
+use std::{cell::RefCell, io, os::fd::RawFd};
 
 use crate::{
     sys::{epoll, socket},
     table::Token,
+    tls::Tls,
 };
 
 /// There may be something to read: edge-triggered events come once, so this is kept.
@@ -22,6 +24,11 @@ pub(crate) const FAILED: u8 = 16;
 pub(crate) const CONNECTING: u8 = 32;
 /// The last read filled the small part of the buffer: use the large one.
 pub(crate) const BULK: u8 = 64;
+
+thread_local! {
+    /// Records under way from a secured connection to its socket; kept for its room.
+    static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Output that the kernel did not take.
 #[derive(Debug)]
@@ -58,13 +65,14 @@ pub(crate) struct Conn {
     pub(crate) fd: RawFd,
     pub(crate) flags: u8,
     pub(crate) pending: Option<Box<Pending>>,
+    pub(crate) tls: Option<Box<Tls>>,
     /// The socket at the other side of the link, if it is not read because of our pending output.
     pub(crate) stalls: Token,
 }
 
 impl Default for Conn {
     fn default() -> Self {
-        Self { fd: -1, flags: 0, pending: None, stalls: Token::default() }
+        Self { fd: -1, flags: 0, pending: None, tls: None, stalls: Token::default() }
     }
 }
 
@@ -90,6 +98,29 @@ impl Conn {
 
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
+        if self.tls.is_some() { self.send_secured(bytes) } else { self.send_as_it_is(bytes) }
+    }
+
+    fn send_secured(&mut self, bytes: &[u8]) -> Sent {
+        RECORDS.with_borrow_mut(|records| {
+            records.clear();
+            let secured = self.tls.as_mut().map(|tls| tls.send(bytes, records));
+            if bytes.is_empty() || self.has(FAILED) {
+                return Sent::Accepted;
+            }
+            match secured {
+                Some(Ok(())) => self.send_as_it_is(records),
+                _ => {
+                    self.flags |= FAILED;
+                    Sent::Failed
+                }
+            }
+        })
+    }
+
+    /// Bytes that need no more securing.
+    #[inline]
+    pub(crate) fn send_as_it_is(&mut self, bytes: &[u8]) -> Sent {
         if let Some(pending) = &mut self.pending {
             pending.push(bytes);
             return Sent::Accepted;
@@ -107,6 +138,18 @@ impl Conn {
             Err(_) => {
                 self.flags |= FAILED;
                 Sent::Failed
+            }
+        }
+    }
+
+    /// The last word of a secured connection, if there is room for it.
+    pub(crate) fn say_tls_is_over(&mut self) {
+        if let (Some(mut tls), None) = (self.tls.take(), &self.pending)
+            && !self.has(FAILED)
+        {
+            let mut record = Vec::new();
+            if tls.close(&mut record).is_ok() {
+                let _ = self.send_as_it_is(&record);
             }
         }
     }
@@ -184,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_small() {
-        assert!(size_of::<Conn>() <= 24, "{} bytes", size_of::<Conn>());
+        assert!(size_of::<Conn>() <= 32, "{} bytes", size_of::<Conn>());
     }
 
     #[test]

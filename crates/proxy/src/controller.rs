@@ -31,7 +31,7 @@ use crate::{
     pooler::{ReloadError, Shutdown},
     resolve::{Dns, NamesInfo},
     service::Notifier,
-    shared::{Shared, ShellMail},
+    shared::{ServerSocket, Shared, ShellMail},
     sockets::pointer,
     sys::socket,
     table::Token,
@@ -47,6 +47,8 @@ pub struct ClientInfo {
     pub link: u64,
     pub peer: Peer,
     pub local: Address,
+    /// How the connection is secured, in words; empty if it is not.
+    pub tls: String,
     pub row: ClientRow,
 }
 
@@ -62,6 +64,8 @@ pub struct ServerInfo {
     /// Where it is connected to.
     pub remote: Address,
     pub local: Address,
+    /// How the connection is secured, in words; empty if it is not.
+    pub tls: String,
     pub row: ServerRow,
 }
 
@@ -73,12 +77,14 @@ impl ServerInfo {
         link: u64,
         row: ServerRow,
     ) -> Self {
+        let ServerSocket { address, tls, .. } = shared.server_socket(fd).unwrap_or_default();
         Self {
             worker,
             pointer: pointer(fd),
             link,
-            remote: shared.server_address(fd).unwrap_or_default(),
+            remote: address,
             local: socket::local_address(fd).unwrap_or_default(),
+            tls,
             row,
         }
     }

@@ -4,7 +4,8 @@
 //! The data plane (`worker.rs`, `sockets.rs`, `conn.rs`, `table.rs`) is a hand-written loop over
 //! edge-triggered epoll; it decides nothing about the protocol, which is the engine's. What the
 //! workers share is in `exchange.rs` and `mailbox.rs`, checked by `model.rs`. The cold side
-//! (`pooler.rs`, `resolve.rs`, `announced.rs`) runs on tokio and reaches the workers by mail only.
+//! (`pooler.rs`, `resolve.rs`, `announced.rs`, the handshakes of `tls.rs`) runs on tokio and reaches
+//! the workers by mail only.
 
 #![cfg_attr(
     test,
@@ -30,6 +31,7 @@ mod sockets;
 mod sync;
 mod sys;
 mod table;
+mod tls;
 mod worker;
 
 pub use crate::{
@@ -46,4 +48,5 @@ pub use crate::{
     resolve::{HostInfo, NamesInfo, ZoneInfo},
     service::Service,
     sys::Address,
+    tls::{Tls, TlsError, TlsStream},
 };

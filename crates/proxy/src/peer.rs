@@ -4,7 +4,10 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::RawFd,
+    sync::Arc,
 };
+
+use engine::auth::Secured;
 
 use crate::sys::{Address, process, socket};
 
@@ -38,7 +41,7 @@ impl Peer {
     }
 
     /// As much of it as matters for what the client may do.
-    pub(crate) fn to_auth(&self) -> engine::auth::Peer {
+    pub(crate) fn to_auth(&self, secured: Option<Arc<Secured>>) -> engine::auth::Peer {
         let loopback = match self {
             Self::Unix { .. } => true,
             Self::V4(ip, _) => ip.is_loopback(),
@@ -47,7 +50,8 @@ impl Peer {
             Self::Unknown => false,
         };
         let same_user = matches!(self, Self::Unix { same_user: true, .. });
-        engine::auth::Peer { local: matches!(self, Self::Unix { .. }), same_user, loopback }
+        let local = matches!(self, Self::Unix { .. });
+        engine::auth::Peer { local, same_user, loopback, secured }
     }
 
     /// The address, for `SHOW CLIENTS`: `unix` for a unix socket.
@@ -96,8 +100,9 @@ mod tests {
     fn a_process_of_our_own_user_is_recognised() {
         let (ours, _theirs) = socket::pair();
         let peer = Peer::new(ours.as_raw_fd(), &Address::Unnamed);
-        let own = engine::auth::Peer { local: true, same_user: true, loopback: true };
-        assert_eq!(peer.to_auth(), own);
+        let own =
+            engine::auth::Peer { local: true, same_user: true, loopback: true, secured: None };
+        assert_eq!(peer.to_auth(None), own);
         assert_eq!(peer.to_string(), format!("unix({})", std::process::id()));
     }
 
@@ -110,9 +115,9 @@ mod tests {
             ("[fe80::1]:5", false),
         ] {
             let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
-            assert_eq!(peer.to_auth().loopback, loopback, "{address}");
+            assert_eq!(peer.to_auth(None).loopback, loopback, "{address}");
             assert_eq!(peer.to_string(), address);
-            assert!(!peer.to_auth().local);
+            assert!(!peer.to_auth(None).local);
         }
         assert!(size_of::<Peer>() <= 16, "{} bytes", size_of::<Peer>());
     }

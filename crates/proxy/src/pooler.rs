@@ -20,6 +20,7 @@ use crate::{
     Address, Peer, Service,
     controller::{Controller, Totals},
     listener::ListenError,
+    tls::{Tls, TlsError},
 };
 
 pub use self::reload::ReloadError;
@@ -29,9 +30,12 @@ pub(crate) use self::reload::{reload, set};
 #[derive(Debug)]
 pub struct ConsoleConnection {
     pub fd: OwnedFd,
+    /// If the connection has TLS: its state.
+    pub tls: Option<Box<Tls>>,
     pub peer: Peer,
     pub login: ConsoleLogin,
-    /// What the client was told and has not got yet; to be written before anything else.
+    /// What the client was told and has not got yet; to be written before anything else, as it
+    /// is.
     pub unsent: Vec<u8>,
 }
 
@@ -80,6 +84,8 @@ impl fmt::Debug for StartOptions {
 pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error("TLS setup failed: {0}")]
+    Tls(#[from] TlsError),
     #[error("cannot start the threads of the pooler: {0}")]
     System(#[from] io::Error),
 }

@@ -7,8 +7,8 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::RawFd,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -16,7 +16,7 @@ use std::{
 use config::Config;
 use engine::{
     Drain,
-    ids::{ClientId, Micros, WorkerId},
+    ids::{ClientId, Micros, ServerId, WorkerId},
     shell::Mail,
 };
 use tokio::sync::mpsc;
@@ -31,6 +31,7 @@ use crate::{
     pooler::ConsoleRequest,
     resolve::Question,
     sys::{Address, Epoll, EventFd},
+    tls::{Handshakes, SecuredClient, SecuredServer, Tls, TlsContexts},
 };
 
 impl Wake for EventFd {
@@ -52,6 +53,19 @@ pub(crate) enum ShellMail {
         fd: RawFd,
         peer: Peer,
     },
+    /// A client whose handshake is made.
+    SecuredClient {
+        client: SecuredClient,
+        peer: Peer,
+    },
+    /// What came of the handshake with the server that `server` is to be.
+    SecuredServer {
+        server: ServerId,
+        ticket: u64,
+        result: Result<SecuredServer, String>,
+    },
+    /// A cancel request to a secured server has been dealt with.
+    CancelSent(u64),
     /// The addresses of a name that somebody is to connect to; none if it has none. The ticket is
     /// that of the question.
     Resolved {
@@ -139,8 +153,24 @@ pub(crate) struct Shared {
     /// The end has begun, in one way or the other.
     pub(crate) draining: AtomicBool,
     pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
-    /// Where the servers' sockets are connected to, by descriptor.
-    server_addresses: Mutex<HashMap<RawFd, Address>>,
+    pub(crate) handshakes: Handshakes,
+    tls: RwLock<Arc<TlsContexts>>,
+    /// What the servers' sockets are, by descriptor.
+    server_sockets: Mutex<HashMap<RawFd, ServerSocket>>,
+    /// The TLS states of servers that are in no worker's table, by descriptor.
+    parked_tls: Mutex<HashMap<RawFd, Box<Tls>>>,
+    /// How many there are: without any, nobody need look.
+    parked_tls_count: AtomicUsize,
+}
+
+/// The other end of a server's socket.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerSocket {
+    pub(crate) address: Address,
+    /// The name it was reached by, which its certificate is for.
+    pub(crate) host: Option<String>,
+    /// How it is secured, in words; empty if it is not.
+    pub(crate) tls: String,
 }
 
 impl Shared {
@@ -148,6 +178,8 @@ impl Shared {
         workers: u16,
         listeners: Vec<Listener>,
         cold: mpsc::UnboundedSender<ColdRequest>,
+        tls: TlsContexts,
+        handshakes: Handshakes,
     ) -> io::Result<Self> {
         let wakers = (0..workers).map(|_| EventFd::new()).collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
@@ -158,7 +190,11 @@ impl Shared {
             clock: Clock::start(),
             draining: AtomicBool::new(false),
             cold,
-            server_addresses: Mutex::default(),
+            handshakes,
+            tls: RwLock::new(Arc::new(tls)),
+            server_sockets: Mutex::default(),
+            parked_tls: Mutex::default(),
+            parked_tls_count: AtomicUsize::new(0),
         })
     }
 
@@ -186,15 +222,41 @@ impl Shared {
         }
     }
 
-    pub(crate) fn set_server_address(&self, fd: RawFd, address: Address) {
-        exchange::lock(&self.server_addresses).insert(fd, address);
+    pub(crate) fn set_server_socket(&self, fd: RawFd, socket: ServerSocket) {
+        exchange::lock(&self.server_sockets).insert(fd, socket);
     }
 
-    pub(crate) fn server_address(&self, fd: RawFd) -> Option<Address> {
-        exchange::lock(&self.server_addresses).get(&fd).cloned()
+    pub(crate) fn server_socket(&self, fd: RawFd) -> Option<ServerSocket> {
+        exchange::lock(&self.server_sockets).get(&fd).cloned()
     }
 
-    pub(crate) fn forget_server_address(&self, fd: RawFd) {
-        exchange::lock(&self.server_addresses).remove(&fd);
+    pub(crate) fn forget_server_socket(&self, fd: RawFd) -> ServerSocket {
+        exchange::lock(&self.server_sockets).remove(&fd).unwrap_or_default()
+    }
+
+    /// The contexts for connections that begin now.
+    pub(crate) fn tls(&self) -> Arc<TlsContexts> {
+        Arc::clone(&self.tls.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_tls(&self, contexts: TlsContexts) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(contexts);
+    }
+
+    /// A secured server leaves its worker's table.
+    pub(crate) fn park_tls(&self, fd: RawFd, tls: Box<Tls>) {
+        exchange::lock(&self.parked_tls).insert(fd, tls);
+        self.parked_tls_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A server comes to a worker's table. What it has of TLS comes along; that the count is seen
+    /// is seen to by the pool's lock, under which the server was parked and taken.
+    pub(crate) fn unpark_tls(&self, fd: RawFd) -> Option<Box<Tls>> {
+        if self.parked_tls_count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let tls = exchange::lock(&self.parked_tls).remove(&fd)?;
+        self.parked_tls_count.fetch_sub(1, Ordering::Relaxed);
+        Some(tls)
     }
 }

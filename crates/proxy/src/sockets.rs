@@ -34,6 +34,7 @@ use crate::{
     shared::Shared,
     sys::{Address, Epoll, epoll, process, socket},
     table::{Kind, Table, Token},
+    tls::Tls,
 };
 
 /// What the engine is to be told as soon as it has returned.
@@ -41,8 +42,19 @@ use crate::{
 pub(crate) enum Outcome {
     ClientLost(Token),
     ServerLost(Token),
-    ServerConnected { server: ServerId, ticket: u64 },
-    ConnectFailed { server: ServerId, ticket: u64 },
+    ServerConnected {
+        server: ServerId,
+        ticket: u64,
+    },
+    /// It is connected, and as secure as it is going to be.
+    ServerReady {
+        server: ServerId,
+        ticket: u64,
+    },
+    ConnectFailed {
+        server: ServerId,
+        ticket: u64,
+    },
     CancelDone(u64),
 }
 
@@ -107,10 +119,16 @@ impl Sockets {
     }
 
     /// A client that was accepted gets the slot the engine chose. False if it cannot be watched.
-    pub(crate) fn add_client(&mut self, client: ClientId, fd: RawFd, peer: Peer) -> bool {
+    pub(crate) fn add_client(
+        &mut self,
+        client: ClientId,
+        fd: RawFd,
+        peer: Peer,
+        tls: Option<Box<Tls>>,
+    ) -> bool {
         let at = client.0 as usize;
         let token = self.table.register(fd, Kind::Client(client.0));
-        *slot(&mut self.clients, at) = Conn::new(fd, 0);
+        *slot(&mut self.clients, at) = Conn { tls, ..Conn::new(fd, 0) };
         *slot(&mut self.peers, at) = peer;
         self.epoll().add(fd, epoll::READ, token.to_u64()).is_ok()
     }
@@ -248,6 +266,12 @@ impl Sockets {
     /// -1 if it has none yet.
     pub(crate) fn server_fd(&self, server: ServerId) -> RawFd {
         self.servers.get(server.0 as usize).map_or(-1, |conn| conn.fd)
+    }
+
+    /// How the client's connection is secured, in words; empty if it is not.
+    pub(crate) fn client_tls(&self, client: ClientId) -> String {
+        let tls = self.clients.get(client.0 as usize).and_then(|conn| conn.tls.as_deref());
+        tls.map_or_else(String::new, Tls::describe)
     }
 
     pub(crate) fn client_local_address(&self, client: ClientId) -> Address {

@@ -29,6 +29,7 @@ use crate::{
     sockets::Sockets,
     sys::{Events, epoll},
     table::{Kind, Token},
+    tls::Progress,
 };
 
 /// How often timeouts are looked at.
@@ -49,6 +50,8 @@ pub(crate) struct Worker {
     engine: Engine<ShellExchange>,
     sockets: Sockets,
     buffer: Box<[u8]>,
+    /// What came out of the records of a secured connection.
+    progress: Progress,
     events: Events,
     /// Taken out of the mailbox; kept for its room.
     mail: VecDeque<ShellMail>,
@@ -72,6 +75,7 @@ impl Worker {
             engine: Engine::new(id, Arc::clone(&config), exchange, seed),
             sockets: Sockets::new(id, Arc::clone(&shared), config),
             buffer: vec![0; BUFFER_LEN].into(),
+            progress: Progress::default(),
             events: Events::with_room(EVENTS_MAX),
             mail: VecDeque::new(),
             has_mail: true,

@@ -11,6 +11,7 @@
 mod binaries;
 mod delivery;
 mod guest;
+mod pki;
 mod pooler;
 mod postgres;
 mod raw;
@@ -20,6 +21,7 @@ mod wait;
 pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program};
 pub use delivery::wait_until_read;
 pub use guest::is_root;
+pub use pki::{Authority, Identity, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Postgres, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};

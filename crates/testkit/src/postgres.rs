@@ -14,6 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::binaries::Version;
+use crate::pki::Identity;
 use crate::wait::eventually;
 use crate::{RawClient, guest, scratch};
 pub use role::{Role, ServerAuth, Verifier};
@@ -139,6 +140,19 @@ impl Postgres {
         );
         let rows = self.sql("postgres", &sql);
         rows.iter().filter_map(|row| row[0].as_ref()?.parse().ok()).collect()
+    }
+
+    /// Shows this certificate to those who ask for TLS, from now on.
+    pub fn offer_tls(&self, own: &Identity) {
+        self.sql("postgres", &format!("ALTER SYSTEM SET ssl_cert_file = '{}'", own.certificate()));
+        self.sql("postgres", &format!("ALTER SYSTEM SET ssl_key_file = '{}'", own.key()));
+        self.sql("postgres", "ALTER SYSTEM SET ssl = on");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        eventually("PostgreSQL offers TLS", Duration::from_secs(10), || {
+            let mut client = RawClient::connect(self.port);
+            client.send(crate::frontend::ssl_request());
+            (client.read_byte() == b'S').then_some(())
+        });
     }
 
     /// Stops it at once, as a power cut would for the clients. [`Self::launch`] starts it again.

@@ -30,3 +30,4 @@ mod service;
 mod signals;
 mod startup;
 mod support;
+mod tls;

@@ -92,7 +92,7 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
         close_needed: false,
         link: client.link,
         remote_pid: peer_pid(&client.peer),
-        tls: String::new(),
+        tls: client.tls.clone(),
         application_name: text(&row.application_name),
         prepared_statements: row.prepared_statements,
     };
@@ -123,7 +123,7 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         close_needed: row.doomed,
         link: server.link,
         remote_pid: row.process_id,
-        tls: String::new(),
+        tls: server.tls.clone(),
         application_name: text(&row.application_name),
         prepared_statements: row.prepared_statements,
     };
@@ -131,7 +131,13 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
 }
 
 /// A connection of the console itself. The names are the console's to fill in.
-pub(super) fn console(fd: &OwnedFd, peer: &Peer, connected_at: i64, port: u16) -> Connection {
+pub(super) fn console(
+    fd: &OwnedFd,
+    peer: &Peer,
+    tls: String,
+    connected_at: i64,
+    port: u16,
+) -> Connection {
     Connection {
         // As for all other clients: the descriptor is nobody else's as long as it is open.
         id: u64::from(fd.as_raw_fd().unsigned_abs()),
@@ -146,7 +152,7 @@ pub(super) fn console(fd: &OwnedFd, peer: &Peer, connected_at: i64, port: u16) -
         close_needed: false,
         link: 0,
         remote_pid: peer_pid(peer),
-        tls: String::new(),
+        tls,
         application_name: String::new(),
         prepared_statements: 0,
     }

@@ -39,23 +39,23 @@ keys! {
     /// Time a client has to log in; 0 is for ever.
     client_login_timeout: Duration = "60", reload, acts;
     /// Cipher suites offered to clients with TLS 1.3. Not set: the library's choice.
-    client_tls13_ciphers: Option<String> = unset, reload, later;
+    client_tls13_ciphers: Option<String> = unset, reload, acts;
     /// Certificates of the authorities that may sign client certificates.
-    client_tls_ca_file: String = "", reload, later;
+    client_tls_ca_file: String = "", reload, acts;
     /// Certificate shown to clients.
-    client_tls_cert_file: String = "", reload, later;
+    client_tls_cert_file: String = "", reload, acts;
     /// Cipher suites offered to clients up to TLS 1.2.
-    client_tls_ciphers: String = "default", reload, later;
+    client_tls_ciphers: String = "default", reload, acts;
     /// Diffie-Hellman parameters for clients: auto, none or legacy.
     client_tls_dheparams: String = "auto", reload, later;
     /// Elliptic curve for clients: auto, none or a name.
-    client_tls_ecdhcurve: String = "auto", reload, later;
+    client_tls_ecdhcurve: String = "auto", reload, acts;
     /// Private key for `client_tls_cert_file`.
-    client_tls_key_file: String = "", reload, later;
+    client_tls_key_file: String = "", reload, acts;
     /// TLS versions allowed for clients: all, secure, or a list of tlsv1.0 to tlsv1.3.
-    client_tls_protocols: String = "secure", reload, later;
+    client_tls_protocols: String = "secure", reload, acts;
     /// How much TLS is asked of clients.
-    client_tls_sslmode: SslMode = "disable", reload, later;
+    client_tls_sslmode: SslMode = "disable", reload, acts;
     /// The configuration file; the next reload reads the file named here.
     conffile: Option<String> = unset, reload, acts;
     /// Server connections of each pool, that is of each pair of database and user; 0 is no limit.
@@ -156,19 +156,19 @@ keys! {
     /// Use servers in turn, instead of the one released last.
     server_round_robin: bool = "0", reload, acts;
     /// Cipher suites offered to servers with TLS 1.3. Not set: the library's choice.
-    server_tls13_ciphers: Option<String> = unset, reload, later;
+    server_tls13_ciphers: Option<String> = unset, reload, acts;
     /// Certificates of the authorities that may sign server certificates.
-    server_tls_ca_file: String = "", reload, later;
+    server_tls_ca_file: String = "", reload, acts;
     /// Certificate shown to servers.
-    server_tls_cert_file: String = "", reload, later;
+    server_tls_cert_file: String = "", reload, acts;
     /// Cipher suites offered to servers up to TLS 1.2.
-    server_tls_ciphers: String = "default", reload, later;
+    server_tls_ciphers: String = "default", reload, acts;
     /// Private key for `server_tls_cert_file`.
-    server_tls_key_file: String = "", reload, later;
+    server_tls_key_file: String = "", reload, acts;
     /// TLS versions allowed for servers: all, secure, or a list of tlsv1.0 to tlsv1.3.
-    server_tls_protocols: String = "secure", reload, later;
+    server_tls_protocols: String = "secure", reload, acts;
     /// How much TLS is asked of servers.
-    server_tls_sslmode: SslMode = "prefer", reload, later;
+    server_tls_sslmode: SslMode = "prefer", reload, acts;
     /// Listen with `SO_REUSEPORT`, so that several poolers can share a port.
     so_reuseport: bool = "0", boot, acts;
     /// How often statistics are averaged and logged.
@@ -239,6 +239,13 @@ impl Global {
     }
 
     /// Takes over from `running` what only a restart may change, and names the keys that differed.
+    /// Takes everything that concerns TLS from the running configuration.
+    pub fn keep_tls(&mut self, running: &Self) {
+        for row in Self::ROWS.iter().filter(|row| row.key.name.contains("_tls")) {
+            (row.copy)(self, running);
+        }
+    }
+
     pub fn keep_boot_only(&mut self, running: &Self) -> Vec<&'static str> {
         let mut kept = Vec::new();
         for row in Self::ROWS.iter().filter(|row| !row.key.reloadable) {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use config::{AccessPolicy, AuthType, Database};
+use config::{AccessPolicy, AuthType, Database, SslMode};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::startup::{self, MINOR_VERSION, StartupPacket, StartupRequest};
 use wire::{Header, backend, frontend, scram};
@@ -15,7 +15,7 @@ use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::pool::{Gate, Pool};
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{ConsoleLogin, Event, Exchange, Io};
+use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart};
 use crate::vars::Vars;
 
 mod sasl;
@@ -81,6 +81,10 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn startup_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        if self.begins_tls(id) {
+            let said = std::mem::take(&mut self.login_mut(id).buffer);
+            return self.start_tls(id, TlsStart::Direct(said), io);
+        }
         let login = self.login_mut(id);
         let len = match startup::packet_len(&login.buffer) {
             Ok(Some(len)) if len <= login.buffer.len() => len,
@@ -96,6 +100,13 @@ impl<X: Exchange> Engine<X> {
             }
             Ok(StartupRequest::GssEnc) if more => {
                 Step::Refuse("received unencrypted data after GSSAPI encryption request".into())
+            }
+            Ok(StartupRequest::Ssl) if self.login_mut(id).peer.secured.is_some() => {
+                Step::Refuse("SSL req inside SSL".into())
+            }
+            Ok(StartupRequest::Ssl) if self.offers_tls(id) => {
+                io.send_client(id, b"S");
+                self.start_tls(id, TlsStart::Asked, io)
             }
             Ok(StartupRequest::Ssl | StartupRequest::GssEnc) => {
                 io.send_client(id, b"N");
@@ -113,6 +124,28 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// TLS is for TCP: nobody listens on a unix socket.
+    fn offers_tls(&self, id: ClientId) -> bool {
+        let ClientPhase::Login(login) = &self.client(id).phase else { return false };
+        self.config.global.client_tls_sslmode != SslMode::Disable && !login.peer.local
+    }
+
+    /// Are its first bytes those of a TLS handshake (`sslnegotiation=direct`)?
+    fn begins_tls(&self, id: ClientId) -> bool {
+        const HANDSHAKE_RECORD: u8 = 0x16;
+        let ClientPhase::Login(login) = &self.client(id).phase else { return false };
+        login.buffer.first() == Some(&HANDSHAKE_RECORD)
+            && login.peer.secured.is_none()
+            && self.offers_tls(id)
+    }
+
+    /// The client comes back when the handshake is made.
+    fn start_tls(&mut self, id: ClientId, start: TlsStart, io: &mut impl Io) -> Step {
+        self.clients.remove(id.0 as usize);
+        io.start_tls(id, start);
+        Step::Done
+    }
+
     /// Take in the startup packet.
     fn startup(
         &mut self,
@@ -120,6 +153,11 @@ impl<X: Exchange> Engine<X> {
         packet: &StartupPacket<'_>,
         io: &mut impl Io,
     ) -> Result<(), String> {
+        let peer = &self.login_mut(id).peer;
+        let is_bare = peer.secured.is_none() && !peer.local;
+        if is_bare && self.config.global.client_tls_sslmode.is_required() {
+            return Err("SSL required".into());
+        }
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let user =
             text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);

@@ -22,6 +22,7 @@ mod report;
 mod resend;
 mod rig;
 mod scram;
+mod secured;
 mod timeouts;
 mod unnamed;
 mod welcome;

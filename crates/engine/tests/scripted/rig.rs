@@ -25,7 +25,7 @@ use engine::auth::Peer;
 use engine::pool::{Gate, Pool};
 use engine::report::Report;
 use engine::settings::settings_for;
-use engine::shell::ConsoleLogin;
+use engine::shell::{ConsoleLogin, TlsStart};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
 use net::{CancelCall, ClientEnd, Place, ServerEnd};
@@ -221,6 +221,10 @@ impl Rig {
         let CancelCall { worker, cancel, .. } = world.net.cancels.remove(0);
         world.engines[worker].cancel_finished(cancel, world.now, &mut world.net.io(worker));
         world.pump();
+    }
+
+    pub(crate) fn handshakes(&self) -> Vec<TlsStart> {
+        self.0.borrow().net.handshakes.clone()
     }
 
     pub(crate) fn consoles(&self) -> Vec<ConsoleLogin> {

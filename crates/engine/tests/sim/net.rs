@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{ConsoleLogin, Event, Io};
+use engine::shell::{ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 use crate::backend::Backend;
@@ -347,6 +347,10 @@ impl Io for SimIo<'_> {
         if self.net.server_slots[self.worker].insert(server.0, at).is_some() {
             self.complain(format!("{server:?} was not free"));
         }
+    }
+
+    fn start_tls(&mut self, client: ClientId, _start: TlsStart) {
+        self.complain(format!("{client:?} went to a handshake"));
     }
 
     fn hand_to_console(&mut self, client: ClientId, _login: ConsoleLogin) {

@@ -2,7 +2,7 @@
 
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{ConsoleLogin, Event, Io};
+use engine::shell::{ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 use crate::postgres::Postgres;
@@ -134,6 +134,10 @@ impl Io for Net {
         let mut servers = self.servers.iter_mut();
         let end = servers.find(|end| matches!(end.place, Place::Detached(_, own) if own == handle));
         end.expect("the server is detached").place = Place::Table(server);
+    }
+
+    fn start_tls(&mut self, client: ClientId, _: TlsStart) {
+        self.client(client).id = None;
     }
 
     fn hand_to_console(&mut self, client: ClientId, _: ConsoleLogin) {

@@ -13,6 +13,7 @@ use crate::{
     exchange::lock,
     listener, log,
     shared::ShellMail,
+    tls::TlsContexts,
     warning,
 };
 
@@ -44,6 +45,13 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
             return Err(error);
         }
     };
+    match TlsContexts::load(&config.global) {
+        Ok(contexts) => control.shared.set_tls(contexts),
+        Err(error) => {
+            error!("TLS configuration could not be reloaded, keeping old configuration: {error}");
+            config.global.keep_tls(&running.global);
+        }
+    }
     for key in config.global.keep_boot_only(&running.global) {
         warning!("{key} was changed, which takes effect at the next start only");
     }

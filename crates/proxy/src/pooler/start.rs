@@ -18,6 +18,7 @@ use crate::{
     shared::Shared,
     sys::{process, signal},
     table::WORKERS_MAX,
+    tls::{Handshakes, TlsContexts, handshake},
     warning,
     worker::Worker,
 };
@@ -50,10 +51,13 @@ pub(super) fn start(
     let listeners = listener::open_all(&config.global, listeners)?;
 
     let dns = Dns::new(&config.global)?;
+    let tls = TlsContexts::load(&config.global)?;
     let config = Arc::new(config);
     let (requests_in, requests) = mpsc::unbounded_channel();
     let (orders_in, orders) = mpsc::unbounded_channel();
-    let shared = Arc::new(Shared::new(worker_count(&config), listeners, requests_in)?);
+    let count = worker_count(&config);
+    let (handshakes, queues) = Handshakes::new(count);
+    let shared = Arc::new(Shared::new(count, listeners, requests_in, tls, handshakes)?);
     let control = Control {
         shared: Arc::clone(&shared),
         config: RwLock::new(Arc::clone(&config)),
@@ -75,6 +79,10 @@ pub(super) fn start(
         signals,
         console: options.console,
     };
+    for (at, queue) in queues.into_iter().enumerate() {
+        let ended = controller.0.ended.subscribe();
+        handshake::start(at, queue, Arc::clone(&shared), ended)?;
+    }
     let workers = start_workers(&shared, &config)?;
     for (at, _) in workers.iter().enumerate() {
         debug!("worker {at} serves");

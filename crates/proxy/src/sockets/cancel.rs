@@ -15,9 +15,10 @@ use super::{Outcome, Sockets};
 use crate::{
     controller::ForwardInfo,
     resolve::Question,
-    shared::ColdRequest,
+    shared::{ColdRequest, ServerSocket},
     sys::{Address, epoll, socket},
     table::Kind,
+    tls::Job,
 };
 
 /// A cancel request on its way.
@@ -43,8 +44,14 @@ impl Sockets {
     pub(super) fn begin_cancel(&mut self, id: u64, server: ServerId, packet: &[u8]) {
         let target = self.servers[server.0 as usize].fd;
         let cancel = self.new_cancel(id, None, packet);
-        match self.shared.server_address(target) {
-            Some(address) => self.open_cancel(cancel, &address),
+        match self.shared.server_socket(target) {
+            // Its key must not be overheard either.
+            Some(ServerSocket { address, host: Some(host), tls }) if !tls.is_empty() => {
+                let (packet, worker) = (packet.to_vec(), self.worker);
+                let job = Job::Cancel { address, host, packet, worker, cancel: id };
+                self.shared.handshakes.begin(job);
+            }
+            Some(socket) => self.open_cancel(cancel, &socket.address),
             None => self.outcomes.push_back(Outcome::CancelDone(id)),
         }
     }

@@ -13,9 +13,11 @@ use crate::{
     conn::{CONNECTING, Conn},
     listener,
     resolve::Question,
-    shared::ColdRequest,
-    sys::{Address, epoll, socket},
+    shared::{ColdRequest, ServerSocket},
+    sys::{Address, epoll, process, socket},
     table::{Kind, Token},
+    tls::{Job, SecuredServer},
+    warning,
 };
 
 /// A server on its way to being connected.
@@ -29,6 +31,14 @@ pub(super) struct Connecting {
     retry: bool,
     /// Database and user, for the log.
     pub(super) name: Option<(String, String)>,
+    /// The name it is reached by over TCP.
+    host: Option<String>,
+}
+
+impl Connecting {
+    fn new(ticket: u64, name: Option<(String, String)>) -> Self {
+        Self { ticket, addresses: VecDeque::new(), retry: false, name, host: None }
+    }
 }
 
 impl Sockets {
@@ -36,32 +46,34 @@ impl Sockets {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let name = self.connecting.remove(&server.0).and_then(|known| known.name);
-        let mut addresses = VecDeque::new();
+        let mut waits = Connecting::new(ticket, name);
+        let addresses = &mut waits.addresses;
         match target {
             Target::Unix(path) => addresses.push_back(Address::Unix(path.clone())),
             Target::Abstract(name) => addresses.push_back(Address::Abstract(name.clone().into())),
-            Target::Tcp(host, port) => match host.parse::<std::net::IpAddr>() {
-                Ok(ip) => addresses.push_back(Address::Inet((ip, *port).into())),
-                Err(_) => {
-                    let (host, port, worker) = (host.clone(), *port, self.worker);
-                    let question = Question { host, port, worker, ticket };
-                    if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
-                        let waits = Connecting { ticket, addresses, retry: false, name };
-                        self.connecting.insert(server.0, waits);
-                        return;
+            Target::Tcp(host, port) => {
+                waits.host = Some(host.clone());
+                match host.parse::<std::net::IpAddr>() {
+                    Ok(ip) => addresses.push_back(Address::Inet((ip, *port).into())),
+                    Err(_) => {
+                        let (host, port, worker) = (host.clone(), *port, self.worker);
+                        let question = Question { host, port, worker, ticket };
+                        if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
+                            self.connecting.insert(server.0, waits);
+                            return;
+                        }
                     }
                 }
-            },
+            }
         }
-        self.connecting.insert(server.0, Connecting { ticket, addresses, retry: false, name });
+        self.connecting.insert(server.0, waits);
         self.try_next_address(server);
     }
 
     /// Keeps a server's name for the moment it is connected.
     pub(super) fn name_server(&mut self, server: ServerId, name: (&str, &str)) {
         let name = Some((name.0.to_owned(), name.1.to_owned()));
-        let addresses = VecDeque::new();
-        self.connecting.insert(server.0, Connecting { ticket: 0, addresses, retry: false, name });
+        self.connecting.insert(server.0, Connecting::new(0, name));
     }
 
     /// The answer to a question for a name's addresses.
@@ -122,7 +134,8 @@ impl Sockets {
         let (flags, interest) =
             if done { (0, epoll::READ) } else { (CONNECTING, epoll::READ_WRITE) };
         self.servers[server.0 as usize] = Conn::new(fd, flags);
-        self.shared.set_server_address(fd, address);
+        let host = self.connecting.get(&server.0).and_then(|waits| waits.host.clone());
+        self.shared.set_server_socket(fd, ServerSocket { address, host, tls: String::new() });
         if self.epoll().add(fd, interest, token.to_u64()).is_err() {
             self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
         } else if done {
@@ -145,9 +158,60 @@ impl Sockets {
             return;
         }
         self.servers[server.0 as usize] = Conn::default();
-        self.shared.forget_server_address(fd);
+        self.shared.forget_server_socket(fd);
         self.discard(fd);
         self.try_next_address(server);
+    }
+
+    /// A server was reached. If it is to be asked for TLS its socket goes to a handshake, and comes
+    /// back in `secured`; true if it need not.
+    pub(crate) fn needs_no_tls(&mut self, server: ServerId, ticket: u64) -> bool {
+        let Some(waits) = self.connecting.get(&server.0) else { return true };
+        let Some(host) = waits.host.clone() else { return true };
+        if waits.ticket != ticket || self.shared.tls().servers.is_none() {
+            return true;
+        }
+        let conn = std::mem::take(self.server(server));
+        let _ = self.epoll().delete(conn.fd);
+        self.table.clear(conn.fd);
+        let (fd, worker) = (process::own(conn.fd), self.worker);
+        self.shared.handshakes.begin(Job::Server { fd, host, worker, server, ticket });
+        false
+    }
+
+    /// What came of a handshake.
+    pub(crate) fn secured(
+        &mut self,
+        server: ServerId,
+        ticket: u64,
+        result: Result<SecuredServer, String>,
+    ) {
+        let is_awaited = self.connecting.get(&server.0).is_some_and(|waits| waits.ticket == ticket);
+        let SecuredServer { fd, tls } = match result {
+            Ok(secured) if is_awaited => secured,
+            // Closed by being dropped.
+            Ok(secured) => {
+                self.shared.forget_server_socket(secured.fd.as_raw_fd());
+                return;
+            }
+            Err(reason) => {
+                warning!("TLS to a server failed: {reason}");
+                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+                return;
+            }
+        };
+        let fd = fd.into_raw_fd();
+        if let Some(tls) = &tls {
+            let socket = self.shared.forget_server_socket(fd);
+            self.shared.set_server_socket(fd, ServerSocket { tls: tls.describe(), ..socket });
+        }
+        let token = self.table.register(fd, Kind::Server(server.0));
+        self.servers[server.0 as usize] = Conn { tls, ..Conn::new(fd, 0) };
+        if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
+            self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+        } else {
+            self.outcomes.push_back(Outcome::ServerReady { server, ticket });
+        }
     }
 
     /// Is this the outcome of the attempt that is under way? It is over then.

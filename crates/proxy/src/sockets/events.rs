@@ -35,7 +35,11 @@ impl Sockets {
         match *event {
             Event::LoginAttempt { client, database, user } if connections => {
                 self.client_line(client, (database, user), |label| {
-                    log!("{label} login attempt: db={database} user={user} tls=no replication=no");
+                    let tls = self.client_tls(client);
+                    let tls = if tls.is_empty() { "no" } else { &tls };
+                    log!(
+                        "{label} login attempt: db={database} user={user} tls={tls} replication=no"
+                    );
                 });
             }
             Event::LoginFailed { client, database, user } if connections => {
@@ -104,7 +108,7 @@ impl Sockets {
     fn server_line(&self, server: ServerId, name: (&str, &str), line: impl FnOnce(Label<'_>)) {
         if log::enabled(Level::Warning) {
             let fd = self.servers.get(server.0 as usize).map_or(-1, |conn| conn.fd);
-            let address = self.shared.server_address(fd).unwrap_or_default();
+            let address = self.shared.server_socket(fd).unwrap_or_default().address;
             line(Label { side: 'S', fd, name, address: &address });
         }
     }

@@ -5,7 +5,7 @@ use std::mem;
 use engine::{
     ids::{ClientId, Handle, PoolId, ServerId},
     settings::Target,
-    shell::{ConsoleLogin, Event, Io},
+    shell::{ConsoleLogin, Event, Io, TlsStart},
 };
 
 use wire::startup::CancelKey;
@@ -17,6 +17,7 @@ use crate::{
     shared::ColdRequest,
     sys::{epoll, process},
     table::{Kind, Token},
+    tls::Job,
 };
 
 impl Io for Sockets {
@@ -50,6 +51,7 @@ impl Io for Sockets {
     }
 
     fn close_client(&mut self, client: ClientId) {
+        self.client(client).say_tls_is_over();
         let mut conn = mem::take(self.client(client));
         self.peers[client.0 as usize] = crate::peer::Peer::Unknown;
         self.count_out();
@@ -63,10 +65,11 @@ impl Io for Sockets {
     fn close_server(&mut self, server: ServerId) {
         self.connecting.remove(&server.0);
         // A server may be given up before it has a socket.
-        let conn = mem::take(slot(&mut self.servers, server.0 as usize));
+        let mut conn = mem::take(slot(&mut self.servers, server.0 as usize));
         self.queue(conn.stalls);
         if conn.fd >= 0 {
-            self.shared.forget_server_address(conn.fd);
+            conn.say_tls_is_over();
+            self.shared.forget_server_socket(conn.fd);
             self.discard(conn.fd);
         }
     }
@@ -84,6 +87,21 @@ impl Io for Sockets {
         self.begin_forward(cancel, peer, target, packet);
     }
 
+    fn start_tls(&mut self, client: ClientId, start: TlsStart) {
+        let conn = mem::take(self.client(client));
+        let peer = mem::take(&mut self.peers[client.0 as usize]);
+        self.count_out();
+        let _ = self.epoll().delete(conn.fd);
+        self.table.clear(conn.fd);
+        let (said, is_direct) = match start {
+            TlsStart::Asked => (Vec::new(), false),
+            TlsStart::Direct(said) => (said, true),
+        };
+        let limit = Some(self.config.global.client_login_timeout).filter(|limit| !limit.is_zero());
+        let fd = process::own(conn.fd);
+        self.shared.handshakes.begin(Job::Client { fd, peer, said, is_direct, limit });
+    }
+
     #[inline]
     fn resume_client(&mut self, client: ClientId) {
         if let Some(token) = self.client_token(client) {
@@ -93,8 +111,11 @@ impl Io for Sockets {
 
     #[inline]
     fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
-        let conn = mem::take(self.server(server));
+        let mut conn = mem::take(self.server(server));
         debug_assert!(conn.pending.is_none(), "a server was released with output kept back");
+        if let Some(tls) = conn.tls.take() {
+            self.shared.park_tls(conn.fd, tls);
+        }
         let token = self.table.token(conn.fd);
         self.table.change(token, Kind::Parked(pool));
         if conn.stalls != Token::default() {
@@ -111,7 +132,8 @@ impl Io for Sockets {
     fn attach_server(&mut self, server: ServerId, handle: Handle) {
         let (token, home) = Token::from_handle(handle);
         let fd = token.fd();
-        *slot(&mut self.servers, server.0 as usize) = Conn::new(fd, 0);
+        let tls = self.shared.unpark_tls(fd);
+        *slot(&mut self.servers, server.0 as usize) = Conn { tls, ..Conn::new(fd, 0) };
         if home != self.worker {
             self.fetch_server(server, fd, home);
         } else if matches!(self.table.kind(token), Kind::Parked(_)) {
@@ -131,7 +153,8 @@ impl Io for Sockets {
         let _ = self.epoll().delete(conn.fd);
         self.table.clear(conn.fd);
         let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());
-        let console = ConsoleConnection { fd: process::own(conn.fd), peer, login, unsent };
+        let fd = process::own(conn.fd);
+        let console = ConsoleConnection { fd, tls: conn.tls, peer, login, unsent };
         // Without a cold thread the pooler is ending: the connection is closed with the message.
         let request = ConsoleRequest::Connection(console);
         let _ = self.shared.cold.send(ColdRequest::Console(request));

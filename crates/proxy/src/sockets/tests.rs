@@ -8,6 +8,7 @@ use crate::{
     conn::{BROKEN, FAILED},
     shared::ColdRequest,
     sys::Events,
+    tls::{Handshakes, TlsContexts},
 };
 
 const CLIENT: ClientId = ClientId(0);
@@ -24,7 +25,16 @@ struct Rig {
 impl Rig {
     fn new(workers: u16) -> Self {
         let (requests, cold) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(workers, Vec::new(), requests).unwrap());
+        let shared = Arc::new(
+            Shared::new(
+                workers,
+                Vec::new(),
+                requests,
+                TlsContexts::default(),
+                Handshakes::new(1).0,
+            )
+            .unwrap(),
+        );
         let sockets = |id| Sockets::new(WorkerId(id), Arc::clone(&shared), Arc::default());
         Self { all: (0..workers).map(sockets).collect(), shared, cold }
     }
@@ -49,7 +59,7 @@ impl Rig {
         let (ours, theirs) = socket::pair();
         socket::set_send_buffer(ours.as_raw_fd(), 4096).unwrap();
         self.shared.gauges[0].clients.fetch_add(1, Ordering::Relaxed);
-        assert!(self.all[0].add_client(CLIENT, ours.into_raw_fd(), Peer::Unknown));
+        assert!(self.all[0].add_client(CLIENT, ours.into_raw_fd(), Peer::Unknown, None));
         // A new socket is writable at most, which is not asked for.
         assert!(self.poll(0, 0).is_empty());
         theirs
@@ -331,7 +341,7 @@ fn a_name_is_looked_up_elsewhere_and_its_addresses_tried_in_turn() {
     }
     assert!(matches!(rig.all[0].outcomes[0], Outcome::ServerConnected { .. }));
     let fd = rig.all[0].server_fd(SERVER);
-    assert_eq!(rig.shared.server_address(fd), Some(Address::Inet(live)));
+    assert_eq!(rig.shared.server_socket(fd).map(|end| end.address), Some(Address::Inet(live)));
 }
 
 #[test]

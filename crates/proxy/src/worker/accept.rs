@@ -17,6 +17,7 @@ use crate::{
     shared::{ColdRequest, ShellMail},
     sys::{epoll, process, socket},
     table::Kind,
+    tls::SecuredClient,
 };
 
 /// Clients accepted before others get their turn.
@@ -106,12 +107,29 @@ impl Worker {
     /// A client of this worker, counted already.
     pub(super) fn adopt_client(&mut self, fd: RawFd, peer: Peer) {
         let now = self.sockets.now;
-        let Some(client) = self.engine.accept(peer.to_auth(), now, &mut self.sockets) else {
+        let Some(client) = self.engine.accept(peer.to_auth(None), now, &mut self.sockets) else {
             self.shared.gauge(self.id).clients.fetch_sub(1, Ordering::Relaxed);
             return process::close(fd);
         };
-        if !self.sockets.add_client(client, fd, peer) {
+        if !self.sockets.add_client(client, fd, peer, None) {
             self.lose_client(client);
+        }
+    }
+
+    /// A client that was here before, and has TLS now.
+    pub(super) fn adopt_secured(&mut self, client: SecuredClient, peer: Peer) {
+        let SecuredClient { fd, tls, secured, said } = client;
+        let now = self.sockets.now;
+        let peer_auth = peer.to_auth(Some(secured));
+        let Some(client) = self.engine.accept(peer_auth, now, &mut self.sockets) else {
+            self.shared.gauge(self.id).clients.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        if !self.sockets.add_client(client, fd.into_raw_fd(), peer, Some(tls)) {
+            self.lose_client(client);
+        } else if !said.is_empty() {
+            self.engine.client_bytes(client, &said, now, &mut self.sockets);
+            self.settle();
         }
     }
 }

@@ -34,6 +34,13 @@ impl Worker {
         match letter {
             ShellMail::Engine(mail) => self.engine.handle_mail(mail, now, &mut self.sockets),
             ShellMail::Client { fd, peer } => self.adopt_client(fd, peer),
+            ShellMail::SecuredClient { client, peer } => self.adopt_secured(client, peer),
+            ShellMail::SecuredServer { server, ticket, result } => {
+                self.sockets.secured(server, ticket, result);
+            }
+            ShellMail::CancelSent(cancel) => {
+                self.engine.cancel_finished(cancel, now, &mut self.sockets);
+            }
             ShellMail::Resolved { ticket, addresses } => {
                 self.sockets.resolved(ticket, addresses);
             }
@@ -87,6 +94,7 @@ impl Worker {
                 link: server.map_or(0, |server: ServerId| self.sockets.server_pointer(server)),
                 peer: self.sockets.peer(row.id).clone(),
                 local: self.sockets.client_local_address(row.id),
+                tls: self.sockets.client_tls(row.id),
                 row,
             }
         });

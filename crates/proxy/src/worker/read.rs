@@ -14,6 +14,7 @@ use crate::{
     sockets::{LastWords, Outcome},
     sys::socket,
     table::{Kind, Token},
+    tls::{Progress, Standing},
 };
 
 /// What a server's clients and the log are told when it goes without a word.
@@ -40,6 +41,44 @@ fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return Read::End,
+        }
+    }
+}
+
+/// What became of bytes that were read.
+enum Opened {
+    /// They are what the peer has said.
+    Clear,
+    /// They are records; what the peer has said is in the progress, be it nothing yet.
+    Records,
+    /// Likewise, and it says nothing more.
+    End,
+}
+
+/// Takes what the peer has said out of its records, if the connection has TLS.
+#[inline]
+fn open(conn: &mut Conn, bytes: &mut [u8], progress: &mut Progress) -> Opened {
+    match &mut conn.tls {
+        None => Opened::Clear,
+        Some(_) => open_records(conn, bytes, progress),
+    }
+}
+
+fn open_records(conn: &mut Conn, bytes: &mut [u8], progress: &mut Progress) -> Opened {
+    progress.plain.clear();
+    let Some(tls) = &mut conn.tls else { return Opened::Clear };
+    let standing = tls.receive(bytes, progress);
+    if !progress.reply.is_empty() {
+        let _ = conn.send_as_it_is(&progress.reply);
+        progress.reply.clear();
+    }
+    match standing {
+        Ok(Standing::Open | Standing::Handshaking) => Opened::Records,
+        Ok(Standing::PeerClosed) | Err(_) => {
+            // Whatever else comes is nothing to us: the next read finds the end.
+            conn.flags |= READABLE | DONE | FAILED;
+            socket::shutdown(conn.fd, false);
+            Opened::End
         }
     }
 }
@@ -78,8 +117,20 @@ impl Worker {
             }
             match read(self.sockets.client(client), &mut self.buffer) {
                 Read::Bytes { count, drained } => {
-                    let bytes = &self.buffer[..count];
-                    self.engine.client_bytes(client, bytes, now, &mut self.sockets);
+                    let conn = self.sockets.client(client);
+                    let bytes = match open(conn, &mut self.buffer[..count], &mut self.progress) {
+                        Opened::Clear => &self.buffer[..count],
+                        Opened::Records => &self.progress.plain,
+                        Opened::End if self.progress.plain.is_empty() => {
+                            return self.lose_client(client);
+                        }
+                        Opened::End => &self.progress.plain,
+                    };
+                    if bytes.is_empty() {
+                        self.engine.client_quiet(client, now, &mut self.sockets);
+                    } else {
+                        self.engine.client_bytes(client, bytes, now, &mut self.sockets);
+                    }
                     self.settle();
                     if drained || !self.sockets.is_client(token, client) {
                         return;
@@ -105,8 +156,18 @@ impl Worker {
             }
             match read(self.sockets.server(server), &mut self.buffer) {
                 Read::Bytes { count, drained } => {
-                    let bytes = &self.buffer[..count];
-                    self.engine.server_bytes(server, bytes, now, &mut self.sockets);
+                    let conn = self.sockets.server(server);
+                    let opened = open(conn, &mut self.buffer[..count], &mut self.progress);
+                    let bytes = match opened {
+                        Opened::Clear => &self.buffer[..count],
+                        Opened::Records | Opened::End => &self.progress.plain,
+                    };
+                    let (engine, sockets) = (&mut self.engine, &mut self.sockets);
+                    match opened {
+                        _ if !bytes.is_empty() => engine.server_bytes(server, bytes, now, sockets),
+                        Opened::End => engine.server_closed(server, LOST, now, sockets),
+                        _ => engine.server_quiet(server, now, sockets),
+                    }
                     self.settle();
                     if drained || !self.sockets.is_server(token, server) {
                         return;
@@ -153,7 +214,10 @@ impl Worker {
                     engine.server_closed(ServerId(at), LOST, now, sockets);
                 }
             }
-            Outcome::ServerConnected { server, ticket } => {
+            Outcome::ServerConnected { server, ticket }
+                if !sockets.needs_no_tls(server, ticket) => {}
+            Outcome::ServerConnected { server, ticket }
+            | Outcome::ServerReady { server, ticket } => {
                 if sockets.end_connecting(server, ticket) {
                     engine.server_connected(server, now, sockets);
                 }

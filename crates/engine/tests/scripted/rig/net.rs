@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{ConsoleLogin, Event, Io};
+use engine::shell::{ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 /// An application's end of its connection.
@@ -71,6 +71,7 @@ pub(crate) struct Net {
     /// Cancel requests passed on: worker, number, target, packet.
     pub(crate) forwards: Vec<(usize, u64, String, Vec<u8>)>,
     pub(crate) consoles: Vec<ConsoleLogin>,
+    pub(crate) handshakes: Vec<TlsStart>,
     pub(crate) log: Vec<String>,
     random: u64,
     handles: u64,
@@ -177,6 +178,11 @@ impl Io for FakeIo<'_> {
         let end = end.expect("the server is detached");
         end.place = Place::Table(server);
         end.worker = worker;
+    }
+
+    fn start_tls(&mut self, client: ClientId, start: TlsStart) {
+        self.client(client).id = None;
+        self.net.handshakes.push(start);
     }
 
     fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin) {

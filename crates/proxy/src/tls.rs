@@ -1,0 +1,23 @@
+//! TLS, to clients and to servers. Handshakes cost a millisecond and wait for the peer: they are
+//! made on threads of their own (`handshake.rs`), and a connection comes to its worker with its
+//! keys made. There it is one more step between the socket and the engine (`session.rs`).
+//!
+//! * `context.rs`: what the configuration says, made ready
+//! * `verify.rs`, `certificate.rs`: who the other end is
+//! * `stream.rs`: a secured connection for code that reads and writes streams (the console)
+
+mod certificate;
+mod context;
+pub(crate) mod handshake;
+mod session;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+pub(crate) use self::{
+    context::TlsContexts,
+    handshake::{Handshakes, Job, SecuredClient, SecuredServer},
+    session::{Progress, Standing},
+};
+pub use self::{context::TlsError, session::Tls, stream::TlsStream};

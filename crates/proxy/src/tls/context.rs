@@ -1,0 +1,327 @@
+//! What the configuration says of TLS, read from its files and made ready for use. A context is
+//! made whole or not at all; connections keep the one they began with.
+
+use std::{fs, path::Path, sync::Arc};
+
+use config::{Global, SslMode};
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::WebPkiClientVerifier,
+    version::{TLS12, TLS13},
+};
+
+use super::{certificate, session::RECORD_LEN, verify::ServerVerifier};
+
+/// What both ends of TLS call what is spoken within (PostgreSQL 17's direct TLS demands it).
+pub(super) const PROTOCOL: &[u8] = b"postgresql";
+
+/// The configuration of TLS cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{key}: {reason}")]
+pub struct TlsError {
+    /// The key to be mended.
+    pub key: &'static str,
+    pub reason: String,
+}
+
+/// How connections are secured, on either side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsContexts {
+    pub(crate) clients: Option<ForClients>,
+    pub(crate) servers: Option<ForServers>,
+}
+
+/// What clients are met with.
+#[derive(Clone, Debug)]
+pub(crate) struct ForClients {
+    pub(super) config: Arc<ServerConfig>,
+    /// Channel binding data of our certificate; empty if there is none for it.
+    pub(super) end_point: Arc<[u8]>,
+}
+
+/// How servers are approached.
+#[derive(Clone, Debug)]
+pub(crate) struct ForServers {
+    pub(super) config: Arc<ClientConfig>,
+    /// May a server do without TLS?
+    pub(super) is_optional: bool,
+    /// Must the certificate be for the name the server is reached by?
+    pub(super) checks_name: bool,
+}
+
+impl TlsContexts {
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, does not hold what it should, or a value names nothing known.
+    pub(crate) fn load(global: &Global) -> Result<Self, TlsError> {
+        Ok(Self {
+            clients: match global.client_tls_sslmode {
+                SslMode::Disable => None,
+                mode => Some(for_clients(global, mode)?),
+            },
+            servers: match global.server_tls_sslmode {
+                SslMode::Disable => None,
+                mode => Some(for_servers(global, mode)?),
+            },
+        })
+    }
+}
+
+fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
+    let provider = provider(&Choice {
+        ciphers: ("client_tls_ciphers", &global.client_tls_ciphers),
+        ciphers13: ("client_tls13_ciphers", global.client_tls13_ciphers.as_deref()),
+        curve: ("client_tls_ecdhcurve", &global.client_tls_ecdhcurve),
+    })?;
+    let (key_file, cert_file) = (&global.client_tls_key_file, &global.client_tls_cert_file);
+    if key_file.is_empty() || cert_file.is_empty() {
+        return Err(TlsError {
+            key: "client_tls_sslmode",
+            reason: "To allow TLS connections from clients, client_tls_key_file and \
+                     client_tls_cert_file must be set."
+                .into(),
+        });
+    }
+    let chain = certificates("client_tls_cert_file", cert_file)?;
+    let end_point = chain.first().and_then(|own| certificate::end_point(own)).unwrap_or_default();
+    let versions = protocols("client_tls_protocols", &global.client_tls_protocols)?;
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&versions)
+        .map_err(|error| TlsError::new("client_tls_protocols", error))?;
+    let builder = match mode {
+        SslMode::VerifyCa | SslMode::VerifyFull => {
+            let roots = Arc::new(authorities("client_tls_ca_file", &global.client_tls_ca_file)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                .build()
+                .map_err(|error| TlsError::new("client_tls_ca_file", error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config = builder
+        .with_single_cert(chain, key("client_tls_key_file", key_file)?)
+        .map_err(|error| TlsError::new("client_tls_cert_file", error))?;
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.max_fragment_size = Some(RECORD_LEN);
+    config.ticketer =
+        ring::Ticketer::new().map_err(|error| TlsError::new("client_tls_sslmode", error))?;
+    config.send_tls13_tickets = 1;
+    Ok(ForClients { config: Arc::new(config), end_point: end_point.into() })
+}
+
+fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
+    let provider = provider(&Choice {
+        ciphers: ("server_tls_ciphers", &global.server_tls_ciphers),
+        ciphers13: ("server_tls13_ciphers", global.server_tls13_ciphers.as_deref()),
+        curve: ("", "auto"),
+    })?;
+    let checks_name = mode == SslMode::VerifyFull;
+    let checks_chain = checks_name || mode == SslMode::VerifyCa;
+    let trusted = match checks_chain {
+        true => certificates("server_tls_ca_file", &global.server_tls_ca_file)?,
+        false => Vec::new(),
+    };
+    let verifier = ServerVerifier::new(trusted, checks_name, &provider)
+        .map_err(|reason| TlsError { key: "server_tls_ca_file", reason })?;
+    let versions = protocols("server_tls_protocols", &global.server_tls_protocols)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions)
+        .map_err(|error| TlsError::new("server_tls_protocols", error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let (key_file, cert_file) = (&global.server_tls_key_file, &global.server_tls_cert_file);
+    let mut config = if key_file.is_empty() || cert_file.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        builder
+            .with_client_auth_cert(
+                certificates("server_tls_cert_file", cert_file)?,
+                key("server_tls_key_file", key_file)?,
+            )
+            .map_err(|error| TlsError::new("server_tls_cert_file", error))?
+    };
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.max_fragment_size = Some(RECORD_LEN);
+    let is_optional = matches!(mode, SslMode::Allow | SslMode::Prefer);
+    Ok(ForServers { config: Arc::new(config), is_optional, checks_name })
+}
+
+impl TlsError {
+    fn new(key: &'static str, reason: impl std::fmt::Display) -> Self {
+        Self { key, reason: reason.to_string() }
+    }
+}
+
+/// Keys and values that choose among what the library can do.
+struct Choice<'a> {
+    ciphers: (&'static str, &'a str),
+    ciphers13: (&'static str, Option<&'a str>),
+    curve: (&'static str, &'a str),
+}
+
+/// TLS 1.2 and 1.3 are what there is; older versions may be named, and are not offered.
+fn protocols(
+    key: &'static str,
+    value: &str,
+) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    let mut versions = Vec::new();
+    for word in value.split([',', ':']).map(str::trim).filter(|word| !word.is_empty()) {
+        match word.to_ascii_lowercase().as_str() {
+            "all" | "secure" | "default" | "tlsv1" => versions.extend([&TLS12, &TLS13]),
+            "tlsv1.0" | "tlsv1.1" => {}
+            "tlsv1.2" => versions.push(&TLS12),
+            "tlsv1.3" => versions.push(&TLS13),
+            other => return Err(TlsError::new(key, format!("unknown TLS version {other:?}"))),
+        }
+    }
+    if versions.is_empty() {
+        let reason =
+            format!("{value:?} allows neither TLSv1.2 nor TLSv1.3, which are what Weir has");
+        return Err(TlsError { key, reason });
+    }
+    Ok(versions)
+}
+
+fn provider(choice: &Choice<'_>) -> Result<Arc<CryptoProvider>, TlsError> {
+    let mut provider = ring::default_provider();
+    let (key, value) = choice.ciphers;
+    if !matches!(value, "default" | "secure" | "fast" | "normal" | "all" | "") {
+        keep_ciphers(&mut provider, key, value, &TLS12)?;
+    }
+    if let (key, Some(value)) = choice.ciphers13 {
+        keep_ciphers(&mut provider, key, value, &TLS13)?;
+    }
+    let (key, value) = choice.curve;
+    if !matches!(value, "auto" | "none" | "") {
+        let wanted = match value.to_ascii_lowercase().as_str() {
+            "x25519" => rustls::NamedGroup::X25519,
+            "prime256v1" | "secp256r1" | "p-256" => rustls::NamedGroup::secp256r1,
+            "secp384r1" | "p-384" => rustls::NamedGroup::secp384r1,
+            _ => {
+                let reason = format!(
+                    "unknown curve {value:?}; expected auto, X25519, prime256v1 or secp384r1"
+                );
+                return Err(TlsError { key, reason });
+            }
+        };
+        provider.kx_groups.retain(|group| group.name() == wanted);
+    }
+    Ok(Arc::new(provider))
+}
+
+/// Keeps those of the version's cipher suites that the list names, as OpenSSL calls them.
+fn keep_ciphers(
+    provider: &mut CryptoProvider,
+    key: &'static str,
+    list: &str,
+    version: &SupportedProtocolVersion,
+) -> Result<(), TlsError> {
+    let named: Vec<&str> = list.split([':', ',', ' ']).collect();
+    let is_named = |suite: &rustls::SupportedCipherSuite| {
+        let name = openssl_name(suite);
+        named.iter().any(|word| word.eq_ignore_ascii_case(&name))
+    };
+    let is_of_version =
+        |suite: &rustls::SupportedCipherSuite| suite.version().version == version.version;
+    if !provider.cipher_suites.iter().any(|suite| is_of_version(suite) && is_named(suite)) {
+        let known: Vec<String> =
+            provider.cipher_suites.iter().filter(|s| is_of_version(s)).map(openssl_name).collect();
+        let reason = format!("{list:?} names no cipher suite of {}", known.join(", "));
+        return Err(TlsError { key, reason });
+    }
+    provider.cipher_suites.retain(|suite| !is_of_version(suite) || is_named(suite));
+    Ok(())
+}
+
+/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` is OpenSSL's `ECDHE-RSA-AES128-GCM-SHA256`; TLS 1.3's
+/// names are the same everywhere.
+fn openssl_name(suite: &rustls::SupportedCipherSuite) -> String {
+    let name = format!("{:?}", suite.suite());
+    if let Some(rest) = name.strip_prefix("TLS13_") {
+        return format!("TLS_{rest}");
+    }
+    name.trim_start_matches("TLS_")
+        .replace("_WITH", "")
+        .replace("AES_", "AES")
+        .replace("POLY1305_SHA256", "POLY1305")
+        .replace('_', "-")
+}
+
+fn certificates(key: &'static str, file: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    if file.is_empty() {
+        return Err(TlsError::new(key, "must be set for this sslmode"));
+    }
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(key, file)?).collect();
+    let found = found.map_err(|error| TlsError::new(key, format!("{file}: {error}")))?;
+    if found.is_empty() {
+        return Err(TlsError::new(key, format!("{file}: no certificate in PEM format")));
+    }
+    Ok(found)
+}
+
+fn authorities(key: &'static str, file: &str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(key, file)? {
+        roots.add(certificate).map_err(|error| TlsError::new(key, format!("{file}: {error}")))?;
+    }
+    Ok(roots)
+}
+
+fn key(key: &'static str, file: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(key, file)?).map_err(|error| {
+        TlsError::new(key, format!("{file}: no unencrypted private key in PEM format ({error})"))
+    })
+}
+
+fn read(key: &'static str, file: &str) -> Result<Vec<u8>, TlsError> {
+    fs::read(Path::new(file)).map_err(|error| TlsError::new(key, format!("{file}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut Choice<'static>)) -> Result<Arc<CryptoProvider>, TlsError> {
+        let mut choice =
+            Choice { ciphers: ("c", "default"), ciphers13: ("c13", None), curve: ("e", "auto") };
+        change(&mut choice);
+        provider(&choice)
+    }
+
+    #[test]
+    fn versions_that_are_not_there_are_left_out() {
+        let count = |value| protocols("p", value).map(|versions| versions.len());
+        assert_eq!(count("secure").ok(), Some(2));
+        assert_eq!(count("tlsv1.0,tlsv1.3").ok(), Some(1));
+        assert!(count("tlsv1.0, tlsv1.1").is_err_and(|error| error.reason.contains("neither")));
+        assert!(count("tlsv2").is_err_and(|error| error.reason.contains("tlsv2")));
+    }
+
+    #[test]
+    fn cipher_suites_are_chosen_by_openssls_names() {
+        let chosen = with(|choice| choice.ciphers.1 = "ECDHE-RSA-AES128-GCM-SHA256:unknown");
+        let names: Vec<String> =
+            chosen.expect("one is known").cipher_suites.iter().map(openssl_name).collect();
+        assert!(names.contains(&"ECDHE-RSA-AES128-GCM-SHA256".to_owned()), "{names:?}");
+        assert!(!names.iter().any(|name| name.contains("CHACHA20") && name.contains("ECDHE")));
+        assert!(names.contains(&"TLS_AES_256_GCM_SHA384".to_owned()), "1.3 is another key's");
+
+        let chosen = with(|choice| choice.ciphers13.1 = Some("TLS_CHACHA20_POLY1305_SHA256"));
+        let suites = chosen.expect("it is known").cipher_suites.clone();
+        assert_eq!(suites.iter().filter(|suite| suite.tls13().is_some()).count(), 1);
+
+        let refused = with(|choice| choice.ciphers.1 = "HIGH:!aNULL").expect_err("an expression");
+        assert!(refused.reason.contains("ECDHE-RSA-CHACHA20-POLY1305"), "{refused}");
+    }
+
+    #[test]
+    fn a_curve_is_chosen_by_name() {
+        let chosen = with(|choice| choice.curve.1 = "prime256v1").expect("it is known");
+        assert_eq!(chosen.kx_groups.len(), 1);
+        assert_eq!(chosen.kx_groups[0].name(), rustls::NamedGroup::secp256r1);
+        assert!(with(|choice| choice.curve.1 = "brainpool").is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! Two ends in memory.
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
+
+use super::{Progress, Standing, session::Tls, verify::ServerVerifier};
+
+/// A certificate for `localhost`, signed by itself, good until 2125.
+const PEM: &str = include_str!("../../tests/localhost.pem");
+
+fn ends() -> (Tls, Tls) {
+    let provider = Arc::new(ring::default_provider());
+    let chain = vec![CertificateDer::from_pem_slice(PEM.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(PEM.as_bytes()).unwrap();
+    let mut server = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain.clone(), key)
+        .unwrap();
+    server.max_fragment_size = Some(super::session::RECORD_LEN);
+    let verifier = ServerVerifier::new(chain, true, &provider).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    (Tls::accept(server.into()).unwrap(), Tls::connect(client.into(), name).unwrap())
+}
+
+/// Carries bytes in pieces of `len` until both ends are open.
+fn shake_hands(len: usize) -> (Tls, Tls) {
+    let (mut server, mut client) = ends();
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    let mut standing = [Standing::Handshaking; 2];
+    let mut progress = Progress::default();
+    standing[1] = client.receive(&mut [], &mut progress).unwrap();
+    to_server.append(&mut progress.reply);
+    while !to_server.is_empty() || !to_client.is_empty() {
+        let ends = [(&mut server, &mut to_server), (&mut client, &mut to_client)];
+        let mut replies = [Vec::new(), Vec::new()];
+        for (at, (end, incoming)) in ends.into_iter().enumerate() {
+            if !incoming.is_empty() {
+                let mut piece: Vec<u8> = incoming.drain(..len.min(incoming.len())).collect();
+                standing[at] = end.receive(&mut piece, &mut progress).unwrap();
+                replies[at].append(&mut progress.reply);
+            }
+        }
+        let [from_server, from_client] = replies;
+        to_client.extend(from_server);
+        to_server.extend(from_client);
+    }
+    assert_eq!(standing, [Standing::Open; 2]);
+    (server, client)
+}
+
+#[test]
+fn bytes_arrive_whatever_the_pieces() {
+    for len in [1, 7, 1000, 100_000] {
+        let (mut server, mut client) = shake_hands(len);
+        let all: Vec<u8> = (0..40_000u32).map(|n| (n % 251) as u8).collect();
+        for _ in 0..2 {
+            let mut records = Vec::new();
+            server.send(&all, &mut records).unwrap();
+            let mut progress = Progress::default();
+            for piece in records.chunks_mut(len) {
+                assert_eq!(client.receive(piece, &mut progress).unwrap(), Standing::Open);
+            }
+            assert!(progress.plain == all, "bytes were lost, doubled or moved");
+            // And the other way round.
+            std::mem::swap(&mut server, &mut client);
+        }
+    }
+}
+
+#[test]
+fn records_are_short_enough_for_older_clients() {
+    let (mut server, _client) = shake_hands(100_000);
+    let mut records = Vec::new();
+    server.send(&[0; 100_000], &mut records).unwrap();
+    let mut rest = records.as_slice();
+    while let [_, _, _, high, low, behind @ ..] = rest {
+        let len = usize::from(u16::from_be_bytes([*high, *low]));
+        assert!(len <= 8192 + 64, "a record of {len} bytes");
+        rest = &behind[len..];
+    }
+}
+
+#[test]
+fn the_end_is_told() {
+    let (mut server, mut client) = shake_hands(100_000);
+    let mut records = Vec::new();
+    server.send(b"last", &mut records).unwrap();
+    server.close(&mut records).unwrap();
+    let mut progress = Progress::default();
+    assert_eq!(client.receive(&mut records, &mut progress).unwrap(), Standing::PeerClosed);
+    assert_eq!(progress.plain, b"last");
+}
+
+#[test]
+fn bytes_that_are_no_records_are_an_error_with_an_alert() {
+    let (mut server, _) = ends();
+    let mut progress = Progress::default();
+    assert!(server.receive(&mut *b"GET / HTTP/1.1\r\n\r\n".to_vec(), &mut progress).is_err());
+    assert_eq!(progress.reply.first(), Some(&0x15), "an alert record");
+}
+
+#[test]
+fn a_session_is_described_as_pgbouncer_does() {
+    let (server, _client) = shake_hands(100_000);
+    assert_eq!(server.describe(), "TLSv1.3/TLS_AES_256_GCM_SHA384/ECDH=X25519");
+}

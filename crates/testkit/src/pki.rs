@@ -1,0 +1,136 @@
+//! Certificates made for one test: authorities, and what they sign. Files belong to the
+//! unprivileged user, as PostgreSQL demands of its key.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
+};
+
+use crate::{guest, scratch};
+
+/// Who signs certificates.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+    file: PathBuf,
+}
+
+/// A certificate with its chain, and its key, in files.
+#[derive(Debug)]
+pub struct Identity {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// The certificate that is wanted.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The subject's common name.
+    pub name: &'a str,
+    /// DNS names and addresses beside it.
+    pub hosts: &'a [&'a str],
+    pub expired: bool,
+}
+
+impl Authority {
+    /// One that signs itself.
+    pub fn new(name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let params = authority_params(name);
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        Self::with(pem, Issuer::new(params, key))
+    }
+
+    /// One that this one vouches for.
+    pub fn intermediate(&self, name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let params = authority_params(name);
+        let pem = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
+        Self::with(pem, Issuer::new(params, key))
+    }
+
+    fn with(pem: String, issuer: Issuer<'static, KeyPair>) -> Self {
+        let file = write("authority.pem", &pem);
+        Self { issuer, pem, file }
+    }
+
+    /// The file of its own certificate.
+    pub fn file(&self) -> &str {
+        text(&self.file)
+    }
+
+    /// Signs a certificate. Its file also holds the authority's own, so that those who know only
+    /// an authority above it can follow.
+    pub fn issue(&self, wanted: &Wanted<'_>) -> Identity {
+        let key = KeyPair::generate().expect("a key");
+        let hosts: Vec<String> = wanted.hosts.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(hosts).expect("sound names");
+        params.distinguished_name.push(DnType::CommonName, wanted.name);
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(if wanted.expired { 2021 } else { 2120 }, 1, 1);
+        let own = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
+        let certificate = write("certificate.pem", &format!("{own}{}", self.pem));
+        Identity { certificate, key: write("key.pem", &key.serialize_pem()) }
+    }
+
+    /// A certificate for `localhost` and 127.0.0.1.
+    pub fn server(&self) -> Identity {
+        self.issue(&Wanted {
+            name: "localhost",
+            hosts: &["localhost", "127.0.0.1"],
+            expired: false,
+        })
+    }
+
+    /// A certificate that names a user.
+    pub fn user(&self, name: &str) -> Identity {
+        self.issue(&Wanted { name, hosts: &[], expired: false })
+    }
+}
+
+impl Identity {
+    pub fn certificate(&self) -> &str {
+        text(&self.certificate)
+    }
+
+    pub fn key(&self) -> &str {
+        text(&self.key)
+    }
+
+    /// What stands in its files stands in those of `other` from now on.
+    pub fn replace(&self, other: &Self) {
+        for (from, to) in [(&self.certificate, &other.certificate), (&self.key, &other.key)] {
+            fs::copy(from, to).expect("our own files");
+            secure(to);
+        }
+    }
+}
+
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+fn write(name: &str, pem: &str) -> PathBuf {
+    let path = scratch::folder("pki").join(name);
+    fs::write(&path, pem).expect("our own folder");
+    secure(&path);
+    path
+}
+
+fn secure(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("our own file");
+    guest::give_away(path);
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of ours")
+}

@@ -1,0 +1,218 @@
+//! TLS on either side of the pooler, with certificates made for each test, psql and PostgreSQL.
+
+mod servers;
+
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::support;
+use testkit::{Authority, Identity, Pooler, Setup, Wanted, eventually};
+
+/// A pooler that shows clients this certificate.
+fn setup(sslmode: &str, own: &Identity) -> (Setup, String) {
+    let (setup, database) = support::setup("transaction");
+    let setup = setup
+        .set("client_tls_sslmode", sslmode)
+        .set("client_tls_cert_file", own.certificate())
+        .set("client_tls_key_file", own.key());
+    (setup, database)
+}
+
+/// psql by the name `localhost`, with these additions to its environment.
+fn psql(pooler: &Pooler, database: &str, environment: &[(&str, &str)]) -> Command {
+    let mut command = pooler.client_program("psql", database);
+    command.env("PGHOST", "localhost").args(["-X", "-At"]);
+    command.envs(environment.iter().copied());
+    command
+}
+
+fn run(command: &mut Command, sql: &str) -> Output {
+    command.args(["-c", sql]).output().expect("psql runs")
+}
+
+#[track_caller]
+fn value(command: &mut Command, sql: &str) -> String {
+    let output = run(command, sql);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+#[track_caller]
+fn refusal(command: &mut Command) -> String {
+    let output = run(command, "SELECT 1");
+    assert!(!output.status.success(), "let in");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_client_is_served_with_tls_and_without() {
+    let authority = Authority::new("weir test");
+    let (setup, database) = setup("allow", &authority.server());
+    let pooler = setup.start();
+    let verified = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", authority.file())];
+    let conninfo = value(&mut psql(&pooler, &database, &verified), "\\conninfo");
+    assert!(conninfo.contains("SSL connection") && conninfo.contains("TLSv1.3"), "{conninfo}");
+    assert_eq!(value(&mut psql(&pooler, &database, &[("PGSSLMODE", "disable")]), "SELECT 2"), "2");
+    pooler.log_contains("tls=TLSv1.3/TLS_AES_256_GCM_SHA384/ECDH=");
+    pooler.log_contains("tls=no");
+}
+
+#[test]
+fn where_tls_is_required_nobody_comes_in_without() {
+    let authority = Authority::new("weir test");
+    let (setup, database) = setup("require", &authority.server());
+    let pooler = setup.start();
+    let refused = refusal(&mut psql(&pooler, &database, &[("PGSSLMODE", "disable")]));
+    assert!(refused.contains("SSL required"), "{refused}");
+    assert_eq!(value(&mut psql(&pooler, &database, &[("PGSSLMODE", "require")]), "SELECT 2"), "2");
+    assert_eq!(pooler.unix_client(&database).value("SELECT 3"), "3");
+}
+
+#[test]
+fn a_client_must_show_a_certificate_where_they_are_verified() {
+    let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
+    let (setup, database) = setup("verify-full", &authority.server());
+    let pooler = setup.set("client_tls_ca_file", authority.file()).start();
+    let with = |own: &Identity| {
+        let files = [("PGSSLCERT", own.certificate()), ("PGSSLKEY", own.key())];
+        let mut command = psql(&pooler, &database, &[("PGSSLMODE", "require")]);
+        command.envs(files);
+        command
+    };
+    assert_eq!(value(&mut with(&authority.user("app")), "SELECT 2"), "2");
+    let intermediate = authority.intermediate("between");
+    assert_eq!(value(&mut with(&intermediate.user("app")), "SELECT 2"), "2");
+    let expired = authority.issue(&Wanted { name: "app", hosts: &[], expired: true });
+    for bad in [stranger.user("app"), expired] {
+        refusal(&mut with(&bad));
+    }
+    refusal(&mut psql(&pooler, &database, &[("PGSSLMODE", "require")]));
+    pooler.log_contains("TLS handshake failed");
+}
+
+#[test]
+fn large_amounts_pass_in_both_directions() {
+    let authority = Authority::new("weir test");
+    let (setup, database) = setup("require", &authority.server());
+    let pooler = setup.start();
+    let required = [("PGSSLMODE", "require")];
+    let row = "x".repeat(1000);
+    let script = format!(
+        "CREATE TABLE t (a text); COPY t FROM STDIN;\n{}\\.\nSELECT count(*) FROM t;",
+        format!("{row}\n").repeat(20_000)
+    );
+    let mut command = psql(&pooler, &database, &required);
+    let mut child = command
+        .args(["-q", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("psql runs");
+    std::io::Write::write_all(&mut child.stdin.take().expect("piped"), script.as_bytes())
+        .expect("psql reads");
+    let output = child.wait_with_output().expect("psql ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "20000");
+    let all = value(&mut psql(&pooler, &database, &required), "SELECT a FROM t");
+    assert!(all.lines().count() == 20_000 && all.lines().all(|line| line == row));
+}
+
+#[test]
+fn a_query_over_tls_can_be_cancelled() {
+    let authority = Authority::new("weir test");
+    let (setup, database) = setup("require", &authority.server());
+    let pooler = setup.start();
+    let mut command = psql(&pooler, &database, &[("PGSSLMODE", "require")]);
+    let child = command
+        .args(["-c", "SELECT pg_sleep(100)"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("psql runs");
+    support::until_running(&database, "SELECT pg_sleep(100)");
+    let interrupted = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+    assert!(interrupted.is_ok_and(|status| status.success()));
+    let output = child.wait_with_output().expect("psql ends");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("canceling statement due to user request"), "{error}");
+}
+
+#[test]
+fn the_console_speaks_tls_too() {
+    let authority = Authority::new("weir test");
+    let (setup, _) = setup("require", &authority.server());
+    let pooler = setup.start();
+    let mut command = psql(&pooler, "pgbouncer", &[("PGSSLMODE", "require"), ("PGUSER", "admin")]);
+    command.env("PGPASSWORD", "admin");
+    let version = value(&mut command, "SHOW VERSION");
+    assert!(version.starts_with("PgBouncer 1."), "{version}");
+}
+
+#[test]
+fn a_reload_shows_the_new_certificate_and_disturbs_nobody() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let own = old.server();
+    let (setup, database) = setup("allow", &own);
+    let pooler = setup.start();
+    let trusting = |authority: &Authority| {
+        let verified = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", authority.file())];
+        let output = run(&mut psql(&pooler, &database, &verified), "SELECT 2");
+        output.status.success()
+    };
+    assert!(trusting(&old) && !trusting(&new));
+    let mut bystander = pooler.client(&database);
+    bystander.query("BEGIN");
+    new.server().replace(&own);
+    pooler.admin("RELOAD");
+    assert!(trusting(&new) && !trusting(&old));
+    // A broken file changes nothing.
+    std::fs::write(own.certificate(), "nonsense").expect("our own file");
+    let _ = pooler.try_admin("RELOAD");
+    assert!(trusting(&new));
+    pooler.log_contains("TLS configuration could not be reloaded, keeping old configuration");
+    assert_eq!(bystander.value("SELECT 4"), "4");
+}
+
+#[test]
+fn direct_tls_needs_no_request_but_the_name_of_the_protocol() {
+    if !support::only_weir() {
+        return;
+    }
+    let authority = Authority::new("weir test");
+    let (setup, _) = setup("require", &authority.server());
+    let pooler = setup.start();
+    let connect = |protocol: &[&str]| {
+        let mut command = Command::new("openssl");
+        command
+            .args(["s_client", "-connect", &format!("127.0.0.1:{}", pooler.port())])
+            .args(protocol)
+            .stdin(Stdio::null());
+        let output = command.output().expect("openssl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let agreed = connect(&["-alpn", "postgresql"]);
+    assert!(agreed.contains("ALPN protocol: postgresql"), "{agreed}");
+    connect(&[]);
+    pooler.log_contains("direct TLS without the ALPN protocol");
+    let other = connect(&["-alpn", "http/1.1"]);
+    assert!(!other.contains("CN = localhost"), "{other}");
+}
+
+#[test]
+fn a_client_that_does_not_finish_its_handshake_is_let_go() {
+    let authority = Authority::new("weir test");
+    let (setup, _) = setup("allow", &authority.server());
+    let pooler = setup.set("client_login_timeout", 1).start();
+    let mut client = testkit::RawClient::connect(pooler.port());
+    client.send(testkit::frontend::ssl_request());
+    assert_eq!(client.read_byte(), b'S');
+    eventually("it is closed", Duration::from_secs(20), || {
+        client.read_raw_to_end().is_empty().then_some(())
+    });
+}
+
+#[test]
+#[should_panic(expected = "client_tls_key_file and client_tls_cert_file must be set")]
+fn without_its_files_tls_cannot_be_offered() {
+    let (setup, _) = support::setup("transaction");
+    setup.set("client_tls_sslmode", "require").start();
+}
