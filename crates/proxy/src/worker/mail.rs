@@ -46,7 +46,7 @@ impl Worker {
             }
             ShellMail::Moved { host, gone } => {
                 let shared = Arc::clone(&self.shared);
-                let is_gone = |fd| match shared.server_address(fd) {
+                let is_gone = |fd| match shared.server_socket(fd).map(|socket| socket.address) {
                     Some(Address::Inet(address)) => gone.contains(&address.ip()),
                     _ => false,
                 };
