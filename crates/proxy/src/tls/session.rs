@@ -148,7 +148,7 @@ impl Tls {
         &mut self,
         out: &mut Vec<u8>,
         len: usize,
-        mut write: impl FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError>,
+        mut write: impl Write,
     ) -> Result<(), Error> {
         // The library wants to see what it has seen of a record again.
         let mut partial = std::mem::take(&mut self.partial);
@@ -291,12 +291,17 @@ impl<Data> Traffic for WriteTraffic<'_, Data> {
     }
 }
 
+/// Writes records into the room it is given, and tells how much of it they took.
+trait Write: FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError> {}
+
+impl<F: FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError>> Write for F {}
+
 fn send<R: Records>(
     end: &mut R,
     partial: &mut [u8],
     len: usize,
     out: &mut Vec<u8>,
-    write: &mut dyn FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError>,
+    write: &mut impl Write,
 ) -> Result<(), Error> {
     loop {
         match end.process(partial).state? {

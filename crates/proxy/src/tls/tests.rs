@@ -108,7 +108,7 @@ fn the_end_is_told() {
 fn bytes_that_are_no_records_are_an_error_with_an_alert() {
     let (mut server, _) = ends();
     let mut progress = Progress::default();
-    assert!(server.receive(&mut *b"GET / HTTP/1.1\r\n\r\n".to_vec(), &mut progress).is_err());
+    assert!(server.receive(&mut b"GET / HTTP/1.1\r\n\r\n".to_vec(), &mut progress).is_err());
     assert_eq!(progress.reply.first(), Some(&0x15), "an alert record");
 }
 
