@@ -33,7 +33,7 @@ pub enum Mutant {
     /// DISCARD ALL and DEALLOCATE ALL are not noticed (pgbouncer#991, pgbouncer#1129).
     MissesDiscard,
     /// CREATE, ALTER and DROP are not noticed: who prepares a statement anew gets the types that
-    /// it had before (pgbouncer, whose manual wants a RECONNECT).
+    /// it had before (PgBouncer, whose manual wants a RECONNECT).
     MissesSchemaChange,
     /// Whose the unnamed statement is does not matter (asyncpg#53, pgbouncer#1118).
     SharesUnnamed,
@@ -70,6 +70,13 @@ pub enum Mutant {
     /// A request is sent to another server although the first may have committed it (pgdog#614,
     /// PgCat's retries).
     ResendsWhatHasEffect,
+    /// A request that has no effect is sent again and again, as long as servers die over it.
+    ResendsForEver,
+    /// A refused statement is prepared anew and executed whatever its rows are now: who was told of
+    /// other columns gets them unawares (what healing by a mere Parse comes to).
+    RenewsBlindly,
+    /// A refused statement is never prepared anew (pgbouncer#1038, pgjdbc#496).
+    NeverRenews,
     /// Who came last is served first (pgagroal#1006).
     ServesNewestFirst,
     /// Each worker serves its own clients only (pgbouncer#1386, pgcat#872).

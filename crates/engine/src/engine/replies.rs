@@ -12,7 +12,7 @@ use super::leave::IN_PROGRESS;
 use super::requests::write_reply;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
-use crate::kept::{Refused, Used, is_changed_result};
+use crate::kept::{KEPT_LEN_MAX, Refused, Used, is_changed_result};
 use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
 use crate::mutant::{self, Mutant};
 use crate::prepared::Shape;
@@ -411,8 +411,9 @@ impl Replies<'_> {
         let is_all = outline.first == settled.serial
             && used.statement.id == settled.statement
             && self.server.status == b'I'
-            && self.server.ledger.only_ends_batch();
-        is_all.then(|| used.clone())
+            && self.server.ledger.only_ends_batch()
+            && self.client.as_ref().is_some_and(|own| own.stream.remaining <= KEPT_LEN_MAX);
+        (is_all && !mutant::is(Mutant::NeverRenews)).then(|| used.clone())
     }
 
     /// If the error is about a statement of ours by name: what it tells of the server, and the

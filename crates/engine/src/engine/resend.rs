@@ -16,6 +16,7 @@ use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::kept::{Refused, Used};
 use crate::ledger::{Entry, Expect, Verb};
+use crate::mutant::{self, Mutant};
 use crate::pool::Waiter;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
@@ -73,7 +74,8 @@ impl<X: Exchange> Engine<X> {
 
     /// A session belongs to its server; and a request that has lost two servers may be the reason.
     fn may_resend(&self, id: ClientId, on: ServerId) -> bool {
-        !self.client(id).resent && !self.settings(self.server(on).pool).is_session()
+        let again = self.client(id).resent && !mutant::is(Mutant::ResendsForEver);
+        !again && !self.settings(self.server(on).pool).is_session()
     }
 
     /// The client asks anew, with the same bytes, on another server.
@@ -120,11 +122,18 @@ impl<X: Exchange> Engine<X> {
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let synced = refused.is_some_and(|refused| refused.synced);
         let waiter = Waiter { client: id, ticket: 0, since: now };
-        self.client_mut(id).phase = ClientPhase::Preparing(waiter);
+        let client = self.client_mut(id);
+        client.phase = ClientPhase::Preparing(waiter);
+        // A message of which the server has a part is discarded by it, whatever the rest is. The
+        // client's rest follows what is sent again, or is discarded as well.
+        let mut messages = Vec::new();
+        if client.stream.is_mid_message() {
+            messages.resize(client.stream.remaining, 0);
+            client.stream.dropping = true;
+        }
         if !synced {
-            let mut message = Vec::new();
-            frontend::sync(&mut message);
-            self.ask(on, &[Expect::Sync], 0, &message, io);
+            frontend::sync(&mut messages);
+            self.ask(on, &[Expect::Sync], 0, &messages, io);
         }
     }
 
@@ -176,15 +185,17 @@ impl<X: Exchange> Engine<X> {
         };
         let client = &mut self.clients[id.0 as usize];
         let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
-        let again = !failed
-            && match given {
-                Some(shape) => refused.shape == Some(shape),
-                None => refused.was_older,
-            };
+        let is_the_same = match given {
+            Some(shape) => refused.shape == Some(shape),
+            None => refused.was_older,
+        };
+        let again = !failed && (is_the_same || mutant::is(Mutant::RenewsBlindly));
         if !failed {
             server.statements.insert(used.statement, serial);
         }
         if again {
+            // Part of the answer may be the client's already: no other server can give the rest.
+            client.resent = true;
             kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(std::mem::take(&mut kept.bytes));
             return self.ready(id, on, now, io);
@@ -208,13 +219,14 @@ impl<X: Exchange> Engine<X> {
         }
         io.send_client(id, &out);
         self.ready(id, on, now, io);
+        // It may keep its server, and goes on there.
+        io.resume_client(id);
         if refused.synced {
             let pool = self.server(on).pool;
             self.stats(pool).transactions += 1;
             self.query_done(on, now, io);
         } else {
             self.server_mut(on).ledger.skip_to_sync();
-            io.resume_client(id);
         }
     }
 }

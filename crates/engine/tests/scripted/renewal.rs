@@ -111,6 +111,40 @@ fn before_the_sync_of_its_batch() {
 }
 
 #[test]
+fn in_the_middle_of_a_message_the_server_discards_the_rest() {
+    let (_rig, client, server) = shared();
+    let half = 7;
+    let (bind, execute) = (bind("mine"), execute());
+    client.send([describe("mine"), bind[..half].to_vec()]);
+    client.send([bind[half..].to_vec(), execute[..half].to_vec()]);
+    server.take();
+    server.send([parameters(), changed()]);
+    // Its end has to be somewhere, or the Sync would be taken for it.
+    server.expect([vec![0; execute.len() - half], sync()]);
+    server.send([ready('I')]);
+    server.expect(renewal());
+    server.send(renewed("a"));
+    client.send([execute[half..].to_vec(), sync()]);
+    server.expect([describe("weir_1"), super::messages::bind("weir_1"), execute, sync()]);
+    server.send([parameters(), columns("a"), bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([parameters(), columns("a"), bound(), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
+fn what_was_answered_in_part_does_not_move_to_another_server() {
+    let (_rig, client, server) = shared();
+    client.send([describe("mine"), sync()]);
+    server.take();
+    server.send([parameters(), changed(), ready('I')]);
+    server.expect(renewal());
+    server.send(renewed("a"));
+    server.expect([describe("weir_1"), sync()]);
+    client.expect([parameters()]);
+    server.die();
+    client.expect_lost();
+}
+
+#[test]
 fn if_the_rows_are_what_the_client_was_told() {
     let (_rig, client, server) = shared();
     described(&client, &server, "a");

@@ -18,8 +18,9 @@ use wire::{HEADER_LEN, Header, backend, frontend};
 
 pub(crate) use self::exec::CANCELED;
 pub(crate) use self::login::{Account, ServerAuth};
+use crate::schema::{Schema, Table};
 use crate::settings::Settings;
-use crate::sql::{Sql, Tag};
+use crate::sql::{Sql, Statement, Tag};
 
 /// An error on its way to the client: SQLSTATE and text.
 #[derive(Clone, Debug)]
@@ -37,6 +38,14 @@ pub(crate) struct Prepared {
     pub(crate) sql: Vec<u8>,
     pub(crate) parsed: Sql,
     pub(crate) types: Vec<u8>,
+    /// What its table was like when it was parsed.
+    pub(crate) table: Table,
+}
+
+impl Prepared {
+    fn statement(&self) -> Option<&Statement> {
+        self.parsed.statements.first()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +91,7 @@ pub(crate) struct Backend {
     /// As they were when the transaction began.
     saved: Option<Settings>,
     block: Block,
+    schema: Schema,
     statements: HashMap<Vec<u8>, Prepared>,
     portals: HashMap<Vec<u8>, Portal>,
     skipping: bool,
@@ -95,6 +105,8 @@ pub(crate) struct Backend {
     pub(crate) copy_failed: bool,
     /// Inserted in the present transaction.
     pub(crate) inserting: Vec<Tag>,
+    /// It has just begun a transaction that nothing was sent behind.
+    pub(crate) begins_lone: bool,
     /// Committed, and not yet looked at.
     pub(crate) inserted: Vec<Tag>,
     /// A sabotage: it does not do what DISCARD ALL says.
@@ -106,6 +118,7 @@ pub(crate) struct Backend {
 impl Backend {
     fn new(pid: u32, settings: Settings, phase: Phase, session_mode: bool) -> Self {
         Self {
+            schema: Schema::default(),
             pid,
             secret: pid.wrapping_mul(0x9e37_79b1).to_be_bytes(),
             shown_pid: if session_mode { pid } else { 0 },
@@ -126,6 +139,7 @@ impl Backend {
             session_mode,
             copy_failed: false,
             inserting: Vec::new(),
+            begins_lone: false,
             inserted: Vec::new(),
             skips_reset: false,
             complaints: Vec::new(),
@@ -133,9 +147,9 @@ impl Backend {
     }
 
     /// A server process that waits for a startup packet.
-    pub(crate) fn server(pid: u32, account: Account, session_mode: bool) -> Self {
+    pub(crate) fn server(pid: u32, account: Account, schema: Schema, session_mode: bool) -> Self {
         let phase = Phase::Login(Box::new(login::Login::new(account)));
-        Self::new(pid, Settings::default(), phase, session_mode)
+        Self { schema, ..Self::new(pid, Settings::default(), phase, session_mode) }
     }
 
     /// A session that is logged in already, with a client's own settings.
@@ -305,6 +319,9 @@ impl Backend {
     fn fail(&mut self, error: &Error) {
         let mut fields = ErrorFields::new("ERROR", error.0, &error.1);
         fields.fields.insert(1, (b'V', b"ERROR".to_vec()));
+        if error.0 == extended::CHANGED {
+            fields.replace(b'R', b"RevalidateCachedQuery".as_slice());
+        }
         backend::error(&mut self.buffered, &fields);
         self.flush();
         self.inserting.clear();

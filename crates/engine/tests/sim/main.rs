@@ -17,6 +17,7 @@ mod net;
 mod reference;
 mod rng;
 mod sabotage;
+mod schema;
 mod script;
 mod settings;
 mod setup;

@@ -51,6 +51,10 @@ mutants! { Mutant::Engine:
     a_login_never_retried_is_noticed: NeverRetriesLogin;
     hasty_refusals_are_noticed: RefusesInHaste;
     an_effect_that_may_happen_twice_is_noticed: ResendsWhatHasEffect;
+    resending_without_end_is_noticed: ResendsForEver;
+    a_blind_renewal_is_noticed: RenewsBlindly;
+    a_statement_never_renewed_is_noticed: NeverRenews;
+    a_missed_change_of_the_schema_is_noticed: MissesSchemaChange;
     the_newest_served_first_is_noticed: ServesNewestFirst;
     workers_that_keep_to_themselves_are_noticed: NeverCrossesWorkers;
     a_lost_edge_is_noticed: LosesEdge;

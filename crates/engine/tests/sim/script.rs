@@ -19,6 +19,8 @@ pub(crate) enum Step {
     },
     /// From here on the pooler may end the connection.
     Doomed,
+    /// From here on the answers may differ from those of a direct connection.
+    Lax,
     Leave(Manner),
 }
 
@@ -89,6 +91,9 @@ impl<'a> Author<'a> {
             self.query("ROLLBACK");
         }
         self.act(true);
+        if self.prepares() && !self.in_transaction && self.rng.once_in(4) {
+            self.surprise();
+        }
         if self.mode == PoolMode::Statement && self.rng.once_in(3) {
             self.query("BEGIN");
             self.steps.push(Step::Doomed);
@@ -133,7 +138,8 @@ impl<'a> Author<'a> {
             self.sleep();
             return self.act(true);
         }
-        match self.rng.below(16) {
+        match self.rng.below(17) {
+            16 => self.table(),
             0..=2 => {
                 let sql = self.simple_sql();
                 self.query(&sql);
@@ -200,7 +206,16 @@ impl<'a> Author<'a> {
         if self.mode == PoolMode::Statement {
             return self.pipeline();
         }
-        self.query("BEGIN");
+        match self.rng.once_in(2) {
+            // Such a one may be sent again.
+            true => {
+                self.tag();
+                let tag = Tag { client: self.client, number: self.number };
+                let text = format!("BEGIN {}", tag.in_letters());
+                frontend::query(&mut self.out, text.as_bytes());
+            }
+            false => self.query("BEGIN"),
+        }
         self.in_transaction = true;
         for _ in 0..self.rng.below(4) {
             self.act(false);
@@ -252,6 +267,64 @@ impl<'a> Author<'a> {
         }
         if self.rng.once_in(3) {
             self.act(false);
+        }
+    }
+
+    fn prepares(&self) -> bool {
+        !self.plain && self.mode != PoolMode::Session
+    }
+
+    /// Statements on a table of one's own, which changes now and then. They are parsed anew behind
+    /// each change, so that no client need know of it.
+    fn table(&mut self) {
+        self.act(true);
+        if self.in_transaction || !self.prepares() {
+            return;
+        }
+        // Of what is done in secret nobody can tell what it does to parameters.
+        let openly = self.rng.once_in(2);
+        for _ in 0..self.rng.range(2, 5) {
+            let name = format!("table {}", self.number);
+            let what = if openly && self.rng.once_in(2) { "WRITE" } else { "READ" };
+            let sql = format!("{what} {} $1", self.client);
+            frontend::parse(&mut self.out, name.as_bytes(), sql.as_bytes(), frontend::NO_TYPES);
+            let at_once = self.rng.once_in(3);
+            if at_once || self.rng.once_in(2) {
+                frontend::describe_statement(&mut self.out, name.as_bytes());
+            }
+            if !at_once {
+                frontend::sync(&mut self.out);
+                self.act(true);
+            }
+            for _ in 0..self.rng.range(1, 4) {
+                self.bind_tag(name.as_bytes());
+                frontend::execute(&mut self.out, b"", 0);
+                frontend::sync(&mut self.out);
+                self.act(true);
+            }
+            let change = if openly { "ALTER" } else { "DO" };
+            self.query(&format!("{change} {}", self.client));
+            self.act(true);
+        }
+    }
+
+    /// The table changes behind the back of a client that was told of its columns. What comes of
+    /// that depends on the server; but what was once refused must not be done.
+    fn surprise(&mut self) {
+        let sql = format!("TOLD {} $1", self.client);
+        frontend::parse(&mut self.out, b"told", sql.as_bytes(), frontend::NO_TYPES);
+        frontend::describe_statement(&mut self.out, b"told");
+        frontend::sync(&mut self.out);
+        self.act(true);
+        self.query(&format!("DO {}", self.client));
+        self.act(true);
+        self.steps.push(Step::Lax);
+        for _ in 0..3 {
+            self.bind_tag(b"told");
+            frontend::execute(&mut self.out, b"", 0);
+            frontend::sync(&mut self.out);
+            self.send();
+            self.steps.push(Step::Think(20_000));
         }
     }
 
@@ -331,6 +404,11 @@ impl<'a> Author<'a> {
         }
         rest.extend([0, 0]);
         frontend::bind(&mut self.out, portal, statement, &rest);
+    }
+
+    fn bind_tag(&mut self, statement: &[u8]) {
+        let tag = self.tag();
+        frontend::bind_text(&mut self.out, statement, &[Some(tag.as_bytes())]);
     }
 
     fn discard(&mut self) {

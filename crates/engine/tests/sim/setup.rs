@@ -11,6 +11,7 @@ use crate::backend::{Account, Backend, ServerAuth};
 use crate::client::{Client, Who};
 use crate::net::Factory;
 use crate::rng::Rng;
+use crate::schema::Schema;
 use crate::script::Author;
 
 /// Few, so that deriving keys costs nothing.
@@ -196,12 +197,13 @@ impl Setup {
     pub(crate) fn factory(&self) -> Factory {
         let (auth, stormy) = (self.auth.clone(), self.stormy);
         let session_mode = self.mode == PoolMode::Session;
+        let schema = Schema::default();
         let mut pid = 1000;
         Box::new(move |_, rng| {
             pid += 1;
             let refuse = (stormy && rng.once_in(8)).then(|| rng.pick(&["53300", "57P03"]));
             let account = Account { auth: auth.clone(), password: PASSWORD.into(), refuse };
-            Backend::server(pid, account, session_mode)
+            Backend::server(pid, account, schema.clone(), session_mode)
         })
     }
 }

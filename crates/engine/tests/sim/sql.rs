@@ -15,6 +15,22 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
+    /// In letters only, as the options of a BEGIN are.
+    pub(crate) fn in_letters(self) -> String {
+        let letter = |digit: u8| char::from(digit - b'0' + b'A');
+        let word = |number: usize| number.to_string().bytes().map(letter).collect::<String>();
+        format!("{}x{}", word(self.client), word(self.number))
+    }
+
+    fn from_letters(text: &str) -> Option<Self> {
+        let number = |word: &str| {
+            let digits = word.bytes().map(|letter| char::from(letter.wrapping_sub(b'A' - b'0')));
+            digits.collect::<String>().parse().ok()
+        };
+        let (client, own) = text.split_once('x')?;
+        Some(Self { client: number(client)?, number: number(own)? })
+    }
+
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (client, number) = text.strip_prefix('c')?.split_once('.')?;
         Some(Self { client: client.parse().ok()?, number: number.parse().ok()? })
@@ -50,11 +66,32 @@ pub(crate) enum Statement {
     Sleep(u64),
     DiscardAll,
     DeallocateAll,
+    /// The table of this client gets other columns, and says so or not.
+    Change {
+        of: usize,
+        openly: bool,
+    },
+    /// What is in that table. `told`: who asks has been told of its columns.
+    Read {
+        of: usize,
+        told: bool,
+    },
+    Write {
+        of: usize,
+    },
 }
 
 impl Statement {
     pub(crate) fn returns_rows(&self) -> bool {
-        matches!(self, Self::Select { .. } | Self::Show(_))
+        matches!(self, Self::Select { .. } | Self::Show(_) | Self::Read { .. })
+    }
+
+    /// Whose table it is about.
+    pub(crate) fn table(&self) -> Option<usize> {
+        match self {
+            Self::Read { of, .. } | Self::Write { of } => Some(*of),
+            _ => None,
+        }
     }
 
     pub(crate) fn ends_transaction(&self) -> bool {
@@ -75,7 +112,7 @@ impl Sql {
         let text = str::from_utf8(text).ok()?.trim();
         let (tag, rest) = match text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
             Some((tag, rest)) => (Tag::parse(tag), rest),
-            None => (None, text),
+            None => (text.strip_prefix("BEGIN ").and_then(Tag::from_letters), text),
         };
         let has_parameter = rest.contains("$1");
         let statements = rest
@@ -111,6 +148,11 @@ fn statement(text: &str) -> Option<Statement> {
         "SLEEP" => Statement::Sleep(number()? as u64),
         "DISCARD" => Statement::DiscardAll,
         "DEALLOCATE" => Statement::DeallocateAll,
+        "ALTER" => Statement::Change { of: number()?, openly: true },
+        "DO" => Statement::Change { of: number()?, openly: false },
+        "READ" => Statement::Read { of: number()?, told: false },
+        "TOLD" => Statement::Read { of: number()?, told: true },
+        "WRITE" => Statement::Write { of: number()? },
         _ => return None,
     })
 }

@@ -5,6 +5,7 @@ use wire::error_fields::ErrorFields;
 use wire::frontend;
 
 use super::{Backend, Block, Busy, Error};
+use crate::schema::Table;
 use crate::sql::{Sql, Statement, Tag};
 
 /// How far a statement came.
@@ -45,7 +46,7 @@ impl Backend {
         let several = parsed.statements.len() > 1;
         for statement in &parsed.statements {
             if statement.returns_rows() && self.block != Block::Failed {
-                self.describe_rows();
+                self.describe_rows(statement);
             }
             match self.run(statement, sql, parsed.tag.as_ref(), several, false) {
                 Ok(Progress::Done(tag)) => backend::command_complete(&mut self.buffered, &tag),
@@ -64,8 +65,12 @@ impl Backend {
         self.ready();
     }
 
-    pub(super) fn describe_rows(&mut self) {
-        let column = Column { name: "answer", type_oid: 25, type_len: -1 };
+    pub(super) fn describe_rows(&mut self, statement: &Statement) {
+        let name = match statement.table() {
+            Some(of) => format!("answer {}", self.schema.table(of).shape),
+            None => "answer".to_owned(),
+        };
+        let column = Column { name: &name, type_oid: 25, type_len: -1 };
         backend::row_description(&mut self.buffered, &[column]);
     }
 
@@ -84,8 +89,18 @@ impl Backend {
         self.begin_work();
         let done = match statement {
             Statement::Begin | Statement::Commit | Statement::Rollback => {
-                self.transaction_statement(statement)
+                self.transaction_statement(statement, tag)
             }
+            Statement::Change { of, openly } => {
+                self.schema.change(*of, *openly);
+                if *openly { "ALTER TABLE" } else { "DO" }.to_owned()
+            }
+            Statement::Read { of, .. } => {
+                let row = format!("{}|columns {}", shown(tag), self.schema.table(*of).shape);
+                backend::data_row(&mut self.buffered, &[Some(row.as_bytes())]);
+                "SELECT 1".to_owned()
+            }
+            Statement::Write { of } => self.written(tag, self.schema.table(*of)),
             Statement::Set(_, value) if value == "bad" => {
                 return Err(Error("22023", format!("bad value for {}", shown(tag))));
             }
@@ -159,8 +174,17 @@ impl Backend {
         self.statements.retain(|name, _| name.is_empty());
     }
 
-    fn transaction_statement(&mut self, statement: &Statement) -> String {
+    /// What a value was made of.
+    pub(super) fn written(&self, tag: Option<&Tag>, table: Table) -> String {
+        format!("WRITE {} as type {}", shown(tag), table.types)
+    }
+
+    fn transaction_statement(&mut self, statement: &Statement, tag: Option<&Tag>) -> String {
         let is_begin = *statement == Statement::Begin;
+        let begun = tag.filter(|_| is_begin).map_or(0, |tag| self.schema.begin(*tag));
+        if begun > 2 {
+            self.complaints.push(format!("a BEGIN was sent for the {begun}rd time"));
+        }
         let is_odd = is_begin != (self.block == Block::Idle);
         if is_odd {
             let warning =
@@ -169,6 +193,7 @@ impl Backend {
             self.flush();
         }
         if is_begin {
+            self.begins_lone = begun > 0;
             self.block = Block::Open;
             return "BEGIN".to_owned();
         }

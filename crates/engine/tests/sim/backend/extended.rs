@@ -7,6 +7,9 @@ use super::exec::{Progress, aborted, text};
 use super::{Backend, Block, Error, Portal, Prepared};
 use crate::sql::{Sql, Statement, Tag};
 
+/// SQLSTATE of a statement whose table has other columns now.
+pub(super) const CHANGED: &str = "0A000";
+
 impl Backend {
     pub(super) fn extended(&mut self, code: u8, body: &[u8]) -> Result<(), Error> {
         self.begin_work();
@@ -38,7 +41,9 @@ impl Backend {
             return Err(Error("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let types = parse.types_raw.to_vec();
-        let prepared = Prepared { sql: parse.sql.to_vec(), parsed, types };
+        let of = parsed.statements.first().and_then(Statement::table);
+        let table = of.map(|of| self.schema.table(of)).unwrap_or_default();
+        let prepared = Prepared { sql: parse.sql.to_vec(), parsed, types, table };
         self.statements.insert(parse.name.to_vec(), prepared);
         backend::parse_complete(&mut self.buffered);
         Ok(())
@@ -80,6 +85,15 @@ impl Backend {
         }
         let tag = values.first().and_then(|value| Tag::parse(value)).or(prepared.parsed.tag);
         self.meet(tag.as_ref());
+        let current = self.revalidate(&prepared);
+        if let (Some(tag), Some(Statement::Read { told: true, .. })) = (tag, prepared.statement()) {
+            if current.is_err() {
+                self.schema.refuse(tag);
+            } else if self.schema.was_refused(tag) {
+                self.complaints.push(format!("{tag} was refused and then done"));
+            }
+        }
+        current?;
         self.portals.insert(bind.portal.to_vec(), Portal { prepared, tag, at: 0 });
         backend::bind_complete(&mut self.buffered);
         Ok(())
@@ -100,7 +114,7 @@ impl Backend {
             return Err(aborted());
         }
         if is_statement {
-            let mut types = prepared.types;
+            let mut types = prepared.types.clone();
             if prepared.parsed.has_parameter && types == frontend::NO_TYPES {
                 types = vec![0, 1, 0, 0, 0, 25];
             }
@@ -108,12 +122,23 @@ impl Backend {
             self.buffered.extend_from_slice(&(types.len() as u32 + 4).to_be_bytes());
             self.buffered.extend_from_slice(&types);
         }
-        if has_rows {
-            self.describe_rows();
-        } else {
-            backend::no_data(&mut self.buffered);
+        match prepared.statement().filter(|_| has_rows) {
+            Some(statement) => {
+                self.revalidate(&prepared)?;
+                self.describe_rows(&statement.clone());
+            }
+            None => backend::no_data(&mut self.buffered),
         }
         Ok(())
+    }
+
+    /// Does the statement still return what it was parsed to return?
+    fn revalidate(&self, prepared: &Prepared) -> Result<(), Error> {
+        let Some(Statement::Read { of, .. }) = prepared.statement() else { return Ok(()) };
+        match self.schema.table(*of).shape == prepared.table.shape {
+            true => Ok(()),
+            false => Err(Error(CHANGED, "cached plan must not change result type".into())),
+        }
     }
 
     fn execute(&mut self, body: &[u8]) -> Result<(), Error> {
@@ -152,7 +177,12 @@ impl Backend {
         if portal.at > 0 {
             return Err(Error("55000", format!("portal \"{}\" cannot be run", text(name))));
         }
-        let progress = self.run(statement, sql, tag, false, true)?;
+        let progress = match statement {
+            Statement::Write { .. } if self.block != Block::Failed => {
+                Progress::Done(self.written(tag, portal.prepared.table))
+            }
+            _ => self.run(statement, sql, tag, false, true)?,
+        };
         if let Some(kept) = self.portals.get_mut(name) {
             kept.at = 1;
         }

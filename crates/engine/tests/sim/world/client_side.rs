@@ -24,7 +24,8 @@ impl World {
             actions.push(Action::ClientReads(at));
         }
         let careless = self.setup.careless && self.stormy && !client.is_done();
-        if careless && self.rng.once_in(3000) {
+        // Rather in the middle of what it says.
+        if careless && self.rng.once_in(if client.to_send.is_empty() { 4000 } else { 500 }) {
             actions.push(Action::ClientVanishes(at));
         }
         let socket = &self.net.clients[at];
@@ -69,6 +70,7 @@ impl World {
                 }
             }
             Step::Doomed => client.may_end = true,
+            Step::Lax => client.is_lax = true,
             Step::Leave(manner) => self.client_leaves(at, manner),
         }
     }
@@ -165,14 +167,16 @@ impl World {
         // Set first: the engine may resume the client from within.
         socket.blocked = true;
         let (engine, mut io) = self.engine(worker);
+        let has_server = engine.server_of(slot).is_some();
         let wanted = engine.client_readable(slot, now, &mut io);
         let socket = &mut self.net.clients[at];
         if socket.slot != Some(slot) {
             return;
         }
         if !wanted {
-            // During a login the wait began earlier, at a moment unknown here.
-            if matches!(self.clients[at].phase, Phase::Running) {
+            // During a login the wait began earlier, at a moment unknown here. With a server of
+            // one's own one waits for what the pooler asks of it.
+            if matches!(self.clients[at].phase, Phase::Running) && !has_server {
                 socket.waits_since.get_or_insert((now, false));
             }
             return;

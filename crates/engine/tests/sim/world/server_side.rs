@@ -124,9 +124,11 @@ impl World {
         let server = &mut self.net.servers[at];
         server.backend.skips_reset = skips;
         while server.backend.step().is_some() {}
-        // It commits, and dies before its first byte about it.
-        let mute = self.setup.stormy && self.stormy && !server.backend.inserted.is_empty();
-        if mute && self.rng.once_in(20) {
+        // It commits, or begins, and dies before its first byte about it.
+        let begins = std::mem::take(&mut server.backend.begins_lone);
+        let mute = self.setup.stormy && self.stormy;
+        let mute = mute && (begins || !server.backend.inserted.is_empty());
+        if mute && self.rng.once_in(if begins { 3 } else { 20 }) {
             server.backend.out.clear();
             server.backend.die(None);
         }
