@@ -91,16 +91,9 @@ impl Backend {
             Statement::Begin | Statement::Commit | Statement::Rollback => {
                 self.transaction_statement(statement, tag)
             }
-            Statement::Change { of, openly } => {
-                self.schema.change(*of, *openly);
-                if *openly { "ALTER TABLE" } else { "DO" }.to_owned()
+            Statement::Change { .. } | Statement::Read { .. } | Statement::Write { .. } => {
+                self.on_table(statement, tag)
             }
-            Statement::Read { of, .. } => {
-                let row = format!("{}|columns {}", shown(tag), self.schema.table(*of).shape);
-                backend::data_row(&mut self.buffered, &[Some(row.as_bytes())]);
-                "SELECT 1".to_owned()
-            }
-            Statement::Write { of } => self.written(tag, self.schema.table(*of)),
             Statement::Set(_, value) if value == "bad" => {
                 return Err(Error("22023", format!("bad value for {}", shown(tag))));
             }
@@ -172,6 +165,22 @@ impl Backend {
 
     fn forget_named(&mut self) {
         self.statements.retain(|name, _| name.is_empty());
+    }
+
+    fn on_table(&mut self, statement: &Statement, tag: Option<&Tag>) -> String {
+        match statement {
+            Statement::Change { of, openly } => {
+                self.schema.change(*of, *openly);
+                if *openly { "ALTER TABLE" } else { "DO" }.to_owned()
+            }
+            Statement::Write { of } => self.written(tag, self.schema.table(*of)),
+            _ => {
+                let of = statement.table().unwrap_or_default();
+                let row = format!("{}|columns {}", shown(tag), self.schema.table(of).shape);
+                backend::data_row(&mut self.buffered, &[Some(row.as_bytes())]);
+                "SELECT 1".to_owned()
+            }
+        }
     }
 
     /// What a value was made of.
