@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use config::Config;
-use proxy::{Pooler, Service, StartOptions, error, fatal, log, warning};
+use proxy::{Pooler, Service, StartOptions, TlsContexts, error, fatal, log, warning};
 
 use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privileges};
 
@@ -52,6 +52,8 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     log::init(!options.quiet, options.verbose);
     report(&config);
     let global = &config.global;
+    // As the user that started us: keys may be for its eyes only.
+    let tls = TlsContexts::load(global).context("TLS setup failed")?;
     privileges::switch_to(options.user.as_deref().or(global.user.as_deref()))?;
     privileges::refuse_root()?;
     // As the user that will write it.
@@ -78,7 +80,8 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     let config_path = config.path.clone();
     let console = Some(console::handler());
     let service = Service::from_environment()?;
-    let options = StartOptions { config_path, console, service, ..StartOptions::default() };
+    let options =
+        StartOptions { config_path, console, tls: Some(tls), service, ..StartOptions::default() };
     let pooler = Pooler::start(config, options)?;
     pooler.wait();
     Ok(())

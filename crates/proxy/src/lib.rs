@@ -48,5 +48,5 @@ pub use crate::{
     resolve::{HostInfo, NamesInfo, ZoneInfo},
     service::Service,
     sys::Address,
-    tls::{Tls, TlsError, TlsStream},
+    tls::{Tls, TlsContexts, TlsError, TlsStream},
 };

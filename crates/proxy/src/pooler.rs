@@ -20,7 +20,7 @@ use crate::{
     Address, Peer, Service,
     controller::{Controller, Totals},
     listener::ListenError,
-    tls::{Tls, TlsError},
+    tls::{Tls, TlsContexts, TlsError},
 };
 
 pub use self::reload::ReloadError;
@@ -60,13 +60,21 @@ pub struct StartOptions {
     pub signals: bool,
     /// Without it, console connections are closed.
     pub console: Option<ConsoleHandler>,
+    /// Made ready already, by a user who may read the keys; `None` = it is done at the start.
+    pub tls: Option<TlsContexts>,
     /// What the service manager that started us passes and wants to hear.
     pub service: Service,
 }
 
 impl Default for StartOptions {
     fn default() -> Self {
-        Self { config_path: None, signals: true, console: None, service: Service::default() }
+        Self {
+            config_path: None,
+            signals: true,
+            console: None,
+            tls: None,
+            service: Service::default(),
+        }
     }
 }
 

@@ -15,9 +15,12 @@ mod stream;
 mod tests;
 mod verify;
 
+pub use self::{
+    context::{TlsContexts, TlsError},
+    session::Tls,
+    stream::TlsStream,
+};
 pub(crate) use self::{
-    context::TlsContexts,
     handshake::{Handshakes, Job, SecuredClient, SecuredServer},
     session::{Progress, Standing},
 };
-pub use self::{context::TlsError, session::Tls, stream::TlsStream};

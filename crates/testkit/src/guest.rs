@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The account that Debian's packages create for PostgreSQL.
-const ACCOUNT: &str = "postgres";
+pub(crate) const ACCOUNT: &str = "postgres";
 
 /// `program` as the unprivileged user.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {

@@ -40,6 +40,8 @@ pub struct Setup {
     port: Option<u16>,
     /// What it finds as `/dev/log`.
     dev_log: Option<PathBuf>,
+    /// Started as root, and to become the unprivileged user by itself.
+    from_root: bool,
     /// With it, no file is read: `serve URL`.
     url: Option<String>,
 }
@@ -129,6 +131,13 @@ impl Setup {
         self
     }
 
+    /// Starts it as root, with `-u`. For tests that are run by root.
+    #[must_use]
+    pub fn from_root(mut self) -> Self {
+        self.from_root = true;
+        self.argument("-u").argument(guest::ACCOUNT)
+    }
+
     /// Starts the pooler and waits until it accepts connections.
     #[track_caller]
     pub fn start(mut self) -> Pooler {
@@ -187,6 +196,7 @@ impl Pooler {
             listener: None,
             port: None,
             dev_log: None,
+            from_root: false,
             url: None,
         }
     }
@@ -422,6 +432,7 @@ impl Pooler {
             .open(self.log_path())
             .expect("cannot open the log");
         let mut command = match (&self.setup.listener, &self.setup.dev_log) {
+            (None, None) if self.setup.from_root => Command::new(pooler_binary()),
             (None, None) => guest::mortal_command(pooler_binary()),
             (None, Some(socket)) => guest::mortal_command_with_log(pooler_binary(), socket),
             (Some(_), _) => {

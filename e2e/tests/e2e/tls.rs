@@ -58,6 +58,21 @@ fn a_client_is_served_with_tls_and_without() {
 }
 
 #[test]
+fn a_key_may_be_for_root_only_where_root_starts_it() {
+    if !testkit::is_root() {
+        return;
+    }
+    let authority = Authority::new("weir test");
+    let own = authority.server();
+    let (setup, database) = setup("require", &own);
+    let set = |command: &mut Command| assert!(command.status().expect("coreutils").success());
+    set(Command::new("chown").args(["root:root", own.key()]));
+    set(Command::new("chmod").args(["0600", own.key()]));
+    let pooler = setup.from_root().start();
+    assert_eq!(value(&mut psql(&pooler, &database, &[("PGSSLMODE", "require")]), "SELECT 2"), "2");
+}
+
+#[test]
 fn where_tls_is_required_nobody_comes_in_without() {
     let authority = Authority::new("weir test");
     let (setup, database) = setup("require", &authority.server());

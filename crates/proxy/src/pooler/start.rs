@@ -51,7 +51,10 @@ pub(super) fn start(
     let listeners = listener::open_all(&config.global, listeners)?;
 
     let dns = Dns::new(&config.global)?;
-    let tls = TlsContexts::load(&config.global)?;
+    let tls = match options.tls {
+        Some(ready) => ready,
+        None => TlsContexts::load(&config.global)?,
+    };
     let config = Arc::new(config);
     let (requests_in, requests) = mpsc::unbounded_channel();
     let (orders_in, orders) = mpsc::unbounded_channel();

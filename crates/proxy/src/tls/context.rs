@@ -28,7 +28,7 @@ pub struct TlsError {
 
 /// How connections are secured, on either side.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TlsContexts {
+pub struct TlsContexts {
     pub(crate) clients: Option<ForClients>,
     pub(crate) servers: Option<ForServers>,
 }
@@ -56,7 +56,7 @@ impl TlsContexts {
     ///
     /// # Errors
     /// When a file cannot be read, does not hold what it should, or a value names nothing known.
-    pub(crate) fn load(global: &Global) -> Result<Self, TlsError> {
+    pub fn load(global: &Global) -> Result<Self, TlsError> {
         Ok(Self {
             clients: match global.client_tls_sslmode {
                 SslMode::Disable => None,
