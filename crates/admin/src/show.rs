@@ -7,8 +7,10 @@ mod connections;
 mod databases;
 mod dns;
 mod lists;
+mod mem;
 mod peers;
 mod pools;
+mod sockets;
 mod state;
 mod stats;
 mod totals;
@@ -23,7 +25,7 @@ use crate::NAME;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 17] = [
+pub(crate) static ALL: [&dyn Show; 20] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -31,6 +33,8 @@ pub(crate) static ALL: [&dyn Show; 17] = [
     &pools::POOLS,
     &connections::CLIENTS,
     &connections::SERVERS,
+    &sockets::SOCKETS,
+    &sockets::ACTIVE_SOCKETS,
     &users::USERS,
     &peers::PEERS,
     &peers::PEER_POOLS,
@@ -41,6 +45,7 @@ pub(crate) static ALL: [&dyn Show; 17] = [
     &stats::STATS_TOTALS,
     &stats::STATS_AVERAGES,
     &totals::TOTALS,
+    &mem::MEM,
 ];
 
 /// What rows are made from.
@@ -89,6 +94,14 @@ struct Column<R> {
     head: Head,
     cell: for<'a> fn(&'a R) -> Cell<'a>,
 }
+
+impl<R> Clone for Column<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Column<R> {}
 
 impl<R> Show for Table<R> {
     fn name(&self) -> &'static str {

@@ -25,6 +25,7 @@ pub struct Snapshot {
     /// Names being looked up.
     pub dns_queries: usize,
     pub averages: Arc<Averages>,
+    pub memory: Memory,
     /// Writes a moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,
 }
@@ -86,6 +87,31 @@ pub struct Connection {
     pub tls: String,
     pub application_name: String,
     pub prepared_statements: usize,
+    /// Bytes that its list of them takes.
+    pub statement_bytes: usize,
+    pub buffers: Buffers,
+}
+
+/// What is under way between a peer and us, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffers {
+    /// Received and kept, as part of a message that is not whole yet.
+    pub held: usize,
+    /// Still to come of a message that is passed on as it comes.
+    pub remaining: usize,
+    /// Waiting to be sent to this peer.
+    pub unsent: usize,
+}
+
+/// What is allocated, as far as it is not seen elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Places for clients that nobody has.
+    pub free_clients: usize,
+    /// Prepared statements that differ in text or types.
+    pub statements: usize,
+    /// Bytes they take, texts included.
+    pub statement_bytes: usize,
 }
 
 /// A host name that was looked up.

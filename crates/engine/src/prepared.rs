@@ -90,6 +90,18 @@ impl Interner {
         self.known.len()
     }
 
+    /// How many statements are in use, and how many bytes they take, their texts included.
+    pub fn memory(&self) -> (usize, usize) {
+        let used = self.known.values().flatten().filter_map(Weak::upgrade);
+        let bytes = |statement: &Statement| {
+            size_of::<Statement>()
+                + statement.server_name.len()
+                + statement.sql.len()
+                + statement.types.len()
+        };
+        used.fold((0, 0), |(count, sum), statement| (count + 1, sum + bytes(&statement)))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -111,6 +123,9 @@ struct Named {
 }
 
 impl ClientStatements {
+    /// What one name takes beside its letters.
+    pub const ENTRY_BYTES: usize = size_of::<(Box<[u8]>, Named)>();
+
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.by_name.get(name).map(|named| &named.statement)
     }
@@ -175,6 +190,12 @@ impl ClientStatements {
         self.by_name.len()
     }
 
+    /// What the names take; the statements are shared.
+    pub fn bytes(&self) -> usize {
+        let names: usize = self.by_name.keys().map(|name| name.len()).sum();
+        names + self.by_name.capacity() * Self::ENTRY_BYTES
+    }
+
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -199,6 +220,9 @@ struct Prepared {
 }
 
 impl ServerStatements {
+    /// What one statement takes here.
+    pub const ENTRY_BYTES: usize = size_of::<(u64, Prepared)>();
+
     /// Is it there? Counts as a use.
     pub fn touch(&mut self, id: u64) -> bool {
         self.clock += 1;
@@ -265,6 +289,11 @@ impl ServerStatements {
 
     pub fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// What the list takes; the statements are shared.
+    pub fn bytes(&self) -> usize {
+        self.by_id.capacity() * Self::ENTRY_BYTES
     }
 
     pub fn is_empty(&self) -> bool {
@@ -349,6 +378,21 @@ mod tests {
         let after = interner.intern(b"select 1", b"\0\0");
         assert_ne!(before.server_name, after.server_name);
         assert!(Arc::ptr_eq(&after, &interner.intern(b"select 1", b"\0\0")));
+    }
+
+    #[test]
+    fn memory_is_that_of_what_is_in_use() {
+        let mut interner = Interner::default();
+        let kept = interner.intern(b"select 1", b"\0\0");
+        let (count, small) = interner.memory();
+        assert_eq!(count, 1);
+        let long = interner.intern(&[b'x'; 10_000], b"\0\0");
+        assert_eq!(interner.memory(), (2, 2 * small + 10_000 - "select 1".len()));
+        drop(long);
+        assert_eq!(interner.memory(), (1, small));
+        let mut client = ClientStatements::default();
+        client.insert(b"a name", kept, 1);
+        assert!(client.bytes() >= ClientStatements::ENTRY_BYTES + "a name".len());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::stats::Stats;
 pub struct Report {
     pub now: Micros,
     pub clients: Vec<ClientRow>,
+    /// Places for clients that are free at the moment.
+    pub free_clients: usize,
     /// Servers in this worker's table; parked ones are found in their pools.
     pub servers: Vec<ServerRow>,
     /// One entry for each pool this worker has met.
@@ -44,6 +46,18 @@ pub struct ClientRow {
     pub server: u64,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
+    /// Bytes its names of statements take.
+    pub statement_bytes: usize,
+    pub reading: Reading,
+}
+
+/// Where the bytes that come from a peer stand between two reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Bytes kept, of a message that cannot be dealt with yet.
+    pub held: usize,
+    /// Bytes still to come of a message that is passed on as it comes.
+    pub remaining: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +90,9 @@ pub struct ServerRow {
     pub process_id: u32,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
+    /// Bytes the list of them takes.
+    pub statement_bytes: usize,
+    pub reading: Reading,
     /// It is closed as soon as it is free.
     pub doomed: bool,
 }

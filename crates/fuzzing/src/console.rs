@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use admin::{Boxed, ClientRow, ClientState, Connection, Console, Control, Login, Order, Shutdown};
-use admin::{PoolRow, ServerRow, ServerState, Snapshot};
+use admin::{
+    Boxed, Buffers, ClientRow, ClientState, Connection, Console, Control, Login, Order, Shutdown,
+};
+use admin::{Memory, PoolRow, ServerRow, ServerState, Snapshot};
 use config::PoolMode;
 use engine::averages::Averages;
 use engine::ids::PoolId;
@@ -150,6 +152,7 @@ fn snapshot() -> Snapshot {
         dns_zones: Vec::new(),
         dns_queries: 0,
         averages: Arc::new(Averages::new(0)),
+        memory: Memory::default(),
         local_time: |moment| moment.to_string(),
     }
 }
@@ -171,5 +174,7 @@ fn connection() -> Connection {
         tls: String::new(),
         application_name: "fuzz".into(),
         prepared_statements: 0,
+        statement_bytes: 0,
+        buffers: Buffers::default(),
     }
 }

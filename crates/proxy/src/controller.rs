@@ -49,6 +49,8 @@ pub struct ClientInfo {
     pub local: Address,
     /// How the connection is secured, in words; empty if it is not.
     pub tls: String,
+    /// Bytes that wait to be sent to it.
+    pub unsent: usize,
     pub row: ClientRow,
 }
 
@@ -66,6 +68,8 @@ pub struct ServerInfo {
     pub local: Address,
     /// How the connection is secured, in words; empty if it is not.
     pub tls: String,
+    /// Bytes that wait to be sent to it.
+    pub unsent: usize,
     pub row: ServerRow,
 }
 
@@ -85,6 +89,7 @@ impl ServerInfo {
             remote: address,
             local: socket::local_address(fd).unwrap_or_default(),
             tls,
+            unsent: 0,
             row,
         }
     }
@@ -106,6 +111,8 @@ pub(crate) struct WorkerReport {
     pub(crate) clients: Vec<ClientInfo>,
     pub(crate) servers: Vec<ServerInfo>,
     pub(crate) stats: Vec<(PoolId, Stats)>,
+    /// Places for clients that are free at the moment.
+    pub(crate) free_clients: usize,
     pub(crate) forwards: Vec<ForwardInfo>,
 }
 
@@ -138,6 +145,10 @@ pub struct Snapshot {
     /// By number.
     pub pools: Vec<PoolInfo>,
     pub forwards: Vec<ForwardInfo>,
+    /// Places for clients that the workers keep and nobody has.
+    pub free_clients: usize,
+    /// Prepared statements that differ in text or types, and the bytes they take.
+    pub statements: (usize, usize),
 }
 
 /// A summary of a [`Snapshot`]. Counters count from the start of the pooler.
@@ -273,12 +284,14 @@ impl Controller {
             all.clients.extend(report.clients);
             all.servers.extend(report.servers);
             all.forwards.extend(report.forwards);
+            all.free_clients += report.free_clients;
             for (pool, counted) in report.stats {
                 *stats.entry(pool).or_default() += counted;
             }
         }
         let shared = &self.0.shared;
         all.switches = shared.hub.switches();
+        all.statements = shared.hub.statement_memory();
         for pool in shared.hub.pools() {
             let pool = lock(&pool);
             if pool.is_abandoned() {

@@ -62,6 +62,11 @@ impl Registry {
 }
 
 impl<M, W: Wake> Hub<M, W> {
+    /// How many statements there are that differ, and what they take, in bytes.
+    pub(crate) fn statement_memory(&self) -> (usize, usize) {
+        lock(&self.interner).memory()
+    }
+
     /// One mailbox for each worker.
     pub(crate) fn new(wakers: impl IntoIterator<Item = W>) -> Self {
         Self {

@@ -207,6 +207,15 @@ impl Sockets {
         self.clients.get(client.0 as usize).is_some_and(|conn| conn.pending.is_some())
     }
 
+    /// Bytes that wait to be sent.
+    pub(crate) fn client_unsent(&self, client: ClientId) -> usize {
+        self.clients.get(client.0 as usize).map_or(0, Conn::pending_len)
+    }
+
+    pub(crate) fn server_unsent(&self, server: ServerId) -> usize {
+        self.servers.get(server.0 as usize).map_or(0, Conn::pending_len)
+    }
+
     pub(crate) fn server_has_pending(&self, server: ServerId) -> bool {
         self.servers.get(server.0 as usize).is_some_and(|conn| conn.pending.is_some())
     }

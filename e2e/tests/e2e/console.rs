@@ -2,6 +2,8 @@
 
 mod columns;
 mod drivers;
+mod exporter;
+mod memory;
 
 use crate::support;
 use testkit::{Message, Outcome, Pooler, RawClient, Role, frontend};

@@ -1,4 +1,4 @@
-//! SHOW CLIENTS and SHOW SERVERS, which have the same columns.
+//! SHOW CLIENTS and SHOW SERVERS, which have the same columns. `sockets.rs` has them, too.
 
 use super::{Cell, Column, Table, View, int4, split_micros, text};
 use crate::snapshot::{Address, ClientState, Connection, ServerState};
@@ -7,18 +7,18 @@ pub(super) static CLIENTS: Table<Line> = Table {
     name: "CLIENTS",
     about: "A row for each client that is logged in, by database, user and state, those of the \
             console among them.",
-    columns: COLUMNS,
+    columns: &COLUMNS,
     rows: clients,
 };
 
 pub(super) static SERVERS: Table<Line> = Table {
     name: "SERVERS",
     about: "A row for each connection to PostgreSQL, by database, user and state.",
-    columns: COLUMNS,
+    columns: &COLUMNS,
     rows: servers,
 };
 
-const COLUMNS: &[Column<Line>] = &[
+pub(super) const COLUMNS: [Column<Line>; 21] = [
     text("type", |line| line.kind.into(), "`C` for a client, `S` for a server."),
     text(
         "user",
@@ -108,12 +108,12 @@ const COLUMNS: &[Column<Line>] = &[
 ];
 
 pub(super) struct Line {
-    kind: &'static str,
+    pub(super) kind: &'static str,
     /// Its place among the states of a pool; clients with and without a server stand together.
-    rank: u8,
-    state: &'static str,
-    local_time: fn(i64) -> String,
-    connection: Connection,
+    pub(super) rank: u8,
+    pub(super) state: &'static str,
+    pub(super) local_time: fn(i64) -> String,
+    pub(super) connection: Connection,
 }
 
 fn clients(view: View) -> Vec<Line> {
@@ -150,7 +150,7 @@ fn servers(view: View) -> Vec<Line> {
     sorted(lines)
 }
 
-fn sorted(lines: impl Iterator<Item = Line>) -> Vec<Line> {
+pub(super) fn sorted(lines: impl Iterator<Item = Line>) -> Vec<Line> {
     let mut lines: Vec<_> = lines.collect();
     let key = |line: &Line| (line.rank, line.connection.id);
     lines.sort_by(|a, b| {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone, Forward, Order,
-    PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
+    Address, Boxed, Buffers, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
+    Forward, Memory, Order, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
 use engine::averages::Averages;
@@ -51,6 +51,8 @@ pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
         tls: String::new(),
         application_name: "app".to_owned(),
         prepared_statements: 0,
+        statement_bytes: 0,
+        buffers: Buffers::default(),
     }
 }
 
@@ -60,6 +62,8 @@ fn clients() -> Vec<ClientRow> {
         link: 0x21,
         wait: 2_500_000,
         prepared_statements: 3,
+        statement_bytes: 120,
+        buffers: Buffers { held: 20, remaining: 5, unsent: 7 },
         tls: "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned(),
         ..connection(0x11, "app", "alice")
     };
@@ -175,6 +179,7 @@ pub(crate) fn snapshot() -> Snapshot {
         dns_queries: 1,
         forwards: [true, false, true].map(|sent| Forward { peer: 2, sent }).to_vec(),
         averages: Arc::new(averages),
+        memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },
         local_time,
     }
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use admin::{
-    Address, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, PoolRow, ServerRow,
-    ServerState,
+    Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Memory,
+    PoolRow, ServerRow, ServerState,
 };
 use engine::{ids::PoolId, report, settings::PoolKey};
 use proxy::{
@@ -39,6 +39,11 @@ pub(super) fn snapshot(
         forwards: facts.forwards.iter().map(forward).collect(),
         switches: facts.switches.clone(),
         averages: controller.averages(),
+        memory: Memory {
+            free_clients: facts.free_clients,
+            statements: facts.statements.0,
+            statement_bytes: facts.statements.1,
+        },
         local_time: log::local_time,
         config,
     }
@@ -95,6 +100,8 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
         tls: client.tls.clone(),
         application_name: text(&row.application_name),
         prepared_statements: row.prepared_statements,
+        statement_bytes: row.statement_bytes,
+        buffers: buffers(row.reading, client.unsent),
     };
     ClientRow { state, connection }
 }
@@ -126,6 +133,8 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         tls: server.tls.clone(),
         application_name: text(&row.application_name),
         prepared_statements: row.prepared_statements,
+        statement_bytes: row.statement_bytes,
+        buffers: buffers(row.reading, server.unsent),
     };
     ServerRow { state, connection }
 }
@@ -155,7 +164,13 @@ pub(super) fn console(
         tls,
         application_name: String::new(),
         prepared_statements: 0,
+        statement_bytes: 0,
+        buffers: Buffers::default(),
     }
+}
+
+fn buffers(reading: report::Reading, unsent: usize) -> Buffers {
+    Buffers { held: reading.held, remaining: reading.remaining, unsent }
 }
 
 fn peer_address(peer: &Peer, port: u16) -> Option<Address> {

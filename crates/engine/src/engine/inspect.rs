@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::report::{ClientRow, ClientState, Report, ServerPlace, ServerRow, ServerState};
+use crate::report::{ClientRow, ClientState, Reading, Report, ServerPlace, ServerRow, ServerState};
 use crate::server::{Server, ServerPhase};
 use crate::shell::Exchange;
+use crate::stream::Stream;
 
 /// `application_name` is the fifth of the parameters that are always tracked.
 const APPLICATION_NAME: usize = 4;
@@ -36,6 +37,7 @@ impl<X: Exchange> Engine<X> {
         Report {
             now,
             clients: clients.collect(),
+            free_clients: self.clients.capacity() - self.clients.len(),
             servers: servers.collect(),
             stats: self.pools.iter().map(|(id, view)| (id, view.stats)).collect(),
         }
@@ -103,7 +105,13 @@ fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRow {
             .extended
             .as_ref()
             .map_or(0, |extended| extended.statements.len()),
+        statement_bytes: client.extended.as_ref().map_or(0, |extended| extended.statements.bytes()),
+        reading: reading(&client.stream),
     }
+}
+
+fn reading(stream: &Stream) -> Reading {
+    Reading { held: stream.held.len(), remaining: stream.remaining }
 }
 
 /// A server as SHOW SERVERS tells of it; `check_delay` decides between idle and used.
@@ -135,6 +143,8 @@ pub fn server_row(
         process_id: server.process_id,
         application_name: server.vars.get(APPLICATION_NAME).unwrap_or_default().to_vec(),
         prepared_statements: server.statements.len(),
+        statement_bytes: server.statements.bytes(),
+        reading: reading(&server.stream),
         doomed: server.doomed.is_some(),
     }
 }

@@ -95,6 +95,7 @@ impl Worker {
                 peer: self.sockets.peer(row.id).clone(),
                 local: self.sockets.client_local_address(row.id),
                 tls: self.sockets.client_tls(row.id),
+                unsent: self.sockets.client_unsent(row.id),
                 row,
             }
         });
@@ -109,7 +110,11 @@ impl Worker {
                 ServerPlace::Parked(_) => None,
             };
             let link = client.map_or(0, |client: ClientId| self.sockets.client_pointer(client));
-            ServerInfo::new(&self.shared, self.id, fd, link, row)
+            let unsent = match row.place {
+                ServerPlace::Table(server) => self.sockets.server_unsent(server),
+                ServerPlace::Parked(_) => 0,
+            };
+            ServerInfo { unsent, ..ServerInfo::new(&self.shared, self.id, fd, link, row) }
         });
         let servers = servers.collect();
         WorkerReport {
@@ -118,6 +123,7 @@ impl Worker {
             clients,
             servers,
             stats: report.stats,
+            free_clients: report.free_clients,
             forwards: self.sockets.forwards(),
         }
     }

@@ -15,6 +15,8 @@ const SOCKETS: &str = "type:t user:t database:t replication:t state:t addr:t por
     local_port connect_time:t request_time:t wait wait_us close_needed ptr:t link:t remote_pid \
     tls:t application_name:t prepared_statements id";
 
+const BUFFERS: &str = "recv_pos pkt_pos pkt_remain send_pos send_remain pkt_avail send_avail";
+
 const DATABASES: &str = "name:t host:t port database:t force_user:t pool_size min_pool_size \
     reserve_pool_size server_lifetime pool_mode:t load_balance_hosts:t max_connections \
     current_connections max_client_connections current_client_connections paused disabled";
@@ -60,6 +62,10 @@ fn every_show_command_has_the_columns_of_pgbouncer() {
     assert_columns(&pooler, "SHOW POOLS", POOLS);
     assert_columns(&pooler, "SHOW CLIENTS", SOCKETS);
     assert_columns(&pooler, "SHOW SERVERS", SOCKETS);
+    for command in ["SHOW SOCKETS", "SHOW ACTIVE_SOCKETS"] {
+        assert_columns(&pooler, command, &format!("{SOCKETS} {BUFFERS}"));
+    }
+    assert_columns(&pooler, "SHOW MEM", "name:t size used free memtotal");
     assert_columns(&pooler, "SHOW DATABASES", DATABASES);
     assert_columns(&pooler, "SHOW STATS", STATS);
 }
