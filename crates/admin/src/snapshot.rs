@@ -87,6 +87,8 @@ pub struct Connection {
     pub tls: String,
     pub application_name: String,
     pub prepared_statements: usize,
+    /// `none`, `physical` or `logical`.
+    pub replication: &'static str,
     /// Bytes that its list of them takes.
     pub statement_bytes: usize,
     pub buffers: Buffers,

@@ -11,6 +11,7 @@ use wire::secret::Secret;
 
 use crate::ids::PoolId;
 use crate::pool::Waiter;
+use crate::replication::Replication;
 use crate::vars::Vars;
 
 /// A login in progress.
@@ -21,6 +22,7 @@ pub struct Login {
     pub buffer: Vec<u8>,
     /// The client's own values of tracked parameters.
     pub vars: Vars,
+    pub replication: Option<Box<Replication>>,
     pub credential: Option<Arc<Credential>>,
     /// Did `auth_query` give the credential, rather than `auth_file`?
     pub asked: bool,

@@ -13,6 +13,7 @@ use crate::auth::Login;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::pool::Waiter;
 use crate::prepared::ClientStatements;
+use crate::replication::Replication;
 use crate::stream::Stream;
 use crate::vars::Vars;
 
@@ -64,6 +65,8 @@ pub struct Client {
     pub vars: Arc<Vars>,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
+    /// It speaks the replication protocol.
+    pub replication: Option<Box<Replication>>,
     /// Are its statements' names our business, as long as it has its present server? A reload
     /// does not change that in the middle of a batch, nor for statements it has already.
     pub tracks: bool,
@@ -101,6 +104,7 @@ impl Client {
             vars: Arc::default(),
             stream: Stream::default(),
             extended: None,
+            replication: None,
             tracks: false,
             connected_at: now,
             request_at: now,

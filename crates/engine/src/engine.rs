@@ -3,8 +3,10 @@
 //!
 //! * `login.rs`: a client up to "logged in"
 //! * `ask.rs`: what PostgreSQL knows of a client's user
+//! * `startup.rs`: the settings in a client's startup packet
 //! * `seat.rs`: whether a server may be opened, and what has to go for it
 //! * `open.rs`: a server up to "logged in"
+//! * `replication.rs`: a client gets a server that is nobody else's
 //! * `link.rs`: a server is given to a client, prepared for it, and taken back
 //! * `requests.rs`: what a linked client sends
 //! * `replies.rs`: what a server sends
@@ -39,10 +41,12 @@ mod link;
 mod login;
 mod moved;
 mod open;
+mod replication;
 mod replies;
 mod requests;
 mod resend;
 mod seat;
+mod startup;
 mod tick;
 mod views;
 

@@ -24,6 +24,7 @@ pub mod limits;
 pub mod mutant;
 pub mod pool;
 pub mod prepared;
+pub mod replication;
 pub mod report;
 pub mod server;
 pub mod settings;

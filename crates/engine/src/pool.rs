@@ -378,6 +378,12 @@ impl Pool {
         open
     }
 
+    /// Is there a place for a server that is one client's own, without taking one from anybody? It is
+    /// taken if so.
+    pub fn reserve_own(&mut self, now: Micros) -> bool {
+        self.has_room() && self.take_place(now)
+    }
+
     /// A place for a connection that proves a client's password. It may exceed the limit by its
     /// own one: [`Pool::release`] ends it then.
     pub fn reserve_proof(&mut self) {

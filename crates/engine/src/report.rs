@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::client::Identity;
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::replication::ReplicationKind;
 use crate::stats::Stats;
 
 /// One worker at one moment.
@@ -46,6 +47,7 @@ pub struct ClientRow {
     pub server: u64,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
+    pub replication: Option<ReplicationKind>,
     /// Bytes its names of statements take.
     pub statement_bytes: usize,
     pub reading: Reading,
@@ -90,6 +92,7 @@ pub struct ServerRow {
     pub process_id: u32,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
+    pub replication: Option<ReplicationKind>,
     /// Bytes the list of them takes.
     pub statement_bytes: usize,
     pub reading: Reading,

@@ -16,6 +16,7 @@ use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
 use crate::prepared::ServerStatements;
+use crate::replication::ReplicationKind;
 use crate::stream::Stream;
 use crate::vars::{Vars, Welcome};
 
@@ -79,6 +80,32 @@ impl std::fmt::Debug for Learnt {
     }
 }
 
+/// For whose sake a server is opened, if not for that of whoever comes first. Its failure is that
+/// client's own affair and says nothing about the pool.
+#[derive(Debug)]
+pub enum Errand {
+    /// To find out whether this is the client's password.
+    Proof { client: ClientId, password: Vec<u8> },
+    /// To be this client's and nobody else's.
+    Replication { client: ClientId },
+}
+
+impl Errand {
+    pub fn client(&self) -> ClientId {
+        match self {
+            Self::Proof { client, .. } | Self::Replication { client } => *client,
+        }
+    }
+
+    /// What the server is logged in to with in place of the pool's secret.
+    pub fn password(&self) -> Option<&[u8]> {
+        match self {
+            Self::Proof { password, .. } => Some(password),
+            Self::Replication { .. } => None,
+        }
+    }
+}
+
 /// A login to PostgreSQL in progress.
 #[derive(Debug, Default)]
 pub struct ServerLogin {
@@ -89,11 +116,17 @@ pub struct ServerLogin {
     pub scram: Option<ScramClient>,
     pub learnt: Option<Learnt>,
     pub welcome: Welcome,
-    /// The client whose password is being proven, and that password.
-    pub proof: Option<(ClientId, Vec<u8>)>,
+    pub errand: Option<Errand>,
     /// Did the server ask for a password at all?
     pub challenged: bool,
     pub authenticated: bool,
+}
+
+impl ServerLogin {
+    /// The client's password, if that is what is to be found out.
+    pub fn proof(&self) -> Option<&[u8]> {
+        self.errand.as_ref().and_then(Errand::password)
+    }
 }
 
 #[derive(Debug)]
@@ -139,6 +172,8 @@ pub struct Server {
     pub changes_schema: bool,
     /// What it has answered so far to `auth_query`.
     pub inquiry: Option<Box<Inquiry>>,
+    /// It speaks the replication protocol: it never is anybody else's, and ends with its client.
+    pub replication: Option<ReplicationKind>,
 }
 
 impl Server {
@@ -168,6 +203,7 @@ impl Server {
             own_error: None,
             changes_schema: false,
             inquiry: None,
+            replication: None,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::ids::{ClientId, Handle, PoolId, ServerId, WorkerId};
 use crate::limits::Limits;
 use crate::pool::{Pool, Waiter};
 use crate::prepared::Statement;
+use crate::replication::ReplicationKind;
 use crate::server::Server;
 use crate::settings::{PoolKey, Target};
 
@@ -65,6 +66,10 @@ pub trait Io {
 
     /// Bytes nobody can guess.
     fn random(&mut self, bytes: &mut [u8]);
+
+    /// Where the client comes from, for people to read: `host:port`, and for a unix socket the process
+    /// and machine as well.
+    fn client_origin(&self, client: ClientId) -> String;
 
     /// For the log and for nothing else.
     fn event(&mut self, event: Event<'_>);
@@ -149,8 +154,8 @@ pub struct ConsoleLogin {
 pub enum Event<'a> {
     LoginAttempt {
         client: ClientId,
-        database: &'a str,
-        user: &'a str,
+        name: (&'a str, &'a str),
+        replication: Option<ReplicationKind>,
     },
     LoginFailed {
         client: ClientId,

@@ -176,5 +176,6 @@ fn connection() -> Connection {
         prepared_statements: 0,
         statement_bytes: 0,
         buffers: Buffers::default(),
+        replication: "none",
     }
 }

@@ -64,6 +64,18 @@ impl Peer {
         }
     }
 
+    /// Where it comes from, as PgBouncer adds it to an `application_name`. `port` is the number in the
+    /// name of a unix socket of ours.
+    pub(crate) fn origin(&self, port: u16) -> String {
+        match self {
+            Self::Unix { pid, .. } if *pid > 0 => {
+                format!("unix({pid}@{}):{port}", process::host_name())
+            }
+            Self::Unix { .. } => format!("unix:{port}"),
+            Self::V4(..) | Self::V6(_) | Self::Unknown => self.to_string(),
+        }
+    }
+
     /// The port; `None` for a unix socket.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
@@ -104,6 +116,9 @@ mod tests {
             engine::auth::Peer { local: true, same_user: true, loopback: true, secured: None };
         assert_eq!(peer.to_auth(None), own);
         assert_eq!(peer.to_string(), format!("unix({})", std::process::id()));
+        let origin = peer.origin(6432);
+        let begin = format!("unix({}@", std::process::id());
+        assert!(origin.starts_with(&begin) && origin.ends_with("):6432"), "{origin}");
     }
 
     #[test]
@@ -117,6 +132,7 @@ mod tests {
             let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
             assert_eq!(peer.to_auth(None).loopback, loopback, "{address}");
             assert_eq!(peer.to_string(), address);
+            assert_eq!(peer.origin(6432), address);
             assert!(!peer.to_auth(None).local);
         }
         assert!(size_of::<Peer>() <= 16, "{} bytes", size_of::<Peer>());

@@ -34,6 +34,7 @@ synchronous_commit = off
 full_page_writes = off
 autovacuum = off
 max_wal_size = 4GB
+wal_level = logical
 log_line_prefix = '%m [%p] %q%u@%d '
 ";
 

@@ -26,13 +26,13 @@ pub const TERMINATE: u8 = b'X';
 pub const NO_TYPES: &[u8] = &[0, 0];
 
 /// The first packet of a session, protocol 3.`minor`, with its parameters in the order given.
-pub fn startup(out: &mut Vec<u8>, minor: u16, parameters: &[(&str, &str)]) {
+pub fn startup<V: AsRef<[u8]>>(out: &mut Vec<u8>, minor: u16, parameters: &[(&str, V)]) {
     packet(out, |out| {
         let version = startup::PROTOCOL_3_0 | u32::from(minor);
         out.extend_from_slice(&version.to_be_bytes());
         for (name, value) in parameters {
             cstr(out, name.as_bytes());
-            cstr(out, value.as_bytes());
+            cstr(out, value.as_ref());
         }
         out.push(0);
     });

@@ -265,6 +265,31 @@ fn a_reload_replaces_servers_that_lead_elsewhere() {
 }
 
 #[test]
+fn sessions_at_rest_may_be_ended_with_their_obsolete_servers() {
+    let (setup, database) = support::setup("session");
+    let pooler = setup.set("server_fast_close", 1).start();
+    let [mut idle, mut busy] = [pooler.client(&database), pooler.client(&database)];
+    assert_eq!(idle.value("SELECT 1"), "1");
+    busy.rows("BEGIN");
+    pooler.admin("RECONNECT");
+    assert_eq!(last_words(&mut idle), "database configuration changed");
+    assert_eq!(busy.value("SELECT 'still there'"), "still there");
+    busy.send(frontend::query("COMMIT"));
+    assert_eq!(last_words(&mut busy), "database configuration changed");
+}
+
+#[test]
+fn without_fast_close_a_session_keeps_its_obsolete_server() {
+    let (pooler, database) = support::pooler("session");
+    let mut client = pooler.client(&database);
+    let before = client.value("SELECT pg_backend_pid()");
+    pooler.admin("RECONNECT");
+    // Another session begins and ends on a new server meanwhile.
+    assert_ne!(pooler.client(&database).value("SELECT pg_backend_pid()"), before);
+    assert_eq!(client.value("SELECT pg_backend_pid()"), before);
+}
+
+#[test]
 fn a_reload_drops_databases_that_are_gone() {
     let (setup, database) = support::setup("transaction");
     let port = testkit::Postgres::shared().port();

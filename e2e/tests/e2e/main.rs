@@ -26,6 +26,7 @@ mod protocol;
 mod proxy_protocol;
 mod query;
 mod relay;
+mod replication;
 mod service;
 mod signals;
 mod startup;

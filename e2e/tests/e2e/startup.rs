@@ -101,6 +101,33 @@ fn settings_within_options_are_taken_or_refused_one_by_one() {
 }
 
 #[test]
+fn the_clients_address_is_added_to_its_name_when_it_starts() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("application_name_add_host", 1).start();
+    let login = |parameters: &[(&str, &str)]| {
+        let mut client = RawClient::connect(pooler.port());
+        let both = [("user", Role::APP), ("database", &*database)];
+        client.authenticate(&[&both, parameters].concat(), "").expect("a login");
+        client
+    };
+    let mut named = login(&[("application_name", "mine")]);
+    let name = named.value("SHOW application_name");
+    let port = name.strip_prefix("mine - 127.0.0.1:").expect("its address");
+    assert!(port.parse::<u16>().is_ok_and(|port| port > 0), "{name}");
+    let shown = pooler.admin("SHOW CLIENTS").with("database", &database);
+    assert_eq!(shown.only("application_name"), name);
+    // Only at the start: what it calls itself later is its own affair.
+    named.rows("SET application_name = 'later'");
+    assert_eq!(named.value("SHOW application_name"), "later");
+    let name = login(&[]).value("SHOW application_name");
+    assert!(name.starts_with("app - 127.0.0.1:"), "{name}");
+    let name = pooler.unix_client(&database).value("SHOW application_name");
+    let process = format!("app - unix({}@", std::process::id());
+    assert!(name.starts_with(&process), "{name}");
+    assert!(name.ends_with(&format!("):{}", pooler.port())), "{name}");
+}
+
+#[test]
 fn unknown_extensions_and_newer_minor_versions_are_negotiated_down() {
     if !support::only_weir() {
         return;

@@ -26,7 +26,11 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
         "The client's name, or the user the server is logged in as.",
     ),
     text("database", |line| (&line.connection.database).into(), "Name clients ask for."),
-    text("replication", |_| "none".into(), "`none`: Weir does not pool replication yet."),
+    text(
+        "replication",
+        |line| line.connection.replication.into(),
+        "`physical` or `logical` for a connection that replicates, else `none`.",
+    ),
     text(
         "state",
         |line| line.state.into(),

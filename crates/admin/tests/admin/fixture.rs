@@ -53,6 +53,7 @@ pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
         prepared_statements: 0,
         statement_bytes: 0,
         buffers: Buffers::default(),
+        replication: "none",
     }
 }
 
@@ -64,6 +65,7 @@ fn clients() -> Vec<ClientRow> {
         prepared_statements: 3,
         statement_bytes: 120,
         buffers: Buffers { held: 20, remaining: 5, unsent: 7 },
+        replication: "logical",
         tls: "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned(),
         ..connection(0x11, "app", "alice")
     };

@@ -11,7 +11,7 @@ use admin::{
     Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Memory,
     PoolRow, ServerRow, ServerState,
 };
-use engine::{ids::PoolId, report, settings::PoolKey};
+use engine::{ids::PoolId, replication::ReplicationKind, report, settings::PoolKey};
 use proxy::{
     ClientInfo, Controller, ForwardInfo, HostInfo, Peer, PoolInfo, ServerInfo, ZoneInfo, log,
 };
@@ -102,6 +102,7 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
         prepared_statements: row.prepared_statements,
         statement_bytes: row.statement_bytes,
         buffers: buffers(row.reading, client.unsent),
+        replication: replication(row.replication),
     };
     ClientRow { state, connection }
 }
@@ -135,6 +136,7 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         prepared_statements: row.prepared_statements,
         statement_bytes: row.statement_bytes,
         buffers: buffers(row.reading, server.unsent),
+        replication: replication(row.replication),
     };
     ServerRow { state, connection }
 }
@@ -166,6 +168,7 @@ pub(super) fn console(
         prepared_statements: 0,
         statement_bytes: 0,
         buffers: Buffers::default(),
+        replication: replication(None),
     }
 }
 
@@ -211,6 +214,10 @@ fn address(address: &proxy::Address) -> Option<Address> {
         proxy::Address::Abstract(name) => unix(&text(name)),
         proxy::Address::Unnamed => None,
     }
+}
+
+fn replication(kind: Option<ReplicationKind>) -> &'static str {
+    kind.map_or("none", ReplicationKind::name)
 }
 
 fn text(bytes: &[u8]) -> String {

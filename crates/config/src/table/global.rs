@@ -13,7 +13,7 @@ keys! {
     /// Users who may run every command of the console.
     admin_users: Vec<String> = "", reload, acts;
     /// Add the client's address to the `application_name` it starts with.
-    application_name_add_host: bool = "0", reload, later;
+    application_name_add_host: bool = "0", reload, acts;
     /// Database in which `auth_query` runs. Not set: the database the client asks for.
     auth_dbname: Option<String> = unset, reload, acts;
     /// File with the users and their secrets.

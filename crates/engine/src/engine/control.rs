@@ -110,12 +110,12 @@ impl<X: Exchange> Engine<X> {
         chosen.map(|(slot, _)| ClientId(slot as u32)).collect()
     }
 
-    /// With each: is it a login that has not come to its end? Those that prove a client's password
-    /// are left out, for they are the client's and not the pool's.
+    /// With each: is it a login that has not come to its end? Those that are opened for
+    /// one client alone are left out, for they are the client's and not the pool's.
     fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, bool)> {
         let kind = |server: &Server| match &server.phase {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
-                login.proof.is_none().then_some(true)
+                login.errand.is_none().then_some(true)
             }
             _ => Some(false),
         };

@@ -107,6 +107,7 @@ fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRow {
             .map_or(0, |extended| extended.statements.len()),
         statement_bytes: client.extended.as_ref().map_or(0, |extended| extended.statements.bytes()),
         reading: reading(&client.stream),
+        replication: client.replication.as_ref().map(|own| own.kind),
     }
 }
 
@@ -145,6 +146,7 @@ pub fn server_row(
         prepared_statements: server.statements.len(),
         statement_bytes: server.statements.bytes(),
         reading: reading(&server.stream),
+        replication: server.replication,
         doomed: server.doomed.is_some(),
     }
 }

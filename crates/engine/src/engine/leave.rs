@@ -132,7 +132,9 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let cancels = leaving == Leaving::Lost && self.config.global.cancel_lost_queries;
+        let cancels = leaving == Leaving::Lost
+            && client.replication.is_none()
+            && self.config.global.cancel_lost_queries;
         let server = self.server_mut(on);
         server.client = None;
         let half = client.stream.is_mid_message();
@@ -145,7 +147,7 @@ impl<X: Exchange> Engine<X> {
         match server.phase {
             // Our own question is under way, the client has sent nothing: the answer is awaited.
             ServerPhase::Preparing(_) => server.phase = ServerPhase::Settling,
-            // It was opened to prove this client's password.
+            // It was opened for this client.
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.server_closed(on, "client disconnected during login", now, io);
             }
@@ -278,6 +280,20 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) -> PoolId {
+        let server = self.end_connection(id, reason, now, io);
+        self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
+        self.vacate(server.pool);
+        server.pool
+    }
+
+    /// The connection alone.
+    pub(super) fn end_connection(
+        &mut self,
+        id: ServerId,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Box<Server> {
         let server = self.servers.remove(id.0 as usize);
         if matches!(server.phase, ServerPhase::Settling | ServerPhase::Linked)
             && server.is_clean()
@@ -289,9 +305,7 @@ impl<X: Exchange> Engine<X> {
         }
         self.log_server_closing(id, &server, reason, now, io);
         io.close_server(id);
-        self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
-        self.vacate(server.pool);
-        server.pool
+        server
     }
 
     /// A connection that never got as far as being logged in is over.
@@ -306,8 +320,8 @@ impl<X: Exchange> Engine<X> {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, reason, now, io);
         io.close_server(id);
-        let proof = match server.phase {
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.proof,
+        let errand = match server.phase {
+            ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.errand,
             _ => None,
         };
         let (pool, epoch) = (server.pool, server.epoch);
@@ -318,8 +332,8 @@ impl<X: Exchange> Engine<X> {
             format!("server login has been failing, cached error: {cause} (server_login_retry)");
         let cached = Arc::new(ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text));
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
-        if let Some((client, _)) = proof {
-            // A wrong password is this client's own affair.
+        if let Some(client) = errand.map(|errand| errand.client()) {
+            // A wrong password is this client's own affair, and so is a walsender too many.
             self.exchange.pool(pool, |pool| pool.opening_ended(epoch));
             self.vacate(pool);
             self.feed(now, io);

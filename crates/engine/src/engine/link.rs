@@ -21,6 +21,7 @@ use crate::mutant::{self, Mutant};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
+use crate::vars::Welcome;
 
 /// A notice of our own.
 pub(super) fn notice(text: &str) -> ErrorFields {
@@ -78,6 +79,10 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) -> bool {
+        if self.client(id).replication.is_some() {
+            self.replace_by_own(id, server, now, io);
+            return false;
+        }
         let client = self.client_mut(id);
         debug_assert!(client.server.is_none(), "a client was given a second server");
         let waiter = match client.phase {
@@ -208,6 +213,19 @@ impl<X: Exchange> Engine<X> {
     /// The client is told that it is logged in. In session mode it is shown its server's process
     /// id, which programs compare with pg_backend_pid(); the secret always is ours.
     pub(super) fn welcome(&mut self, id: ClientId, on: Option<ServerId>, io: &mut impl Io) {
+        let pool = self.client(id).pool;
+        let welcome = pool.and_then(|pool| self.exchange.pool(pool, |pool| pool.welcome.clone()));
+        self.welcome_with(id, on, welcome.as_deref(), io);
+    }
+
+    /// As `welcome`, with those parameters of the server's that are not the client's own.
+    pub(super) fn welcome_with(
+        &mut self,
+        id: ClientId,
+        on: Option<ServerId>,
+        welcome: Option<&Welcome>,
+        io: &mut impl Io,
+    ) {
         let mut random = [0; 8];
         io.random(&mut random);
         let mut key = u64::from_be_bytes(random) & 0x7fff_ffff_ffff_ffff;
@@ -218,7 +236,7 @@ impl<X: Exchange> Engine<X> {
         if peer > 0 {
             key = cancel_key::of_peer(key, peer);
         } else if let Some(on) = on
-            && self.settings(pool).is_session()
+            && (client.replication.is_some() || self.settings(pool).is_session())
         {
             key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
         }
@@ -229,7 +247,6 @@ impl<X: Exchange> Engine<X> {
         out.clear();
         let news = &self.config.global.login_notify_message;
         backend::authentication_ok(&mut out);
-        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
         let client = &mut self.clients[id.0 as usize];
         if let Some(welcome) = welcome {
             welcome.write(&client.vars, &self.names, &mut out);
@@ -292,6 +309,9 @@ impl<X: Exchange> Engine<X> {
         server.phase = ServerPhase::Settling;
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, now, io);
+        }
+        if server.replication.is_some() {
+            return self.close_server(on, "replication client was closed", now, io);
         }
         if !flushed || !server.is_clean() {
             return self.close_server(on, "client disconnect while server was not ready", now, io);

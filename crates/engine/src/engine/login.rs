@@ -14,9 +14,9 @@ use crate::auth::{Challenge, Credential, Login, LoginStep, challenge};
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::pool::{Gate, Pool};
+use crate::replication::Replication;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart};
-use crate::vars::Vars;
 
 mod sasl;
 
@@ -170,14 +170,18 @@ impl<X: Exchange> Engine<X> {
         if self.drain.is_some() && !is_console {
             return Err("pooler is shutting down".into());
         }
-        let vars = self.startup_vars(packet)?;
+        let replication = Replication::of(packet);
+        let vars = self.startup_vars(id, packet, replication.is_some(), io)?;
         self.negotiate(id, packet, io);
-        io.event(Event::LoginAttempt { client: id, database: &database, user: &user });
+        let kind = replication.as_ref().map(|asked| asked.kind);
+        let name = (database.as_str(), user.as_str());
+        io.event(Event::LoginAttempt { client: id, name, replication: kind });
         let identity = Arc::new(Identity { database: database.clone(), user: user.clone() });
         let client = self.client_mut(id);
         client.identity = identity.clone();
         let login = self.login_mut(id);
         login.vars = vars;
+        login.replication = replication;
         login.database = database;
         login.user = user;
         if is_console { Ok(()) } else { self.count_client(id, identity) }
@@ -216,41 +220,6 @@ impl<X: Exchange> Engine<X> {
             backend::negotiate_protocol_version(&mut out, minor, &unknown);
             io.send_client(id, &out);
         }
-    }
-
-    fn startup_vars(&self, packet: &StartupPacket<'_>) -> Result<Vars, String> {
-        let mut vars = Vars::default();
-        let ignored = |name: &str| {
-            self.config.global.ignore_startup_parameters.iter().any(|known| known == name)
-        };
-        for (name, value) in packet.parameters() {
-            let text = String::from_utf8_lossy(name);
-            match name {
-                b"user" | b"database" => {}
-                b"options" => {
-                    let options = startup::parse_options(value);
-                    if ignored("options") && options.is_err() {
-                        continue;
-                    }
-                    for (name, value) in options.map_err(|error| error.to_string())? {
-                        if let Some(slot) = self.names.slot(name.as_bytes()) {
-                            vars.set(slot, value.as_bytes());
-                        } else if !ignored(&name) && !ignored("options") {
-                            return Err(format!(
-                                "unsupported startup parameter in options: {name}"
-                            ));
-                        }
-                    }
-                }
-                _ if name.starts_with(b"_pq_.") => {}
-                _ => match self.names.slot(name) {
-                    Some(slot) => vars.set(slot, value),
-                    None if ignored(&text) => {}
-                    None => return Err(format!("unsupported startup parameter: {text}")),
-                },
-            }
-        }
-        Ok(vars)
     }
 
     /// What the user is has to be known first.
@@ -465,6 +434,8 @@ impl<X: Exchange> Engine<X> {
         // Bytes sent ahead of the welcome are unusual, but nobody forbids them.
         client.stream.held = login.buffer;
         client.vars = Arc::new(login.vars);
+        client.replication = login.replication;
+        let replicates = client.replication.is_some();
         client.pool = Some(pool);
         if *client.identity == *view_identity {
             client.counted = Some(view_identity.clone());
@@ -474,7 +445,9 @@ impl<X: Exchange> Engine<X> {
             pool.clients += 1;
             pool.welcome.is_some()
         });
-        if warm && !self.settings(pool).is_session() {
+        if replicates {
+            self.link_own(id, pool, now, io);
+        } else if warm && !self.settings(pool).is_session() {
             self.complete_vars(id, pool);
             self.welcome(id, None, io);
             if !self.client(id).stream.holds_message() {

@@ -13,8 +13,9 @@ use wire::{Header, backend, frontend, md5};
 
 use super::Engine;
 use super::leave::PROTOCOL_VIOLATION;
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::server::{Learnt, Server, ServerLogin, ServerPhase};
+use super::replication::replication_parameters;
+use crate::ids::{Micros, PoolId, ServerId};
+use crate::server::{Errand, Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
 
@@ -34,12 +35,11 @@ enum Step {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Open a server; its place in the pool and its seat are taken. `proof`: for the sole purpose, at
-    /// first, of finding out whether that client's password is right.
+    /// Open a server; its place in the pool and its seat are taken.
     pub(super) fn connect_server(
         &mut self,
         pool: PoolId,
-        proof: Option<(ClientId, Vec<u8>)>,
+        errand: Option<Errand>,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -48,8 +48,8 @@ impl<X: Exchange> Engine<X> {
         let (minor, target, (learnt, epoch)) = self
             .exchange
             .pool(pool, |pool| (pool.minor_version, pool.choose_target(), pool.begin_opening()));
-        let client = proof.as_ref().map(|(client, _)| *client);
-        let login = ServerLogin { minor, proof, learnt, ..ServerLogin::default() };
+        let client = errand.as_ref().map(Errand::client);
+        let login = ServerLogin { minor, errand, learnt, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
         server.epoch = epoch;
@@ -69,11 +69,19 @@ impl<X: Exchange> Engine<X> {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
         let minor = login.minor;
+        let replicating = match login.errand {
+            Some(Errand::Replication { client }) => server.client.filter(|own| *own == client),
+            Some(Errand::Proof { .. }) | None => None,
+        };
         server.phase = ServerPhase::Login(std::mem::take(login));
         let pool = server.pool;
         let settings = self.settings(pool);
-        let parameters: Vec<(&str, &str)> =
-            settings.startup.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let own = settings.startup.iter();
+        let mut parameters: Vec<(&str, &[u8])> =
+            own.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        if let Some(client) = replicating {
+            parameters.extend(replication_parameters(self.client(client), &self.names));
+        }
         let mut out = Vec::new();
         frontend::startup(&mut out, minor, &parameters);
         io.send_server(id, &out);
@@ -145,17 +153,17 @@ impl<X: Exchange> Engine<X> {
     /// 3.0 from now on.
     fn open_older(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
         let why = "it speaks protocol 3.0 only";
-        let proof = self.server_login(id).proof.take();
-        if proof.is_some() && self.server(id).client.is_none() {
-            // Who wanted to know is gone.
-            self.server_login(id).proof = proof;
+        let errand = self.server_login(id).errand.take();
+        if errand.is_some() && self.server(id).client.is_none() {
+            // For whom it was is gone.
+            self.server_login(id).errand = errand;
             return self.open_failed(id, why, None, now, io);
         }
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);
         self.exchange.pool(server.pool, |pool| pool.minor_version = 0);
-        self.connect_server(server.pool, proof, now, io);
+        self.connect_server(server.pool, errand, now, io);
     }
 
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io) -> Step {
@@ -290,19 +298,22 @@ impl<X: Exchange> Engine<X> {
         else {
             return;
         };
-        let ServerLogin { scram, welcome, proof, challenged, .. } = *login;
+        let ServerLogin { scram, welcome, errand, challenged, .. } = *login;
+        if let Some(Errand::Replication { client }) = errand {
+            return self.replication_opened(id, client, &welcome, rest, now, io);
+        }
         let (pool, epoch) = (server.pool, server.epoch);
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         server.vars = welcome.vars.clone();
         let vars = &mut server.vars;
-        let proven = proof.as_ref().filter(|_| challenged);
-        let verifier = proven.map(|(_, password)| {
+        let proven = errand.as_ref().and_then(Errand::password).filter(|_| challenged);
+        let verifier = proven.map(|password| {
             let mut salt = [0; 16];
             io.random(&mut salt);
             ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
         });
         // Once the password itself is forgotten this opens further servers.
-        let learnt = proven.map(|(_, password)| {
+        let learnt = proven.map(|password| {
             let derived = scram.as_ref().and_then(ScramClient::derived);
             derived.map_or_else(
                 || Learnt::Md5(md5::hash(startup_user(settings).as_bytes(), password)),
@@ -327,7 +338,9 @@ impl<X: Exchange> Engine<X> {
         });
         // Even with a lifetime of nothing it is used once.
         self.server_mut(id).released_at = now;
-        let Some((client, _)) = proof else { return self.begin_use(id, rest, now, io) };
+        let Some(client) = errand.map(|errand| errand.client()) else {
+            return self.begin_use(id, rest, now, io);
+        };
         let proven = challenged;
         self.server_mut(id).client = None;
         self.client_mut(client).server = None;
@@ -364,7 +377,7 @@ fn cleartext_password<'a>(
     login: &'a ServerLogin,
     settings: &'a PoolSettings,
 ) -> Result<&'a str, &'static str> {
-    match (&login.proof, &settings.secret, &login.learnt) {
+    match (login.proof(), &settings.secret, &login.learnt) {
         (Some(_), _, _) => {
             Err("the server asks for cleartext passwords: give user and password in the URL")
         }
@@ -379,8 +392,8 @@ fn cleartext_password<'a>(
 
 fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
     let hash = |password: &[u8]| md5::hash(startup_user(settings).as_bytes(), password);
-    match (&login.proof, &settings.secret, &login.learnt) {
-        (Some((_, password)), _, _) => Some(hash(password)),
+    match (login.proof(), &settings.secret, &login.learnt) {
+        (Some(password), _, _) => Some(hash(password)),
         (None, Some(Secret::Plain(password)), _) => Some(hash(password.as_bytes())),
         (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
         (None, _, Some(Learnt::Password(password))) => Some(hash(password.as_bytes())),
@@ -391,8 +404,8 @@ fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
 
 /// With what to prove ourselves to the server.
 fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSecret, String> {
-    if let Some((_, password)) = &login.proof {
-        return Ok(ScramSecret::Password(password.clone()));
+    if let Some(password) = login.proof() {
+        return Ok(ScramSecret::Password(password.to_vec()));
     }
     match (&settings.secret, &login.learnt) {
         (Some(Secret::Plain(password)), _) | (_, Some(Learnt::Password(password))) => {

@@ -57,6 +57,10 @@ impl<X: Exchange> Engine<X> {
         let input = joined.as_deref().unwrap_or(bytes);
         // While the client is held back nothing can be meant for it.
         let reachable = matches!(server.phase, ServerPhase::Linked);
+        let server_mode = match server.replication {
+            Some(_) => PoolMode::Session,
+            None => view.settings.mode,
+        };
         let mut replies = Replies {
             input,
             at: 0,
@@ -64,7 +68,8 @@ impl<X: Exchange> Engine<X> {
             client: client.filter(|_| reachable),
             server,
             names: &self.names,
-            mode: view.settings.mode,
+            // Whoever replicates has a session, whatever the pool's mode is.
+            mode: server_mode,
             transactions: 0,
             refused: false,
             farewell: false,
@@ -148,7 +153,9 @@ impl<X: Exchange> Engine<X> {
         // In the middle of a message of the client's the rest of it belongs to this server.
         // Where the replies still to come cannot be counted they are this client's, as long as it
         // stays; nobody else gets the server.
-        let keeps = view.settings.is_session() || server.ledger.is_ambiguous();
+        let keeps = view.settings.is_session()
+            || server.replication.is_some()
+            || server.ledger.is_ambiguous();
         if keeps || client.stream.is_mid_message() {
             return;
         }

@@ -138,7 +138,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let server = self.server(on);
-        if !server.is_clean() || self.settings(server.pool).is_session() {
+        let keeps = server.replication.is_some() || self.settings(server.pool).is_session();
+        if !server.is_clean() || keeps {
             return;
         }
         let client = self.client(id);

@@ -74,8 +74,10 @@ impl<X: Exchange> Engine<X> {
 
     /// A session belongs to its server; and a request that has lost two servers may be the reason.
     fn may_resend(&self, id: ClientId, on: ServerId) -> bool {
-        let again = self.client(id).resent && !mutant::is(Mutant::ResendsForEver);
-        !again && !self.settings(self.server(on).pool).is_session()
+        let client = self.client(id);
+        let again = client.resent && !mutant::is(Mutant::ResendsForEver);
+        let is_new = !again && client.replication.is_none();
+        is_new && !self.settings(self.server(on).pool).is_session()
     }
 
     /// The client asks anew, with the same bytes, on another server.

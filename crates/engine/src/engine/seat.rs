@@ -10,13 +10,21 @@ use super::Engine;
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::limits::{Limits, Starving};
 use crate::pool::Pool;
-use crate::server::ServerPhase;
+use crate::server::{Errand, ServerPhase};
 use crate::shell::{Event, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// Open a server for those who wait; its place in the pool is taken. If there is no seat for it
     /// the place is given up, and the pool will be thought of.
     pub(super) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+        if self.take_seat(pool, now, io) {
+            self.tell_of_reserve(pool, io);
+            self.connect_server(pool, None, now, io);
+        }
+    }
+
+    /// A seat for a server whose place in the pool is taken; or that place is given up.
+    pub(super) fn take_seat(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
         let claim = self.view(pool).claim(pool);
         while let Err(starving) = self.exchange.limits(|limits| limits.seat(&claim)) {
             if self.evict(&starving, now, io) {
@@ -28,11 +36,10 @@ impl<X: Exchange> Engine<X> {
             if self.exchange.limits(|limits| limits.starves(pool))
                 || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
             {
-                return;
+                return false;
             }
         }
-        self.tell_of_reserve(pool, io);
-        self.connect_server(pool, None, now, io);
+        true
     }
 
     /// Open a server that nobody waits for. It takes a free seat or none.
@@ -57,7 +64,8 @@ impl<X: Exchange> Engine<X> {
     ) {
         let identity = self.view(pool).identity.clone();
         self.exchange.limits(|limits| limits.seat_anyway(&identity));
-        self.connect_server(pool, Some((client, password.to_vec())), now, io);
+        let errand = Errand::Proof { client, password: password.to_vec() };
+        self.connect_server(pool, Some(errand), now, io);
     }
 
     fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io) {

@@ -9,7 +9,7 @@ use super::Engine;
 use super::link::notice;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
-use crate::server::ServerPhase;
+use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
 const QUEUED: &str = "No server connection available in postgres backend, client being queued";
@@ -23,6 +23,7 @@ impl<X: Exchange> Engine<X> {
         self.expire_clients(now, io);
         self.notify_waiting(now, io);
         self.expire_servers(now, io);
+        self.close_obsolete(now, io);
         self.make_warm_pools();
         for pool in self.pools.iter().map(|(id, _)| id).collect::<Vec<_>>() {
             self.tend_pool(pool, now, io);
@@ -133,7 +134,6 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn expire_servers(&mut self, now: Micros, io: &mut impl Io) {
-        let fast = self.config.global.server_fast_close;
         let mut expired: Vec<(ServerId, &str)> = Vec::new();
         for (slot, server) in &self.servers {
             let settings = self.settings(server.pool);
@@ -144,22 +144,20 @@ impl<X: Exchange> Engine<X> {
                 {
                     "connect timeout"
                 }
-                (ServerPhase::Linked, Some(_))
-                    if fast && server.doomed.is_some() && server.is_clean() =>
-                {
-                    "database configuration changed"
-                }
                 (ServerPhase::Linked, Some(client)) => {
                     let busy = !server.ledger.owes_nothing();
                     let in_transaction = client.transaction_at != 0;
-                    if busy && over(settings.query_timeout, client.request_at, now) {
+                    // A stream of changes has no end that could be late.
+                    let limited = server.replication.is_none();
+                    if limited && busy && over(settings.query_timeout, client.request_at, now) {
                         "query timeout"
                     } else if !busy
                         && in_transaction
                         && over(settings.idle_transaction_timeout, server.replied_at, now)
                     {
                         "idle transaction timeout"
-                    } else if in_transaction
+                    } else if limited
+                        && in_transaction
                         && over(settings.transaction_timeout, client.transaction_at, now)
                     {
                         "transaction timeout"
@@ -180,6 +178,27 @@ impl<X: Exchange> Engine<X> {
         }
         for (id, why) in expired {
             self.server_closed(id, why, now, io);
+        }
+    }
+
+    /// Servers in use that the operator wants replaced and that need not be waited for: with
+    /// `server_fast_close` those at rest within a session, and those that replicate in any case.
+    fn close_obsolete(&mut self, now: Micros, io: &mut impl Io) {
+        let fast = self.config.global.server_fast_close;
+        let may_go = |server: &Server| {
+            let at_rest = fast && server.is_clean();
+            matches!(server.phase, ServerPhase::Linked) && (at_rest || server.replication.is_some())
+        };
+        let candidates: Vec<_> = self
+            .servers
+            .iter()
+            .filter(|(_, server)| may_go(server))
+            .map(|(slot, server)| (ServerId(slot as u32), server.pool, server.epoch))
+            .collect();
+        for (id, pool, epoch) in candidates {
+            if self.exchange.pool(pool, |pool| pool.epoch()) != epoch {
+                self.server_closed(id, "database configuration changed", now, io);
+            }
         }
     }
 

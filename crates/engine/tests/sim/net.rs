@@ -363,6 +363,10 @@ impl Io for SimIo<'_> {
         self.net.rng.fill(bytes);
     }
 
+    fn client_origin(&self, _client: ClientId) -> String {
+        "sim".to_owned()
+    }
+
     fn event(&mut self, event: Event<'_>) {
         self.net.log(|| format!("worker {}: {event:?}", self.worker));
         if let Event::ClientClosing { client, reason, error: true, .. } = event

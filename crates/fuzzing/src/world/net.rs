@@ -153,5 +153,9 @@ impl Io for Net {
         }
     }
 
+    fn client_origin(&self, _client: ClientId) -> String {
+        "fuzz".to_owned()
+    }
+
     fn event(&mut self, _: Event<'_>) {}
 }

@@ -5,6 +5,7 @@ use std::{fmt, os::fd::RawFd};
 
 use engine::{
     ids::{ClientId, ServerId},
+    replication::ReplicationKind,
     shell::Event,
 };
 
@@ -33,12 +34,15 @@ impl Sockets {
         let (connections, disconnections) = (global.log_connections, global.log_disconnections);
         let pooler_errors = global.log_pooler_errors;
         match *event {
-            Event::LoginAttempt { client, database, user } if connections => {
-                self.client_line(client, (database, user), |label| {
+            Event::LoginAttempt { client, name, replication } if connections => {
+                let replication = replication.map_or("no", ReplicationKind::parameter);
+                self.client_line(client, name, |label| {
+                    let (database, user) = name;
                     let tls = self.client_tls(client);
                     let tls = if tls.is_empty() { "no" } else { &tls };
                     log!(
-                        "{label} login attempt: db={database} user={user} tls={tls} replication=no"
+                        "{label} login attempt: db={database} user={user} tls={tls} \
+                         replication={replication}"
                     );
                 });
             }

@@ -169,6 +169,10 @@ impl Io for Sockets {
         crate::random::fill(bytes);
     }
 
+    fn client_origin(&self, client: ClientId) -> String {
+        self.peer(client).origin(self.config.global.listen_port)
+    }
+
     fn event(&mut self, event: Event<'_>) {
         self.log_event(&event);
     }

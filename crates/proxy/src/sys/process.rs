@@ -52,6 +52,18 @@ pub(crate) fn raise_file_limit() -> io::Result<(u64, u64)> {
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
+/// What this machine calls itself; `somehost` if it does not say.
+pub(crate) fn host_name() -> String {
+    let mut name = [0_u8; 256];
+    // SAFETY: the pointer is to a live buffer, and the length is less than its own: the last byte
+    // stays zero even where the name is cut.
+    let told = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    match std::ffi::CStr::from_bytes_until_nul(&name) {
+        Ok(name) if told == 0 => name.to_string_lossy().into_owned(),
+        _ => "somehost".to_owned(),
+    }
+}
+
 /// The number of a group given by name; `None` when there is none of that name.
 pub(crate) fn group_by_name(name: &str) -> io::Result<Option<u32>> {
     let c_name = CString::new(name)?;

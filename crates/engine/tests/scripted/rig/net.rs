@@ -199,6 +199,10 @@ impl Io for FakeIo<'_> {
         }
     }
 
+    fn client_origin(&self, _client: ClientId) -> String {
+        "10.0.0.7:5000".to_owned()
+    }
+
     fn event(&mut self, event: Event<'_>) {
         self.net.log.push(format!("{event:?}"));
     }
