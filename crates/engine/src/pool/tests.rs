@@ -382,7 +382,7 @@ fn a_pool_in_use_is_filled_one_by_one() {
     assert!(pool.reserve_spare(0));
     pool.opened();
     assert!(!pool.reserve_spare(0), "it has enough");
-    let mut small = self::pool("min_pool_size=2 pool_size=1 user=u");
+    let mut small = self::pool("min_pool_size=2 pool_size=1 user=alice");
     assert!(small.reserve_spare(0), "its user is known");
     small.opened();
     assert!(!small.reserve_spare(0), "its size is the limit");
