@@ -22,7 +22,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// The same, killed by the kernel when the *thread* that started it ends. For what a test owns:
 /// a test has one thread, and has dropped what it owns when that ends.
-pub(crate) fn mortal_command(program: impl AsRef<OsStr>) -> Command {
+pub fn mortal_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = setpriv();
     command.args(["--pdeathsig", "KILL"]);
     if is_root() {
@@ -47,7 +47,7 @@ pub(crate) fn mortal_command_with_log(program: impl AsRef<OsStr>, socket: &Path)
 }
 
 /// Makes the unprivileged user the owner of `path`.
-pub(crate) fn give_away(path: &Path) {
+pub fn give_away(path: &Path) {
     if is_root() {
         let (uid, gid) = account();
         chown(path, Some(uid), Some(gid))

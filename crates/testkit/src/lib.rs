@@ -20,10 +20,10 @@ mod wait;
 
 pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program};
 pub use delivery::wait_until_read;
-pub use guest::is_root;
+pub use guest::{give_away, is_root, mortal_command};
 pub use pki::{Authority, Identity, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Postgres, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};
-pub use scratch::{free_port, open_folder};
+pub use scratch::{folder, free_port, open_folder};
 pub use wait::{eventually, poll_until};

@@ -35,7 +35,7 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// A new folder owned by the unprivileged user that PostgreSQL and the pooler run as.
-pub(crate) fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
     let path = root().join(format!("{name}{number}"));
     fs::create_dir(&path).unwrap_or_else(|e| panic!("cannot create {}: {e}", path.display()));

@@ -28,6 +28,7 @@ mod query;
 mod relay;
 mod replication;
 mod service;
+mod side_by_side;
 mod signals;
 mod startup;
 mod support;

@@ -1,0 +1,109 @@
+//! Debian's PgBouncer and Weir side by side: both get the same file and the same clients, and what
+//! comes back must be the same: every message, the console's columns and values, the lines of the
+//! log, the exit codes. Save for what `differences.rs` states: the gap between Debian's version and
+//! the one Weir replaces, and the few differences that are meant.
+//!
+//! A new difference fails, and so does a stated one that is no longer seen. What is done is in
+//! `cases/*.txt`, in the language of `script.rs`. `SIDE_BY_SIDE=word` plays only those cases whose
+//! name has that word, and then does not look for stated differences that were not seen.
+
+mod compare;
+mod differences;
+mod player;
+mod process;
+mod script;
+mod transcript;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support;
+use compare::{Seen, unstated};
+use player::Player;
+use process::{Flavour, Process};
+use script::{Case, Group};
+use testkit::{Postgres, poll_until};
+
+/// As many groups are played at a time.
+const PLAYERS: usize = 4;
+/// Fewer would mean that files of cases are not found.
+const CASES_MIN: usize = 200;
+/// How long the two logs may take to say the same.
+const LOG_PATIENCE: Duration = Duration::from_millis(300);
+
+#[test]
+fn pgbouncer_and_weir_answer_alike() {
+    if !support::only_weir() {
+        return;
+    }
+    let only = std::env::var("SIDE_BY_SIDE").ok();
+    let groups = script::groups(only.as_deref());
+    let cases: usize = groups.iter().map(|group| group.cases.len()).sum();
+    assert!(only.is_some() || cases >= CASES_MIN, "only {cases} cases");
+    let next = AtomicUsize::new(0);
+    let seen = Mutex::new(Seen::default());
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..PLAYERS {
+            scope.spawn(|| {
+                while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = play_group(group, &seen);
+                    failures.lock().expect("no panic").extend(found);
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().expect("no panic");
+    if only.is_none() {
+        failures.extend(seen.into_inner().expect("no panic").missing());
+    }
+    eprintln!("{cases} cases side by side");
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The differences that are stated nowhere, each with the name of its case.
+fn play_group(group: &Group, seen: &Mutex<Seen>) -> Vec<String> {
+    let database = Postgres::shared().database();
+    let start = |case: Option<&Case>| {
+        [Flavour::PgBouncer, Flavour::Weir].map(|flavour| {
+            let process = Process::new(flavour, &database, group, case);
+            Player::new(process)
+        })
+    };
+    let mut running: Option<[Player; 2]> = None;
+    let mut failures = Vec::new();
+    for case in &group.cases {
+        let mut fresh = (group.fresh || case.has_files()).then(|| start(Some(case)));
+        let players = fresh.as_mut().unwrap_or_else(|| {
+            running.get_or_insert_with(|| {
+                let mut players = start(None);
+                players.iter_mut().for_each(Player::start);
+                players
+            })
+        });
+        let name = format!("{}: {}", group.name, case.name);
+        let found = play_case(&name, case, players, seen);
+        failures.extend(found.into_iter().map(|line| format!("{name}\n      {line}")));
+    }
+    failures
+}
+
+fn play_case(
+    name: &str,
+    case: &Case,
+    players: &mut [Player; 2],
+    seen: &Mutex<Seen>,
+) -> Vec<String> {
+    let [theirs, ours] = players.each_mut().map(|player| player.play(case));
+    let mut failures = unstated(name, &theirs, &ours, seen);
+    // What is told to a client and what is logged are two things, the one before the other.
+    let mut lines = Vec::new();
+    poll_until(LOG_PATIENCE, || {
+        let [theirs, ours] = players.each_ref().map(Player::log_lines);
+        lines = unstated(name, &theirs, &ours, seen);
+        lines.is_empty().then_some(())
+    });
+    failures.append(&mut lines);
+    failures
+}
