@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -175,7 +176,9 @@ impl Player {
         client.minor = minor;
         client.set_timeout(PATIENCE);
         let pairs: Vec<_> = startup.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let messages = client.try_authenticate(&pairs, &password);
+        let played = AssertUnwindSafe(|| client.try_authenticate(&pairs, &password));
+        // It panics where no answer comes; here that is an answer.
+        let Ok(messages) = catch_unwind(played) else { return self.say("no answer to the login") };
         let stays = messages.last().is_some_and(|message| message.tag == b'Z');
         let console = pairs.contains(&("database", CONSOLE));
         self.note(&messages, console);
