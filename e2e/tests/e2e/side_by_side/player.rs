@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(12);
 const MOMENT: Duration = Duration::from_millis(250);
 const CONSOLE: &str = "pgbouncer";
 
+type Rows = Vec<Vec<Option<String>>>;
+
 /// One pooler, its clients, and what they have heard in this case.
 #[derive(Debug)]
 pub(super) struct Player {
@@ -263,7 +265,7 @@ impl Player {
     }
 
     /// Columns and rows of a table of the console; nothing if there is no console.
-    fn ask(&mut self, command: &str) -> Option<(Vec<String>, Vec<Vec<Option<String>>>)> {
+    fn ask(&mut self, command: &str) -> Option<(Vec<String>, Rows)> {
         let client = self.open_console("admin")?;
         let sent = client.try_send(frontend::query(command));
         let (messages, end) = listen(client);
@@ -304,6 +306,13 @@ impl Player {
             rows.iter().all(row_of_ours).then_some(())
         });
         assert!(quiet.is_some(), "clients of {database} are left over");
+        // Or whether it finds a server would be a matter of time.
+        poll_until(Duration::from_secs(2), || {
+            let Some((columns, rows)) = self.ask("SHOW SERVERS") else { return Some(()) };
+            let column = columns.iter().position(|name| name == "state")?;
+            let is_free = |state: &str| matches!(state, "idle" | "used");
+            rows.iter().all(|row| row[column].as_deref().is_some_and(is_free)).then_some(())
+        });
     }
 
     fn wait_for_log(&mut self, text: &str) {
