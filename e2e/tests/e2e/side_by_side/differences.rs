@@ -37,6 +37,17 @@ const GAP: &[Difference] = &[
         ],
     },
     Difference {
+        why: "Replication connections are of 1.23; what names none of them is an ordinary one.",
+        lines: &[
+            (
+                "startup: replication nonsense",
+                "- error *unsupported startup parameter: replication]",
+            ),
+            ("startup: replication nonsense", "- the end"),
+            ("startup: replication nonsense", "+ *"),
+        ],
+    },
+    Difference {
         why: "SHOW STATE is of 1.19.",
         lines: &[
             ("*", "- error S[ERROR] C[08P01] M[invalid command 'SHOW STATE', use SHOW HELP;]"),
@@ -127,9 +138,14 @@ const INTENDED: &[Difference] = &[
         why: "Keys of Weir's own.",
         lines: &[
             ("*", "+ row key=workers *"),
+            ("*", "+ row key=proxy_protocol_trusted *"),
             ("*", "+ row key=max_server_connections *"),
             ("*", "+ row key=cancel_lost_queries *"),
         ],
+    },
+    Difference {
+        why: "A key that is set in vain is named.",
+        lines: &[("boot: job_name = me", "+ log WARNING job_name is set, *")],
     },
     Difference {
         why: "Weir says that it is Weir.",
