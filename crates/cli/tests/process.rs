@@ -121,10 +121,10 @@ fn a_mistake_in_the_file_is_named_with_its_place() {
 
 #[test]
 fn keys_without_effect_are_told_at_start() {
-    let folder = Folder::new("stats_period = 60\ndns_nxdomain_ttl = 3\nuser = no-such-user");
+    let folder = Folder::new("stats_period = 60\njob_name = mine\nuser = no-such-user");
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg(folder.path("weir.ini")).output();
     let text = stderr(&output.unwrap());
-    assert!(text.contains("WARNING dns_nxdomain_ttl is set, but"), "{text}");
+    assert!(text.contains("WARNING job_name is set, but"), "{text}");
     assert!(text.contains("FATAL there is no user \"no-such-user\""), "{text}");
 }
 

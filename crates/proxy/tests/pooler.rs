@@ -60,6 +60,7 @@ fn start(
         &format!(
             "[databases]\napp = host={dir} port=1\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              listen_port = 0\nunix_socket_dir = {dir}\nauth_type = trust\nworkers = {workers}\n\
+             tcp_defer_accept = 0\n\
              auth_file = {dir}/users.txt\nadmin_users = admin\nmax_client_conn = 1000\n",
         ),
     );
