@@ -145,7 +145,8 @@ impl<X: Exchange> Engine<X> {
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let Some(Used { statement, .. }) = used else { return };
         server.phase = ServerPhase::Preparing(Preparation::Renew);
-        server.statements.remove(statement.id);
+        // It stays in doubt until the answer is there: the client may leave before that.
+        server.statements.doubt(statement.id);
         let mut messages = Vec::new();
         frontend::close_statement(&mut messages, &statement.server_name);
         frontend::parse(&mut messages, &statement.server_name, &statement.sql, &statement.types);

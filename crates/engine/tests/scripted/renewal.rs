@@ -306,6 +306,12 @@ fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
     server.send(renewed("a"));
     assert!(server.is_parked());
     server.take();
+    // Nobody has noted how it came out.
+    let again = rig.client();
+    again.send([parse("again", "select"), sync()]);
+    server.expect([close("weir_1"), parse("weir_1", "select"), sync()]);
+    server.send([closed(), parsed(), ready('I')]);
+    again.expect([parsed(), ready('I')]);
     let next = rig.client();
     next.send([query("select 1")]);
     server.answers("select 1");
