@@ -102,13 +102,13 @@ impl Conn {
     }
 
     fn send_secured(&mut self, bytes: &[u8]) -> Sent {
+        // A record that is made must be sent: each counts, and the peer would miss one.
+        if bytes.is_empty() || self.has(FAILED) {
+            return Sent::Accepted;
+        }
         RECORDS.with_borrow_mut(|records| {
             records.clear();
-            let secured = self.tls.as_mut().map(|tls| tls.send(bytes, records));
-            if bytes.is_empty() || self.has(FAILED) {
-                return Sent::Accepted;
-            }
-            match secured {
+            match self.tls.as_mut().map(|tls| tls.send(bytes, records)) {
                 Some(Ok(())) => self.send_as_it_is(records),
                 _ => {
                     self.flags |= FAILED;

@@ -48,7 +48,8 @@ impl Sockets {
             // Its key must not be overheard either.
             Some(ServerSocket { address, host: Some(host), tls }) if !tls.is_empty() => {
                 let (packet, worker) = (packet.to_vec(), self.worker);
-                let job = Job::Cancel { address, host, packet, worker, cancel: id };
+                let limit = self.config.global.cancel_wait_timeout;
+                let job = Job::Cancel { address, host, packet, worker, cancel: id, limit };
                 self.shared.handshakes.begin(job);
             }
             Some(socket) => self.open_cancel(cancel, &socket.address),

@@ -175,7 +175,8 @@ impl Sockets {
         let _ = self.epoll().delete(conn.fd);
         self.table.clear(conn.fd);
         let (fd, worker) = (process::own(conn.fd), self.worker);
-        self.shared.handshakes.begin(Job::Server { fd, host, worker, server, ticket });
+        let limit = self.config.global.server_connect_timeout;
+        self.shared.handshakes.begin(Job::Server { fd, host, worker, server, ticket, limit });
         false
     }
 

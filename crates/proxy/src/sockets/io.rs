@@ -97,7 +97,7 @@ impl Io for Sockets {
             TlsStart::Asked => (Vec::new(), false),
             TlsStart::Direct(said) => (said, true),
         };
-        let limit = Some(self.config.global.client_login_timeout).filter(|limit| !limit.is_zero());
+        let limit = self.config.global.client_login_timeout;
         let fd = process::own(conn.fd);
         self.shared.handshakes.begin(Job::Client { fd, peer, said, is_direct, limit });
     }

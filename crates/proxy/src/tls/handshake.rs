@@ -41,15 +41,42 @@ use crate::{
 /// What is read at a time, in bytes; a handshake is shorter than that.
 const READ_LEN: usize = 16 * 1024;
 
-/// A connection to be secured.
+/// A connection to be secured, within so much time (0 = without a limit, as in the configuration).
 #[derive(Debug)]
 pub(crate) enum Job {
     /// A client that was told to begin, and what it has said since.
-    Client { fd: OwnedFd, peer: Peer, said: Vec<u8>, is_direct: bool, limit: Option<Duration> },
+    Client { fd: OwnedFd, peer: Peer, said: Vec<u8>, is_direct: bool, limit: Duration },
     /// A server that has said nothing yet, by the name it is reached by.
-    Server { fd: OwnedFd, host: String, worker: WorkerId, server: ServerId, ticket: u64 },
+    Server {
+        fd: OwnedFd,
+        host: String,
+        worker: WorkerId,
+        server: ServerId,
+        ticket: u64,
+        limit: Duration,
+    },
     /// A cancel request to where a secured server is.
-    Cancel { address: Address, host: String, packet: Vec<u8>, worker: WorkerId, cancel: u64 },
+    Cancel {
+        address: Address,
+        host: String,
+        packet: Vec<u8>,
+        worker: WorkerId,
+        cancel: u64,
+        limit: Duration,
+    },
+}
+
+/// What `work` comes to; `late`, if that takes longer than `limit`. A peer that says nothing must not
+/// hold a socket for ever.
+async fn within<T>(
+    limit: Duration,
+    late: &str,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    if limit.is_zero() {
+        return work.await;
+    }
+    time::timeout(limit, work).await.unwrap_or_else(|_| Err(late.to_owned()))
 }
 
 /// A client's connection with TLS.
@@ -78,7 +105,7 @@ pub(crate) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Not started yet: jobs wait until [`Self::start`].
+    /// Not started yet: jobs wait until [`start`].
     pub(crate) fn new(threads: u16) -> (Self, Vec<mpsc::UnboundedReceiver<Job>>) {
         let (threads, queues) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
         (Self { threads, next: AtomicUsize::new(0) }, queues)
@@ -116,13 +143,7 @@ async fn serve(job: Job, shared: Arc<Shared>) {
     match job {
         Job::Client { fd, peer, said, is_direct, limit } => {
             let handshake = secure_client(fd, said, is_direct, &shared);
-            let secured = match limit {
-                Some(limit) => time::timeout(limit, handshake)
-                    .await
-                    .unwrap_or_else(|_| Err("client_login_timeout".to_owned())),
-                None => handshake.await,
-            };
-            match secured {
+            match within(limit, "client_login_timeout", handshake).await {
                 Ok(client) => {
                     let worker = shared.worker_for_client(WorkerId(0));
                     shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
@@ -131,14 +152,16 @@ async fn serve(job: Job, shared: Arc<Shared>) {
                 Err(reason) => log!("C-: (nodb)/(nouser)@{peer} closing because: {reason}"),
             }
         }
-        Job::Server { fd, host, worker, server, ticket } => {
-            let result = secure_server(fd, &host, &shared).await;
+        Job::Server { fd, host, worker, server, ticket, limit } => {
+            let handshake = secure_server(fd, &host, &shared);
+            let result = within(limit, "connect timeout", handshake).await;
             let mail = ShellMail::SecuredServer { server, ticket, result };
             shared.hub.mailbox(worker).post(mail);
         }
-        Job::Cancel { address, host, packet, worker, cancel } => {
-            let limit = Duration::from_secs(10);
-            let _ = time::timeout(limit, send_cancel(address, &host, &packet, &shared)).await;
+        Job::Cancel { address, host, packet, worker, cancel, limit } => {
+            let delivery = send_cancel(address, &host, &packet, &shared);
+            // As over a bare socket: whatever came of it, it is over.
+            let _ = within(limit, "cancel_wait_timeout", delivery).await;
             shared.hub.mailbox(worker).post(ShellMail::CancelSent(cancel));
         }
     }
