@@ -10,6 +10,7 @@ use wire::{HEADER_LEN, Header, backend};
 use super::Engine;
 use super::leave::IN_PROGRESS;
 use super::requests::write_reply;
+use super::resend::may_resend;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
 use crate::kept::{KEPT_LEN_MAX, Refused, Used, is_changed_result};
@@ -356,7 +357,8 @@ impl Replies<'_> {
     fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, Stop> {
         let fields = ErrorFields::decode(body).ok().filter(|_| complete);
         let ends = fields.as_ref().is_some_and(ErrorFields::ends_session);
-        if ends && self.client.is_some() && self.server.may_be_replaced() {
+        let moves = |client: &&mut Client| may_resend(client, self.mode);
+        if ends && self.client.as_ref().is_some_and(moves) && self.server.may_be_replaced() {
             return Err(Stop::Unheard);
         }
         let settled = self.settle(backend::ERROR).map_err(Stop::Violation)?;

@@ -7,12 +7,13 @@
 //!                                                                          └─ other ─► the error
 //! ```
 
+use config::PoolMode;
 use wire::{backend, frontend};
 
 use super::Engine;
 use super::replies::undo;
 use super::requests::write_reply;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::kept::{Refused, Used};
 use crate::ledger::{Entry, Expect, Verb};
@@ -20,6 +21,12 @@ use crate::mutant::{self, Mutant};
 use crate::pool::Waiter;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
+
+/// A session belongs to its server; and a request that has lost two servers may be the reason.
+pub(super) fn may_resend(client: &Client, mode: PoolMode) -> bool {
+    let again = client.resent && !mutant::is(Mutant::ResendsForEver);
+    !again && client.replication.is_none() && mode != PoolMode::Session
+}
 
 impl Server {
     /// Is what it was sent last without effect and without any answer, so that another server may
@@ -44,16 +51,14 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) -> bool {
-        let server = self.server_mut(on);
+        let server = self.server(on);
         let Some(id) = server.client else { return false };
-        if !server.may_be_replaced() {
+        if !server.may_be_replaced() || !may_resend(self.client(id), self.mode_of(on)) {
             return false;
         }
-        let kept = server.kept.as_deref_mut().map(|kept| std::mem::take(&mut kept.bytes));
-        if !self.may_resend(id, on) {
-            return false;
-        }
-        self.move_request(id, on, kept.unwrap_or_default(), reason, now, io);
+        let kept = self.server_mut(on).kept.as_deref_mut();
+        let request = kept.map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default();
+        self.move_request(id, on, request, reason, now, io);
         true
     }
 
@@ -66,18 +71,14 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        if self.may_resend(id, on) {
+        if may_resend(self.client(id), self.mode_of(on)) {
             self.move_request(id, on, request, LOST, now, io);
         }
         // Else the loss of the socket is about to be reported, and the client will be told.
     }
 
-    /// A session belongs to its server; and a request that has lost two servers may be the reason.
-    fn may_resend(&self, id: ClientId, on: ServerId) -> bool {
-        let client = self.client(id);
-        let again = client.resent && !mutant::is(Mutant::ResendsForEver);
-        let is_new = !again && client.replication.is_none();
-        is_new && !self.settings(self.server(on).pool).is_session()
+    fn mode_of(&self, on: ServerId) -> PoolMode {
+        self.settings(self.server(on).pool).mode
     }
 
     /// The client asks anew, with the same bytes, on another server.

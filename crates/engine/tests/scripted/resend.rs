@@ -90,6 +90,20 @@ fn an_unknown_end_is_kept_back_from_a_client_that_goes_on() {
 }
 
 #[test]
+fn a_known_end_is_told_to_a_client_that_cannot_go_on() {
+    let farewell = || fatal("57P01", "terminating connection due to administrator command");
+    let rig = Rig::session();
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([query("begin")]);
+    server.send([farewell()]);
+    client.expect([farewell()]);
+    // Nor can one that has moved once already.
+    let (_rig, client, second) = is_repeated([query("begin")]);
+    second.send([farewell()]);
+    client.expect([farewell()]);
+}
+
+#[test]
 fn only_once() {
     let (rig, client, second) = is_repeated([query("begin")]);
     second.die();
