@@ -146,7 +146,7 @@ impl Limits {
     /// Which limit has no room.
     pub fn seat(&mut self, claim: &Claim) -> Result<(), Starving> {
         let Some(scope) = self.full(claim) else {
-            self.forget(claim.pool);
+            self.starving.retain(|one| one.claim.pool != claim.pool);
             self.seat_anyway(&claim.identity);
             return Ok(());
         };
@@ -211,16 +211,17 @@ impl Limits {
         self.starving.iter().any(|one| one.claim.pool == pool)
     }
 
-    /// Who starves for want of a seat of this database and user?
-    pub fn starving_for(&self, identity: &Identity) -> Option<PoolId> {
+    /// Who starves for want of a seat of this database and user, and the serial of that.
+    pub fn starving_for(&self, identity: &Identity) -> Option<(PoolId, u64)> {
         let hungry = self.starving.iter();
         let mut hungry = hungry.filter(|one| one.covers(&identity.database, &identity.user));
-        hungry.next().map(|one| one.claim.pool)
+        hungry.next().map(|one| (one.claim.pool, one.serial))
     }
 
-    /// This pool wants nothing any more.
-    pub fn forget(&mut self, pool: PoolId) {
-        self.starving.retain(|one| one.claim.pool != pool);
+    /// This pool wanted nothing any more when it was asked about that serial. If it has begun to
+    /// starve anew since, that stands.
+    pub fn forget(&mut self, pool: PoolId, serial: u64) {
+        self.starving.retain(|one| (one.claim.pool, one.serial) != (pool, serial));
     }
 }
 
@@ -281,15 +282,28 @@ mod tests {
         assert!(all.seat(&claim(2, "e", "v", [1, 0, 0])).is_err());
         assert!(all.seat(&claim(3, "d", "v", [1, 0, 0])).is_err());
         assert!(all.seat(&claim(4, "d", "w", [1, 0, 0])).is_err());
-        assert_eq!(all.starving_for(&who("d", "u")), Some(PoolId(3)));
+        assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(3), 2)));
         assert_eq!(all.next_fed(), None);
         all.vacate(&who("d", "u"));
         assert_eq!(all.next_fed(), Some(PoolId(3)));
         assert!(all.seat(&claim(3, "d", "v", [1, 0, 0])).is_ok());
         assert_eq!(all.next_fed(), None, "pool 4 has no room");
-        all.forget(PoolId(4));
+        assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(4), 3)));
+        all.forget(PoolId(4), 3);
         assert_eq!(all.starving_for(&who("d", "u")), None);
-        assert_eq!(all.starving_for(&who("e", "u")), Some(PoolId(2)));
+        assert_eq!(all.starving_for(&who("e", "u")), Some((PoolId(2), 1)));
+    }
+
+    #[test]
+    fn what_began_since_is_not_forgotten() {
+        let mut all = Limits::default();
+        assert!(all.seat(&claim(0, "d", "u", [1, 0, 0])).is_ok());
+        let first = all.seat(&claim(1, "d", "v", [1, 0, 0])).expect_err("it is full");
+        let again = all.seat(&claim(1, "d", "v", [1, 0, 0])).expect_err("it is full");
+        all.forget(PoolId(1), first.serial);
+        assert!(all.starves(PoolId(1)));
+        all.forget(PoolId(1), again.serial);
+        assert!(!all.starves(PoolId(1)));
     }
 
     #[test]

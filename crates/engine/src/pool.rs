@@ -461,12 +461,16 @@ impl Pool {
         }
     }
 
-    /// The parked server with this handle, at whatever worker, if nobody took it meanwhile.
+    /// The parked server with this handle, at whatever worker, if nobody took it meanwhile. It is
+    /// counted out in the same step: who asks before it is closed finds its place free, and need
+    /// not be thought of by whoever closes it.
     pub fn evict(&mut self, handle: Handle) -> Option<Box<Server>> {
-        self.idle.iter_mut().find_map(|idle| {
+        let server = self.idle.iter_mut().find_map(|idle| {
             let at = idle.iter().position(|server| server.handle == handle)?;
             idle.remove(at)
-        })
+        })?;
+        self.server_gone(server.epoch);
+        Some(server)
     }
 
     /// Everybody who waits, oldest first.

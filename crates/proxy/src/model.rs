@@ -220,34 +220,31 @@ impl Worker {
             let Some((id, handle)) = found else { return false };
             if self.exchange.pool(id, |pool| pool.evict(handle)).is_some() {
                 note(&EVICTED);
-                self.end(id);
+                self.exchange.limits(|limits| limits.vacate(&nobody()));
                 return true;
             }
         }
     }
 
-    /// A server is gone.
-    fn end(&mut self, pool: PoolId) {
-        self.exchange.pool(pool, |pool| pool.server_gone(0));
-        self.exchange.limits(|limits| limits.vacate(&nobody()));
-    }
-
     /// Nobody of its own pool waits for this server. True if it is closed for another one.
     fn yields(&mut self, pool: PoolId, serial: u64) -> bool {
-        while let Some(starving) = self.exchange.limits(|limits| limits.starving_for(&nobody())) {
+        while let Some((starving, since)) =
+            self.exchange.limits(|limits| limits.starving_for(&nobody()))
+        {
             if self.exchange.pool(starving, |pool| pool.waiting_total() > 0) {
                 note(&YIELDED);
                 self.close(pool);
                 return true;
             }
-            self.exchange.limits(|limits| limits.forget(starving));
+            self.exchange.limits(|limits| limits.forget(starving, since));
         }
         self.exchange.pool(pool, |pool| pool.unwant(serial));
         false
     }
 
     fn close(&mut self, pool: PoolId) {
-        self.end(pool);
+        self.exchange.pool(pool, |pool| pool.server_gone(0));
+        self.exchange.limits(|limits| limits.vacate(&nobody()));
         let now = self.now();
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.open(pool);
@@ -382,7 +379,7 @@ fn run(run: Run) {
     assert_eq!(exchange.limits(|limits| limits.servers()), all, "a seat was lost");
 }
 
-const RUNS: usize = 1000;
+const RUNS: usize = 4000;
 
 #[test]
 fn everybody_is_served_by_a_single_server() {

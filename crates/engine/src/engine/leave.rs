@@ -265,25 +265,14 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let pool = self.end_server(id, reason, now, io);
+        let server = self.end_connection(id, reason, now, io);
+        let pool = server.pool;
+        self.exchange.pool(pool, |pool| pool.server_gone(server.epoch));
+        self.vacate(pool);
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.open_server(pool, now, io);
         }
         self.feed(now, io);
-    }
-
-    /// The connection itself, its place in the pool and its seat. The pool it was of.
-    pub(super) fn end_server(
-        &mut self,
-        id: ServerId,
-        reason: &str,
-        now: Micros,
-        io: &mut impl Io,
-    ) -> PoolId {
-        let server = self.end_connection(id, reason, now, io);
-        self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
-        self.vacate(server.pool);
-        server.pool
     }
 
     /// The connection alone.

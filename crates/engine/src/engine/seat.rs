@@ -104,7 +104,8 @@ impl<X: Exchange> Engine<X> {
             if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(handle)) {
                 let id = self.attach(server, io);
                 self.server_mut(id).phase = ServerPhase::Settling;
-                self.end_server(id, "evicted", now, io);
+                self.end_connection(id, "evicted", now, io);
+                self.vacate(pool);
                 return true;
             }
         }
@@ -121,11 +122,13 @@ impl<X: Exchange> Engine<X> {
     ) {
         let pool = self.server(id).pool;
         let identity = self.view(pool).identity.clone();
-        while let Some(starving) = self.exchange.limits(|limits| limits.starving_for(&identity)) {
+        while let Some((starving, since)) =
+            self.exchange.limits(|limits| limits.starving_for(&identity))
+        {
             if self.exchange.pool(starving, |pool| pool.waiting_total() > 0) {
                 return self.close_server(id, "evicted", now, io);
             }
-            self.exchange.limits(|limits| limits.forget(starving));
+            self.exchange.limits(|limits| limits.forget(starving, since));
         }
         self.exchange.pool(pool, |pool| pool.unwant(serial));
         self.place_one(id, now, io);

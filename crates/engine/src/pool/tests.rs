@@ -394,7 +394,9 @@ fn while_another_pool_starves_nothing_is_parked_unasked() {
     park_all(&mut pool, A, 1);
     pool.park(B, server(9));
     assert_eq!(pool.want(7), Some((0, Handle(9))), "the one that was idle longest");
+    let (servers, _) = pool.counts();
     assert!(pool.evict(Handle(9)).is_some() && pool.evict(Handle(9)).is_none());
+    assert_eq!(pool.counts().0, servers - 1, "its place is free at once");
     assert_eq!(pool.release(A, 0, 0), Next::Yield(7));
     pool.want(8);
     pool.unwant(7);
