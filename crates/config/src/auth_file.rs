@@ -34,12 +34,16 @@ impl AuthFile {
                 Ok(Some((user, secret))) => {
                     match (String::from_utf8(user), String::from_utf8(secret)) {
                         (Ok(user), Ok(secret)) => drop(auth_file.users.insert(user, secret)),
-                        _ => warnings.push(warning(file, reader.line(), "user is not in UTF-8")),
+                        _ => warnings.push(Mistake::in_file(
+                            file,
+                            reader.line(),
+                            "user is not in UTF-8".into(),
+                        )),
                     }
                 }
                 Err(reason) => {
                     let reason = format!("{reason}, the rest of the file is not read");
-                    warnings.push(warning(file, reader.line(), &reason));
+                    warnings.push(Mistake::in_file(file, reader.line(), reason));
                     break;
                 }
             }
@@ -52,17 +56,6 @@ impl AuthFile {
 impl fmt::Debug for AuthFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.users.keys()).finish()
-    }
-}
-
-fn warning(file: &Arc<str>, line: usize, reason: &str) -> Mistake {
-    Mistake {
-        file: Arc::clone(file),
-        line,
-        section: String::new(),
-        key: String::new(),
-        reason: reason.to_owned(),
-        suggestion: None,
     }
 }
 

@@ -81,7 +81,7 @@ choices! {
         /// By its TLS certificate.
         Cert = "cert" later,
         /// By the first matching rule of `auth_hba_file`.
-        Hba = "hba" later,
+        Hba = "hba",
         /// By a password that an LDAP server checks.
         Ldap = "ldap" later,
         /// By a password that PAM checks.
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_weir_cannot_do_yet_is_refused() {
-        for word in ["cert", "hba", "ldap", "PAM"] {
+        for word in ["cert", "ldap", "PAM"] {
             assert_eq!(AuthType::parse(word), Err(ValueError::Unsupported), "{word}");
         }
         assert_eq!(AuthType::parse("scram-sha-256"), Ok(AuthType::ScramSha256));

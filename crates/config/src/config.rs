@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::auth_file::AuthFile;
 use crate::choice::PoolMode;
 use crate::error::Mistake;
+use crate::hba::Hba;
 use crate::table::{Database, Global, Keyed, Peer, UserSettings};
 
 /// Everything Weir was told; plain data, replaced as a whole on reload.
@@ -23,6 +24,8 @@ pub struct Config {
     pub peers: BTreeMap<u32, Peer>,
     /// The content of `auth_file`.
     pub auth_file: AuthFile,
+    /// The rules of `auth_hba_file`, with the maps of `auth_ident_file`.
+    pub hba: Hba,
     pub access: AccessPolicy,
     /// The file this came from; none for a URL.
     pub path: Option<PathBuf>,

@@ -28,6 +28,20 @@ pub struct ConfigError {
     pub mistakes: Vec<Mistake>,
 }
 
+impl Mistake {
+    /// In a line of a file without sections.
+    pub(crate) fn in_file(file: &Arc<str>, line: usize, reason: String) -> Self {
+        Self {
+            file: Arc::clone(file),
+            line,
+            section: String::new(),
+            key: String::new(),
+            reason,
+            suggestion: None,
+        }
+    }
+}
+
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;

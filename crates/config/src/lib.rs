@@ -19,6 +19,7 @@ mod config;
 mod connstr;
 mod describe;
 mod error;
+pub mod hba;
 mod help;
 mod host;
 mod ini;

@@ -7,7 +7,8 @@ use std::{fs, io};
 use crate::auth_file::AuthFile;
 use crate::build::Place;
 use crate::config::Config;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Mistake};
+use crate::hba::{Hba, IdentMaps};
 
 impl Config {
     /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
@@ -32,6 +33,7 @@ impl Config {
         config.path = Some(path.to_owned());
         config.global.conffile.get_or_insert(file);
         config.load_auth_file(fs::read);
+        config.load_hba(|name| fs::read_to_string(name));
         Ok(config)
     }
 
@@ -42,10 +44,37 @@ impl Config {
     /// When there is no such key, or that is no value for it.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         self.global.set(key, value)?;
-        if key == "auth_file" {
-            self.load_auth_file(fs::read);
+        match key {
+            "auth_file" => self.load_auth_file(fs::read),
+            "auth_hba_file" | "auth_ident_file" => self.load_hba(|name| fs::read_to_string(name)),
+            _ => {}
         }
         Ok(())
+    }
+
+    /// As in PgBouncer, a file that cannot be read or a line that means nothing is a warning: who is
+    /// let in by what is left out stays outside.
+    fn load_hba(&mut self, read: impl Fn(&Path) -> io::Result<String>) {
+        let mut warnings = Vec::new();
+        let mut open = |name: &str, key: &str| {
+            read(Path::new(name))
+                .inspect_err(|error| {
+                    let reason = format!("could not open {key}: {error}");
+                    warnings.push(Mistake::in_file(&Arc::from(name), 0, reason));
+                })
+                .unwrap_or_default()
+        };
+        let ident = self.global.auth_ident_file.clone().filter(|name| !name.is_empty());
+        let (maps, odd) = ident.map_or_else(Default::default, |name| {
+            IdentMaps::parse(&open(&name, "auth_ident_file"), &Arc::from(name.as_str()))
+        });
+        let name = &self.global.auth_hba_file;
+        let content = if name.is_empty() { String::new() } else { open(name, "auth_hba_file") };
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let further = |name: &str| read(&folder.join(name)).ok();
+        let (hba, odder) = Hba::parse(&content, &Arc::from(name.as_str()), &maps, &further);
+        self.hba = hba;
+        self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
     }
 
     fn load_auth_file(&mut self, read: impl Fn(String) -> io::Result<Vec<u8>>) {

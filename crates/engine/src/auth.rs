@@ -2,10 +2,12 @@
 //! The methods and texts are PgBouncer's (its `auth_type`), the messages are those of the
 //! protocol chapter 55.2.1.
 
+use core::net::{IpAddr, Ipv4Addr};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use config::{AuthType, Config};
+use config::hba::{self, IdentMap, Visitor};
+use config::{AccessPolicy, AuthType, Config};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
 
@@ -40,8 +42,21 @@ pub struct Peer {
     pub same_user: bool,
     /// A unix socket or a loopback address: nobody in between can listen.
     pub loopback: bool,
+    /// Its address, unless it is local.
+    pub address: Option<IpAddr>,
+    /// The operating system's user at the other end of a unix socket.
+    pub uid: Option<u32>,
     /// The connection has TLS.
     pub secured: Option<Arc<Secured>>,
+}
+
+impl Peer {
+    /// As the rules of `auth_hba_file` see it: none is a unix socket. Somebody whose address is not
+    /// known fits only those for `all`.
+    pub(crate) fn rule_address(&self) -> Option<IpAddr> {
+        let address = self.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        (!self.local).then_some(address)
+    }
 }
 
 /// What TLS tells of a client.
@@ -68,6 +83,15 @@ pub enum LoginStep {
     Proving,
     /// `auth_query` is to tell who the user is.
     Asking(Asking),
+    /// Something is being found out about it elsewhere.
+    Checking(Checking),
+}
+
+/// What is being found out about a client.
+#[derive(Debug)]
+pub enum Checking {
+    /// The name of the operating system's user who it is; whom that one may be.
+    Peer(Option<Arc<IdentMap>>),
 }
 
 /// A client that waits for the answer to `auth_query`.
@@ -206,29 +230,83 @@ impl Credentials {
     }
 }
 
+/// How a client has to prove itself.
+#[derive(Clone, Debug)]
+pub enum Method {
+    Any,
+    Trust,
+    Password,
+    Md5,
+    ScramSha256,
+    Peer(Option<Arc<IdentMap>>),
+    /// By nothing at all, with these words.
+    Rejected(&'static str),
+}
+
+impl Method {
+    /// What the configuration says.
+    pub fn new(config: &Config, visitor: &Visitor<'_>) -> Self {
+        match config.access {
+            AccessPolicy::Configured => {}
+            AccessPolicy::UrlUser { .. } | AccessPolicy::ProvenByServer => {
+                return Self::ScramSha256;
+            }
+        }
+        match config.global.auth_type {
+            AuthType::Any => Self::Any,
+            AuthType::Trust => Self::Trust,
+            AuthType::Plain => Self::Password,
+            AuthType::Md5 => Self::Md5,
+            AuthType::ScramSha256 => Self::ScramSha256,
+            AuthType::Ldap => Self::Rejected("LDAP authentication failed"),
+            AuthType::Cert => Self::Rejected("certificate authentication failed"),
+            AuthType::Pam => Self::Rejected("PAM authentication failed"),
+            AuthType::Hba => match config.hba.rule(visitor) {
+                Some(rule) => Self::of_rule(rule),
+                None => Self::Rejected("no authentication method is found"),
+            },
+        }
+    }
+
+    fn of_rule(rule: &hba::Rule) -> Self {
+        match rule.method {
+            hba::Method::Trust => Self::Trust,
+            hba::Method::Reject => Self::Rejected("login rejected"),
+            hba::Method::Md5 => Self::Md5,
+            hba::Method::Password => Self::Password,
+            hba::Method::ScramSha256 => Self::ScramSha256,
+            hba::Method::Peer => Self::Peer(rule.map.clone()),
+            hba::Method::Cert => Self::Rejected("certificate authentication failed"),
+        }
+    }
+}
+
 /// The challenge a client gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Challenge {
     /// None: it is in.
     None,
     Cleartext,
     Md5,
     Scram,
-    /// None, and it is out (`trust` with an unknown user).
-    Refused,
+    /// It need not say anything.
+    Peer(Option<Arc<IdentMap>>),
+    /// None, and it is out, with these words.
+    Refused(&'static str),
 }
 
 /// Which challenge is due. An unknown user is challenged like any other.
-pub fn challenge(method: AuthType, credential: Option<&Credential>) -> Challenge {
+pub fn challenge(method: Method, credential: Option<&Credential>) -> Challenge {
     let is_scram = credential.is_some_and(|known| matches!(known.secret, Secret::Scram(_)));
     match method {
-        AuthType::Any => Challenge::None,
-        AuthType::Trust if credential.is_some() => Challenge::None,
-        AuthType::Trust => Challenge::Refused,
-        AuthType::Plain => Challenge::Cleartext,
-        AuthType::Md5 if is_scram => Challenge::Scram,
-        AuthType::Md5 => Challenge::Md5,
-        AuthType::ScramSha256 => Challenge::Scram,
-        AuthType::Cert | AuthType::Hba | AuthType::Ldap | AuthType::Pam => Challenge::Refused,
+        Method::Any => Challenge::None,
+        Method::Trust if credential.is_some() => Challenge::None,
+        Method::Trust => Challenge::Refused("\"trust\" authentication failed"),
+        Method::Password => Challenge::Cleartext,
+        Method::Md5 if is_scram => Challenge::Scram,
+        Method::Md5 => Challenge::Md5,
+        Method::ScramSha256 => Challenge::Scram,
+        Method::Peer(map) => Challenge::Peer(map),
+        Method::Rejected(why) => Challenge::Refused(why),
     }
 }

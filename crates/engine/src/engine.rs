@@ -3,6 +3,7 @@
 //!
 //! * `login.rs`: a client up to "logged in"
 //! * `ask.rs`: what PostgreSQL knows of a client's user
+//! * `check.rs`: what others know of it
 //! * `startup.rs`: the settings in a client's startup packet
 //! * `seat.rs`: whether a server may be opened, and what has to go for it
 //! * `open.rs`: a server up to "logged in"
@@ -34,6 +35,7 @@ use crate::vars::TrackedNames;
 
 mod ask;
 mod cancel;
+mod check;
 mod control;
 mod inspect;
 mod leave;
@@ -144,9 +146,10 @@ impl<X: Exchange> Engine<X> {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
         match client.phase {
             // While PostgreSQL is asked about it nothing can be done with what it says.
-            ClientPhase::Login(ref login) => {
-                !matches!(login.step, LoginStep::Proving | LoginStep::Asking(_))
-            }
+            ClientPhase::Login(ref login) => !matches!(
+                login.step,
+                LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_)
+            ),
             ClientPhase::Linked | ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {

@@ -64,6 +64,10 @@ pub trait Io {
     /// Somebody asks to cancel what the owner of this key does, who may be a client of the console.
     fn cancel_console(&mut self, key: &CancelKey);
 
+    /// Find something out about this client where it may take time. Ends in `checked`, with the
+    /// serial number; if it does not, the client waits for its login to time out.
+    fn check(&mut self, client: ClientId, serial: u64, check: Check);
+
     /// Bytes nobody can guess.
     fn random(&mut self, bytes: &mut [u8]);
 
@@ -108,6 +112,20 @@ pub trait Exchange {
 
     /// Run `f` on the counts of all connections under their lock. Never nested with another.
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R;
+}
+
+/// What is to be found out about a client that logs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// The name of the operating system's user with that number.
+    PeerName(u32),
+}
+
+/// What was found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// None if nobody has that number.
+    PeerName(Option<String>),
 }
 
 /// What one worker tells another.

@@ -11,6 +11,7 @@ mod client_stream;
 mod configs;
 mod console;
 mod cuts;
+mod hba;
 mod ledger;
 mod mutate;
 mod postgres;
@@ -25,6 +26,7 @@ mod world;
 pub use crate::client_stream::client_stream;
 pub use crate::configs::{ini, toml, url};
 pub use crate::console::console;
+pub use crate::hba::hba;
 pub use crate::ledger::ledger;
 pub use crate::mutate::mutate;
 pub use crate::scram::scram;
@@ -36,7 +38,7 @@ pub use crate::userlist::userlist;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Each has a folder of this name in `fuzz/corpus`, and perhaps in `fuzz/regressions`.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("client_stream", client_stream),
     ("server_stream", server_stream),
     ("startup", startup),
@@ -44,6 +46,7 @@ pub const TARGETS: [Target; 10] = [
     ("ledger", ledger),
     ("ini", ini),
     ("userlist", userlist),
+    ("hba", hba),
     ("toml", toml),
     ("url", url),
     ("console", console),

@@ -77,7 +77,19 @@ macro_rules! targets {
     };
 }
 
-targets!(client_stream, server_stream, startup, scram, ledger, ini, userlist, toml, url, console,);
+targets!(
+    client_stream,
+    server_stream,
+    startup,
+    scram,
+    ledger,
+    ini,
+    userlist,
+    hba,
+    toml,
+    url,
+    console,
+);
 
 #[test]
 fn every_target_is_tested() {

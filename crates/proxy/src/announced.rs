@@ -165,6 +165,6 @@ mod tests {
             let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
             assert_eq!(is_expected(&global, &peer), expected, "{address}");
         }
-        assert!(!is_expected(&global, &Peer::Unix { pid: 1, same_user: true }));
+        assert!(!is_expected(&global, &Peer::Unix { pid: 1, uid: Some(0) }));
     }
 }

@@ -13,6 +13,7 @@
 )]
 
 mod announced;
+mod check;
 mod conn;
 mod controller;
 mod exchange;

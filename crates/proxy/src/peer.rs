@@ -17,7 +17,8 @@ pub enum Peer {
     /// A unix socket. The process id is 0 if the kernel does not tell.
     Unix {
         pid: u32,
-        same_user: bool,
+        /// The user that runs it; none if the kernel does not tell.
+        uid: Option<u32>,
     },
     V4(Ipv4Addr, u16),
     /// Boxed, so that the common ones stay small.
@@ -33,9 +34,8 @@ impl Peer {
             Address::Inet(v6) => Self::V6(Box::new(*v6)),
             Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => {
                 let credentials = socket::peer_credentials(fd);
-                let same_user =
-                    credentials.as_ref().is_ok_and(|(_, uid)| *uid == process::effective_uid());
-                Self::Unix { pid: credentials.map_or(0, |(pid, _)| pid), same_user }
+                let uid = credentials.as_ref().ok().map(|(_, uid)| *uid);
+                Self::Unix { pid: credentials.map_or(0, |(pid, _)| pid), uid }
             }
         }
     }
@@ -49,9 +49,23 @@ impl Peer {
             Self::V6(address) => address.ip().to_canonical().is_loopback(),
             Self::Unknown => false,
         };
-        let same_user = matches!(self, Self::Unix { same_user: true, .. });
-        let local = matches!(self, Self::Unix { .. });
-        engine::auth::Peer { local, same_user, loopback, secured }
+        let uid = match self {
+            Self::Unix { uid, .. } => *uid,
+            Self::V4(..) | Self::V6(_) | Self::Unknown => None,
+        };
+        engine::auth::Peer {
+            local: matches!(self, Self::Unix { .. }),
+            same_user: uid == Some(process::effective_uid()),
+            loopback,
+            // An IPv4 address in IPv6 clothes is what rules know it as.
+            address: match self {
+                Self::V4(ip, _) => Some(IpAddr::V4(*ip)),
+                Self::V6(address) => Some(address.ip().to_canonical()),
+                Self::Unix { .. } | Self::Unknown => None,
+            },
+            uid,
+            secured,
+        }
     }
 
     /// The address, for `SHOW CLIENTS`: `unix` for a unix socket.
@@ -112,8 +126,14 @@ mod tests {
     fn a_process_of_our_own_user_is_recognised() {
         let (ours, _theirs) = socket::pair();
         let peer = Peer::new(ours.as_raw_fd(), &Address::Unnamed);
-        let own =
-            engine::auth::Peer { local: true, same_user: true, loopback: true, secured: None };
+        let own = engine::auth::Peer {
+            local: true,
+            same_user: true,
+            loopback: true,
+            address: None,
+            uid: Some(process::effective_uid()),
+            secured: None,
+        };
         assert_eq!(peer.to_auth(None), own);
         assert_eq!(peer.to_string(), format!("unix({})", std::process::id()));
         let origin = peer.origin(6432);

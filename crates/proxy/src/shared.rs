@@ -17,12 +17,13 @@ use config::Config;
 use engine::{
     Drain,
     ids::{ClientId, Micros, ServerId, WorkerId},
-    shell::Mail,
+    shell::{Checked, Mail},
 };
 use tokio::sync::mpsc;
 
 use crate::{
     announced::Arrival,
+    check,
     controller::WorkerReport,
     exchange::{self, Hub, WorkerExchange},
     listener::Listener,
@@ -77,6 +78,12 @@ pub(crate) enum ShellMail {
         host: Arc<str>,
         gone: Arc<[IpAddr]>,
     },
+    /// What was asked about a client that logs in.
+    Checked {
+        client: ClientId,
+        serial: u64,
+        checked: Checked,
+    },
     /// Tell about yourself.
     Report(mpsc::UnboundedSender<WorkerReport>),
     /// The configuration was replaced; the pools have its settings already.
@@ -113,6 +120,7 @@ pub(crate) enum ColdRequest {
     Resolve(Question),
     /// A proxy is to say who its client is.
     Arrival(Arrival),
+    Check(check::Inquiry),
     Console(ConsoleRequest),
 }
 

@@ -1,5 +1,6 @@
 //! Who gets in, and how the pooler gets into the server.
 
+mod hba;
 mod query;
 mod refused;
 

@@ -248,7 +248,7 @@ mod tests {
         ] {
             assert_eq!(address(&from), to, "{from:?}");
         }
-        let peer = Peer::Unix { pid: 7, same_user: false };
+        let peer = Peer::Unix { pid: 7, uid: None };
         assert_eq!(peer_address(&peer, 6432), Some(Address::Unix { port: 6432 }));
         assert_eq!((peer_pid(&peer), peer_pid(&Peer::Unknown)), (7, 0));
     }

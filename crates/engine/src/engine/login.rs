@@ -4,17 +4,18 @@
 
 use std::sync::Arc;
 
+use config::hba::Visitor;
 use config::{AccessPolicy, AuthType, Database, SslMode};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::startup::{self, MINOR_VERSION, StartupPacket, StartupRequest};
 use wire::{Header, backend, frontend, scram};
 
 use super::{Drain, Engine};
-use crate::auth::{Challenge, Credential, Login, LoginStep, challenge};
+use crate::auth::{Challenge, Credential, Login, LoginStep, Method, challenge};
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::pool::{Gate, Pool};
-use crate::replication::Replication;
+use crate::replication::{Replication, ReplicationKind};
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart};
 
@@ -64,7 +65,7 @@ impl<X: Exchange> Engine<X> {
             }
             step = match self.login_mut(id).step {
                 LoginStep::ExpectStartup => self.startup_step(id, now, io),
-                LoginStep::Proving | LoginStep::Asking(_) => Step::Wait,
+                LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_) => Step::Wait,
                 LoginStep::ExpectCleartext
                 | LoginStep::ExpectMd5 { .. }
                 | LoginStep::ExpectSaslInitial(_)
@@ -265,17 +266,24 @@ impl<X: Exchange> Engine<X> {
     ) -> Step {
         self.login_mut(id).credential.clone_from(&credential);
         let mut out = Vec::new();
-        let method = match self.config.access {
-            AccessPolicy::Configured => self.config.global.auth_type,
-            AccessPolicy::UrlUser { .. } | AccessPolicy::ProvenByServer => AuthType::ScramSha256,
+        let login = self.login_mut(id);
+        let user = login.user.clone();
+        let kind = login.replication.as_ref().map(|asked| asked.kind);
+        let visitor = Visitor {
+            address: login.peer.rule_address(),
+            tls: login.peer.secured.is_some(),
+            replication: kind == Some(ReplicationKind::Physical),
+            database: &login.database.clone(),
+            user: &user,
         };
-        let challenge = challenge(method, credential.as_deref());
+        let challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
         let step = match challenge {
             Challenge::None => return self.authenticated(id, now, io),
-            Challenge::Refused => {
+            Challenge::Refused(why) => {
                 self.log_login_failed(id, io);
-                return Step::Refuse("\"trust\" authentication failed".into());
+                return Step::Refuse(why.into());
             }
+            Challenge::Peer(map) => return self.check_peer(id, map, io),
             Challenge::Cleartext => {
                 backend::authentication_cleartext(&mut out);
                 LoginStep::ExpectCleartext
@@ -288,7 +296,6 @@ impl<X: Exchange> Engine<X> {
             }
             Challenge::Scram => {
                 let verifier = credential.as_ref().and_then(|known| known.verifier.clone());
-                let user = self.login_mut(id).user.clone();
                 let verifier =
                     verifier.unwrap_or_else(|| ScramVerifier::mock(&self.seed, user.as_bytes()));
                 let mut nonce = [0; 18];
@@ -336,7 +343,10 @@ impl<X: Exchange> Engine<X> {
             }
             LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, io),
             LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, now, io),
-            LoginStep::ExpectStartup | LoginStep::Proving | LoginStep::Asking(_) => Step::Wait,
+            LoginStep::ExpectStartup
+            | LoginStep::Proving
+            | LoginStep::Asking(_)
+            | LoginStep::Checking(_) => Step::Wait,
         }
     }
 
@@ -375,7 +385,7 @@ impl<X: Exchange> Engine<X> {
         Step::Done
     }
 
-    fn verdict(
+    pub(super) fn verdict(
         &mut self,
         id: ClientId,
         accepted: bool,

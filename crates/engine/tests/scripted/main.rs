@@ -8,6 +8,7 @@ mod cancel;
 mod control;
 mod drain;
 mod dying;
+mod hba;
 mod limits;
 mod login;
 mod messages;

@@ -22,10 +22,11 @@ use std::sync::Arc;
 use config::{Config, Database, PoolMode};
 use engine::Drain;
 use engine::auth::Peer;
+use engine::ids::ClientId;
 use engine::pool::{Gate, Pool};
 use engine::report::Report;
 use engine::settings::settings_for;
-use engine::shell::{ConsoleLogin, TlsStart};
+use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
 use net::{CancelCall, ClientEnd, Place, ServerEnd};
@@ -225,6 +226,19 @@ impl Rig {
 
     pub(crate) fn handshakes(&self) -> Vec<TlsStart> {
         self.0.borrow().net.handshakes.clone()
+    }
+
+    /// The oldest question about a client; all are of the first worker.
+    #[track_caller]
+    pub(crate) fn check(&self) -> (ClientId, u64, Check) {
+        self.0.borrow_mut().net.checks.remove(0)
+    }
+
+    /// What was found out about that client.
+    pub(crate) fn answer_check(&self, client: ClientId, serial: u64, checked: &Checked) {
+        let world = &mut *self.0.borrow_mut();
+        world.engines[0].checked(client, serial, checked, world.now, &mut world.net.io(0));
+        world.pump();
     }
 
     pub(crate) fn consoles(&self) -> Vec<ConsoleLogin> {

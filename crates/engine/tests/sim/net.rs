@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{ConsoleLogin, Event, Io, TlsStart};
+use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 use crate::backend::Backend;
@@ -358,6 +358,8 @@ impl Io for SimIo<'_> {
     }
 
     fn cancel_console(&mut self, _: &CancelKey) {}
+
+    fn check(&mut self, _: ClientId, _: u64, _: Check) {}
 
     fn random(&mut self, bytes: &mut [u8]) {
         self.net.rng.fill(bytes);

@@ -2,7 +2,7 @@
 
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{ConsoleLogin, Event, Io, TlsStart};
+use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 use crate::postgres::Postgres;
@@ -146,6 +146,8 @@ impl Io for Net {
     }
 
     fn cancel_console(&mut self, _: &CancelKey) {}
+
+    fn check(&mut self, _: ClientId, _: u64, _: Check) {}
 
     fn random(&mut self, bytes: &mut [u8]) {
         for byte in bytes {

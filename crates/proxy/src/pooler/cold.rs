@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{ConsoleHandler, Exit, Shutdown, stats};
 use crate::{
-    announced,
+    announced, check,
     controller::{Controller, OrderError},
     error,
     exchange::lock,
@@ -98,6 +98,9 @@ impl Cold {
                 let (shared, config) =
                     (Arc::clone(&self.controller.0.shared), self.controller.config());
                 tokio::spawn(announced::receive(arrival, shared, config));
+            }
+            ColdRequest::Check(inquiry) => {
+                tokio::spawn(check::answer(inquiry, self.controller.clone()));
             }
             // Without a console the connection is closed by being dropped.
             ColdRequest::Console(request) => {

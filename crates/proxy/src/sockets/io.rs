@@ -5,13 +5,14 @@ use std::mem;
 use engine::{
     ids::{ClientId, Handle, PoolId, ServerId},
     settings::Target,
-    shell::{ConsoleLogin, Event, Io, TlsStart},
+    shell::{Check, ConsoleLogin, Event, Io, TlsStart},
 };
 
 use wire::startup::CancelKey;
 
 use super::{Outcome, Sockets, slot};
 use crate::{
+    check,
     conn::{Conn, DONE, FAILED, READABLE, Sent},
     pooler::{ConsoleConnection, ConsoleRequest},
     shared::ColdRequest,
@@ -163,6 +164,12 @@ impl Io for Sockets {
     fn cancel_console(&mut self, key: &CancelKey) {
         let request = ConsoleRequest::Cancel(key.clone());
         let _ = self.shared.cold.send(ColdRequest::Console(request));
+    }
+
+    fn check(&mut self, client: ClientId, serial: u64, check: Check) {
+        let inquiry = check::Inquiry { worker: self.worker, client, serial, check };
+        // Without a cold thread the pooler is ending.
+        let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
 
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     io,
     os::fd::{FromRawFd as _, OwnedFd, RawFd},
     ptr,
@@ -58,9 +58,30 @@ pub(crate) fn host_name() -> String {
     // SAFETY: the pointer is to a live buffer, and the length is less than its own: the last byte
     // stays zero even where the name is cut.
     let told = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    match std::ffi::CStr::from_bytes_until_nul(&name) {
+    match CStr::from_bytes_until_nul(&name) {
         Ok(name) if told == 0 => name.to_string_lossy().into_owned(),
         _ => "somehost".to_owned(),
+    }
+}
+
+/// The name of the user with that number; `None` when there is none.
+pub(crate) fn user_by_id(uid: u32) -> io::Result<Option<String>> {
+    // SAFETY: all fields of `passwd` are integers or pointers, for which zero is valid.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut strings = vec![0; ENTRY_BYTES];
+    let mut found = ptr::null_mut();
+    // SAFETY: all pointers are to live values, and the length is that of `strings`.
+    let code = unsafe {
+        libc::getpwuid_r(uid, &raw mut entry, strings.as_mut_ptr(), strings.len(), &raw mut found)
+    };
+    match code {
+        0 if found.is_null() => Ok(None),
+        0 => {
+            // SAFETY: the entry was found, so the name is a C string within `strings`.
+            let name = unsafe { CStr::from_ptr(entry.pw_name) };
+            Ok(Some(name.to_string_lossy().into_owned()))
+        }
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 

@@ -69,6 +69,9 @@ impl Worker {
                 self.shared.gauge(self.id).drained.store(false, Ordering::Release);
                 self.engine.begin_drain(how, now, &mut self.sockets);
             }
+            ShellMail::Checked { client, serial, checked } => {
+                self.engine.checked(client, serial, &checked, now, &mut self.sockets);
+            }
             ShellMail::Review => self.engine.review(now, &mut self.sockets),
             ShellMail::Kill(databases) => {
                 let dies = |name: &str| databases.iter().any(|database| database == name);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{ConsoleLogin, Event, Io, TlsStart};
+use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 /// An application's end of its connection.
@@ -72,6 +72,8 @@ pub(crate) struct Net {
     pub(crate) forwards: Vec<(usize, u64, String, Vec<u8>)>,
     pub(crate) consoles: Vec<ConsoleLogin>,
     pub(crate) handshakes: Vec<TlsStart>,
+    /// What is to be found out about clients.
+    pub(crate) checks: Vec<(ClientId, u64, Check)>,
     pub(crate) log: Vec<String>,
     random: u64,
     handles: u64,
@@ -191,6 +193,10 @@ impl Io for FakeIo<'_> {
     }
 
     fn cancel_console(&mut self, _: &CancelKey) {}
+
+    fn check(&mut self, client: ClientId, serial: u64, check: Check) {
+        self.net.checks.push((client, serial, check));
+    }
 
     fn random(&mut self, bytes: &mut [u8]) {
         for byte in bytes {

@@ -1,0 +1,142 @@
+//! The rules of `auth_hba_file`: by which method a client has to prove itself, depending on where
+//! it comes from, and where to and as whom it wants to go. The first rule that fits decides.
+//!
+//! The language is PgBouncer's subset of PostgreSQL's (chapter "The pg_hba.conf File"). A line that
+//! cannot be understood is left out with a warning. What the lines say is read by `hba/parse.rs`,
+//! the maps of `auth_ident_file` by `hba/ident.rs`.
+
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub use self::ident::{IdentMap, IdentMaps};
+
+mod ident;
+mod parse;
+mod words;
+
+/// All rules, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hba {
+    pub rules: Vec<Rule>,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its number, from 1.
+    pub line: usize,
+    pub connection: Connection,
+    pub databases: Names,
+    pub users: Names,
+    /// Not looked at for [`Connection::Local`].
+    pub address: Address,
+    pub method: Method,
+    /// Whom a system's user or the owner of a certificate may be; none: a user of the same name.
+    pub map: Option<Arc<IdentMap>>,
+}
+
+/// How the client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// By the unix socket.
+    Local,
+    /// By TCP, with TLS or without.
+    Host,
+    HostSsl,
+    HostNoSsl,
+}
+
+/// Databases or users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    pub all: bool,
+    /// The database that has the user's name.
+    pub same_user: bool,
+    /// Connections for physical replication, which are nobody else's.
+    pub replication: bool,
+    pub names: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    All,
+    /// Address and mask, of the same family.
+    Net(IpAddr, IpAddr),
+}
+
+/// How a client has to prove itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Trust,
+    Reject,
+    /// Or SCRAM, where the secret is a SCRAM verifier.
+    Md5,
+    Password,
+    ScramSha256,
+    /// By being a process of the user of that name.
+    Peer,
+    Cert,
+}
+
+/// A client, as far as rules look at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Visitor<'a> {
+    /// None: it came by the unix socket.
+    pub address: Option<IpAddr>,
+    pub tls: bool,
+    /// Does it want physical replication?
+    pub replication: bool,
+    pub database: &'a str,
+    pub user: &'a str,
+}
+
+impl Hba {
+    /// The first rule that fits.
+    pub fn rule(&self, visitor: &Visitor<'_>) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.fits(visitor))
+    }
+}
+
+impl Rule {
+    fn fits(&self, visitor: &Visitor<'_>) -> bool {
+        let connected = match (self.connection, visitor.address) {
+            (Connection::Local, None) => true,
+            (Connection::Local, Some(_)) | (_, None) => false,
+            (Connection::Host, Some(_)) => true,
+            (Connection::HostSsl, Some(_)) => visitor.tls,
+            (Connection::HostNoSsl, Some(_)) => !visitor.tls,
+        };
+        let near = visitor.address.is_none_or(|address| self.address.contains(address));
+        let Visitor { database, user, .. } = *visitor;
+        let database_fits = match visitor.replication {
+            true => self.databases.replication,
+            false => self.databases.contains(database, user),
+        };
+        connected && near && database_fits && self.users.contains(user, database)
+    }
+}
+
+impl Names {
+    fn contains(&self, name: &str, other: &str) -> bool {
+        self.all || (self.same_user && name == other) || self.names.contains(name)
+    }
+}
+
+impl Address {
+    fn contains(&self, address: IpAddr) -> bool {
+        match (self, address) {
+            (Self::All, _) => true,
+            (Self::Net(IpAddr::V4(net), IpAddr::V4(mask)), IpAddr::V4(address)) => {
+                address.to_bits() & mask.to_bits() == net.to_bits()
+            }
+            (Self::Net(IpAddr::V6(net), IpAddr::V6(mask)), IpAddr::V6(address)) => {
+                address.to_bits() & mask.to_bits() == net.to_bits()
+            }
+            (Self::Net(..), _) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The lines of `auth_hba_file`.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use super::words::{Word, Words};
+use super::{Address, Connection, Hba, IdentMaps, Method, Names, Rule};
+use crate::error::Mistake;
+
+/// Files named by `@` within files named by `@`, at most.
+const DEPTH_MAX: u32 = 10;
+
+/// Reads a file named in another one: the content by its name.
+type ReadFile<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Hba {
+    /// Reads the content of `file`; lines that mean nothing are told in the warnings. `read` is
+    /// given names of further files as they stand behind an `@`, relative to the folder of `file`.
+    pub fn parse(
+        content: &str,
+        file: &Arc<str>,
+        maps: &IdentMaps,
+        read: ReadFile<'_>,
+    ) -> (Self, Vec<Mistake>) {
+        let mut hba = Self::default();
+        let mut warnings = Vec::new();
+        for (at, line) in content.lines().enumerate() {
+            let line_number = at + 1;
+            match rule(line, line_number, maps, read) {
+                Ok(rule) => hba.rules.extend(rule),
+                Err(why) => {
+                    let reason = format!("could not parse hba config line: {why}");
+                    warnings.push(Mistake::in_file(file, line_number, reason));
+                }
+            }
+        }
+        (hba, warnings)
+    }
+}
+
+fn rule(
+    line: &str,
+    number: usize,
+    maps: &IdentMaps,
+    read: ReadFile<'_>,
+) -> Result<Option<Rule>, String> {
+    let mut words = Words::new(line);
+    let connection = match next(&mut words)? {
+        None => return Ok(None),
+        Some(Word::Bare(word)) => match word.as_str() {
+            "local" => Connection::Local,
+            "host" => Connection::Host,
+            "hostssl" => Connection::HostSsl,
+            "hostnossl" => Connection::HostNoSsl,
+            _ => return Err(format!("unknown type {word}")),
+        },
+        Some(Word::Quoted(_) | Word::Comma) => return Err("unknown type".into()),
+    };
+    let mut databases = Names::default();
+    names(&mut words, &mut databases, read, 0)?;
+    let mut users = Names::default();
+    names(&mut words, &mut users, read, 0)?;
+    let address = match connection {
+        Connection::Local => Address::All,
+        Connection::Host | Connection::HostSsl | Connection::HostNoSsl => address(&mut words)?,
+    };
+    let method = method(&mut words)?;
+    let map = map(&mut words, maps)?;
+    match next(&mut words)? {
+        None => Ok(Some(Rule { line: number, connection, databases, users, address, method, map })),
+        Some(_) => Err("unsupported parameters".into()),
+    }
+}
+
+fn next(words: &mut Words<'_>) -> Result<Option<Word>, String> {
+    words.next().map_err(|_| "a quote is not closed".into())
+}
+
+fn bare(words: &mut Words<'_>, what: &str) -> Result<String, String> {
+    match next(words)? {
+        Some(Word::Bare(word)) => Ok(word),
+        Some(Word::Quoted(_) | Word::Comma) | None => Err(format!("did not find {what}")),
+    }
+}
+
+/// A list of names with commas between them.
+fn names(
+    words: &mut Words<'_>,
+    into: &mut Names,
+    read: ReadFile<'_>,
+    depth: u32,
+) -> Result<(), String> {
+    loop {
+        match next(words)? {
+            Some(Word::Quoted(name)) => drop(into.names.insert(name)),
+            Some(Word::Bare(word)) => match word.as_str() {
+                "all" => into.all = true,
+                "sameuser" => into.same_user = true,
+                "replication" => into.replication = true,
+                "samerole" | "samegroup" => return Err(format!("{word} is not supported")),
+                _ if word.starts_with('+') => return Err("groups are not supported".into()),
+                _ => match word.strip_prefix('@') {
+                    Some(file) => names_of_file(file, into, read, depth)?,
+                    None => drop(into.names.insert(word)),
+                },
+            },
+            Some(Word::Comma) | None => return Err("a name is missing".into()),
+        }
+        match words.peek() {
+            Ok(Some(Word::Comma)) => drop(next(words)?),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn names_of_file(
+    file: &str,
+    into: &mut Names,
+    read: ReadFile<'_>,
+    depth: u32,
+) -> Result<(), String> {
+    if depth >= DEPTH_MAX {
+        return Err(format!("@{file} is too deep"));
+    }
+    let content = read(file).ok_or_else(|| format!("cannot read @{file}"))?;
+    for line in content.lines() {
+        let mut words = Words::new(line);
+        while words.peek().map_err(|_| "a quote is not closed")?.is_some() {
+            names(&mut words, into, read, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn address(words: &mut Words<'_>) -> Result<Address, String> {
+    let text = bare(words, "address")?;
+    if text == "all" {
+        return Ok(Address::All);
+    }
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text.as_str(), None),
+    };
+    let failed = || format!("failed to parse address {text}");
+    let address: IpAddr = address.parse().map_err(|_| failed())?;
+    let mask = match bits {
+        Some(bits) => mask_of_bits(address, bits).ok_or("invalid mask")?,
+        None => {
+            let text = bare(words, "mask")?;
+            let mask: IpAddr = text.parse().map_err(|_| format!("failed to parse mask {text}"))?;
+            if mask.is_ipv4() != address.is_ipv4() {
+                return Err(format!("failed to parse mask {text}"));
+            }
+            mask
+        }
+    };
+    Ok(Address::Net(address, mask))
+}
+
+fn mask_of_bits(address: IpAddr, bits: &str) -> Option<IpAddr> {
+    let digits = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+    let bits: u32 = bits.parse().ok().filter(|_| digits)?;
+    Some(match address {
+        IpAddr::V4(_) => {
+            let hole = 32_u32.checked_sub(bits)?;
+            IpAddr::V4(Ipv4Addr::from_bits(u32::MAX.checked_shl(hole).unwrap_or(0)))
+        }
+        IpAddr::V6(_) => {
+            let hole = 128_u32.checked_sub(bits)?;
+            IpAddr::V6(Ipv6Addr::from_bits(u128::MAX.checked_shl(hole).unwrap_or(0)))
+        }
+    })
+}
+
+fn method(words: &mut Words<'_>) -> Result<Method, String> {
+    let word = bare(words, "method")?;
+    Ok(match word.as_str() {
+        "trust" => Method::Trust,
+        "reject" => Method::Reject,
+        "md5" => Method::Md5,
+        "password" => Method::Password,
+        "scram-sha-256" => Method::ScramSha256,
+        "peer" => Method::Peer,
+        "cert" => Method::Cert,
+        _ => return Err(format!("unsupported method {word}")),
+    })
+}
+
+fn map(words: &mut Words<'_>, maps: &IdentMaps) -> Result<Option<Arc<super::IdentMap>>, String> {
+    let Some(word) = next(words)? else { return Ok(None) };
+    let Word::Bare(word) = word else { return Err("unsupported parameters".into()) };
+    let name = word
+        .strip_prefix("map=")
+        .ok_or_else(|| format!("ident map {word} is not in the form map=value"))?;
+    let map = maps.get(name);
+    map.map(Some).ok_or_else(|| format!("ident map {name} is not in auth_ident_file"))
+}

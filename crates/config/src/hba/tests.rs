@@ -1,0 +1,125 @@
+use super::*;
+
+const FILE: &str = "\
+# a comment
+local   all             all                             peer map=os
+local   sameuser        bob                             md5
+hostssl \"all\"           all          all                cert
+host    app,other       alice,\"al, ice\" 10.1.2.0/24     scram-sha-256 # why not
+hostnossl all           @names       192.168.0.0 255.255.0.0  password
+host    replication     all          ::1/128            trust
+host    all             carol        0.0.0.0/0          md5
+host    all             all          fe80::/10          reject
+";
+
+fn parse(text: &str) -> (Hba, Vec<String>) {
+    let file: Arc<str> = "hba".into();
+    let (maps, wrong) = IdentMaps::parse("os root postgres\nos \"the user\" all # yes\n", &file);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let read = |name: &str| match name {
+        "names" => Some("dave\n# nobody\nerin, frank @more\n".to_owned()),
+        "more" => Some("grace".to_owned()),
+        "endless" => Some("@endless".to_owned()),
+        _ => None,
+    };
+    let (hba, warnings) = Hba::parse(text, &file, &maps, &read);
+    (hba, warnings.iter().map(ToString::to_string).collect())
+}
+
+fn line(address: &str, tls: bool, database: &str, user: &str) -> usize {
+    let (hba, warnings) = parse(FILE);
+    assert_eq!(warnings, Vec::<String>::new());
+    let address = address.parse().ok();
+    let visitor = Visitor { address, tls, replication: false, database, user };
+    hba.rule(&visitor).map_or(0, |rule| rule.line)
+}
+
+#[test]
+fn the_first_rule_that_fits_decides() {
+    assert_eq!(line("unix", false, "app", "alice"), 2);
+    assert_eq!(line("10.1.2.3", false, "app", "alice"), 5);
+    assert_eq!(line("10.1.2.3", false, "other", "al, ice"), 5);
+    assert_eq!(line("10.1.3.3", false, "app", "alice"), 0);
+    assert_eq!(line("10.1.2.3", false, "third", "alice"), 0);
+    assert_eq!(line("10.1.2.3", false, "third", "carol"), 8);
+    assert_eq!(line("::ffff:10.1.2.3", false, "third", "carol"), 0);
+    assert_eq!(line("fe80::1", false, "app", "alice"), 9);
+}
+
+#[test]
+fn a_quoted_keyword_is_a_name() {
+    assert_eq!(line("8.8.8.8", true, "all", "x"), 4);
+    assert_eq!(line("8.8.8.8", true, "app", "x"), 0);
+    assert_eq!(line("8.8.8.8", false, "all", "x"), 0);
+}
+
+#[test]
+fn names_may_be_in_files() {
+    for user in ["dave", "erin", "frank", "grace"] {
+        assert_eq!(line("192.168.3.4", false, "x", user), 6, "{user}");
+        assert_eq!(line("192.168.3.4", true, "x", user), 0, "{user}");
+    }
+}
+
+#[test]
+fn replication_is_physical_replication_alone() {
+    let (hba, _) = parse("host all all ::1/128 md5\nhost replication all ::1/128 trust\n");
+    let mut visitor = Visitor {
+        address: "::1".parse().ok(),
+        tls: false,
+        replication: true,
+        database: "app",
+        user: "alice",
+    };
+    assert_eq!(hba.rule(&visitor).map(|rule| rule.line), Some(2));
+    visitor.replication = false;
+    assert_eq!(hba.rule(&visitor).map(|rule| rule.line), Some(1));
+}
+
+#[test]
+fn a_map_says_who_may_be_whom() {
+    let (hba, _) = parse(FILE);
+    let map = hba.rules[0].map.as_ref().unwrap();
+    assert_eq!(map.who_may_be("postgres").collect::<Vec<_>>(), ["root", "the user"]);
+    assert_eq!(map.who_may_be("alice").collect::<Vec<_>>(), ["the user"]);
+}
+
+#[test]
+fn a_line_that_means_nothing_is_left_out() {
+    for text in [
+        "remote all all md5",
+        "local all md5",
+        "local all, md5 trust",
+        "local all all",
+        "local all all ident",
+        "local all all pam",
+        "local all all md5 please",
+        "local all all peer map=nobody",
+        "local all all peer map",
+        "local samerole all md5",
+        "local +group all md5",
+        "local @missing all md5",
+        "local @endless all md5",
+        "local \"open all md5",
+        "host all all md5",
+        "host all all host.example md5",
+        "host all all samehost md5",
+        "host all all 10.0.0.0/33 md5",
+        "host all all 10.0.0.0/+8 md5",
+        "host all all 10.0.0.0 ffff:: md5",
+        "host all all 10.0.0.0 md5",
+        "\"host\" all all all md5",
+    ] {
+        let (hba, warnings) = parse(&format!("{text}\nlocal all all trust\n"));
+        assert_eq!((hba.rules.len(), warnings.len()), (1, 1), "{text}");
+        assert!(warnings[0].starts_with("hba:1: could not parse hba config line"), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_line_of_a_map_that_means_nothing_is_left_out() {
+    for text in ["a", "a b", "\"a\" b c", "a , c", "a b c d", "a \"b c"] {
+        let (maps, warnings) = IdentMaps::parse(text, &"ident".into());
+        assert_eq!((maps, warnings.len()), (IdentMaps::default(), 1), "{text}");
+    }
+}
