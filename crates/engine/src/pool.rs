@@ -485,6 +485,12 @@ impl Pool {
         all
     }
 
+    /// Everybody who waits, each worker's clients in their order.
+    pub fn waiters(&self) -> impl Iterator<Item = (WorkerId, Waiter)> {
+        let queues = self.waiting.iter().enumerate();
+        queues.flat_map(|(at, queue)| queue.iter().map(move |w| (WorkerId(at as u16), *w)))
+    }
+
     /// The first in `worker`'s queue: the one whose time runs out first.
     pub fn oldest_waiter(&self, worker: WorkerId) -> Option<Waiter> {
         self.waiting[usize::from(worker.0)].front().copied()

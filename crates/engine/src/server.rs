@@ -147,6 +147,9 @@ pub struct Server {
     /// BackendKeyData, for cancel requests.
     pub process_id: u32,
     pub secret: Box<[u8]>,
+    /// What it reported of itself at its login: a client that has not been welcomed yet is told
+    /// that, even if the pool has forgotten its own (RECONNECT) while the two were brought together.
+    pub welcome: Arc<Welcome>,
     pub vars: Arc<Vars>,
     pub statements: ServerStatements,
     /// The present request, or the last one.
@@ -190,6 +193,7 @@ impl Server {
             status: b'I',
             process_id: 0,
             secret: Box::default(),
+            welcome: Arc::default(),
             vars: Arc::default(),
             statements: ServerStatements::default(),
             kept: None,

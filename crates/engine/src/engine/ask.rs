@@ -127,12 +127,8 @@ impl<X: Exchange> Engine<X> {
         let stats = self.stats(pool);
         stats.assignments += 1;
         stats.wait_time += now.saturating_sub(since);
-        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
-        let foreign = welcome.and_then(|welcome| {
-            let vars = &self.servers[on.0 as usize].vars;
-            welcome.vars.difference(vars, &self.names)
-        });
-        match foreign {
+        let server = self.server(on);
+        match server.welcome.vars.difference(&server.vars, &self.names) {
             Some(sql) => {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Restore);
                 self.send_own_query(on, &sql, now, io);

@@ -6,7 +6,7 @@ use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::report::{ClientRow, ClientState, Reading, Report, ServerPlace, ServerRow, ServerState};
-use crate::server::{Server, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::Exchange;
 use crate::stream::Stream;
 
@@ -132,8 +132,10 @@ pub fn server_row(
                 ServerState::Used
             }
             ServerPhase::Parked => ServerState::Idle,
+            // What it is asked then is its client's request, once more.
+            ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew)
+            | ServerPhase::Linked => ServerState::Active,
             ServerPhase::Preparing(_) => ServerState::Tested,
-            ServerPhase::Linked => ServerState::Active,
             ServerPhase::Finishing => ServerState::BeingCanceled,
             ServerPhase::Settling if server.cancel_pending => ServerState::BeingCanceled,
             ServerPhase::Settling => ServerState::Tested,

@@ -15,7 +15,7 @@ use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
 use crate::client::ClientPhase;
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
 use crate::mutant::{self, Mutant};
 use crate::pool::{Grant, Waiter};
@@ -95,9 +95,9 @@ impl<X: Exchange> Engine<X> {
         debug_assert!(half.client.is_none(), "a server was given to a second client");
         debug_assert!(half.is_clean(), "a dirty server was given to a client");
         half.client = Some(id);
-        let pool = half.pool;
+        let (pool, welcome) = (half.pool, half.welcome.clone());
         if !self.client(id).welcomed {
-            self.complete_vars(id, pool);
+            self.complete_vars(id, &welcome);
         }
         let stats = self.stats(pool);
         stats.assignments += 1;
@@ -179,7 +179,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) -> bool {
         if !self.client(id).welcomed {
-            self.welcome(id, Some(on), io);
+            let welcome = self.server(on).welcome.clone();
+            self.welcome(id, Some(on), &welcome, io);
             if !self.settings(self.server(on).pool).is_session() {
                 if self.client(id).stream.holds_message() {
                     // It has a use for the server already.
@@ -200,9 +201,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Values that the client did not give are those of the pool: it will be told so, and they are
     /// what it must find on every server.
-    pub(super) fn complete_vars(&mut self, id: ClientId, pool: PoolId) {
-        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
-        let Some(welcome) = welcome else { return };
+    pub(super) fn complete_vars(&mut self, id: ClientId, welcome: &Welcome) {
         let client = self.client_mut(id);
         client.vars = match client.vars.is_empty() {
             true => welcome.vars.clone(),
@@ -212,18 +211,11 @@ impl<X: Exchange> Engine<X> {
 
     /// The client is told that it is logged in. In session mode it is shown its server's process
     /// id, which programs compare with pg_backend_pid(); the secret always is ours.
-    pub(super) fn welcome(&mut self, id: ClientId, on: Option<ServerId>, io: &mut impl Io) {
-        let pool = self.client(id).pool;
-        let welcome = pool.and_then(|pool| self.exchange.pool(pool, |pool| pool.welcome.clone()));
-        self.welcome_with(id, on, welcome.as_deref(), io);
-    }
-
-    /// As `welcome`, with those parameters of the server's that are not the client's own.
-    pub(super) fn welcome_with(
+    pub(super) fn welcome(
         &mut self,
         id: ClientId,
         on: Option<ServerId>,
-        welcome: Option<&Welcome>,
+        welcome: &Welcome,
         io: &mut impl Io,
     ) {
         let mut random = [0; 8];
@@ -248,9 +240,7 @@ impl<X: Exchange> Engine<X> {
         let news = &self.config.global.login_notify_message;
         backend::authentication_ok(&mut out);
         let client = &mut self.clients[id.0 as usize];
-        if let Some(welcome) = welcome {
-            welcome.write(&client.vars, &self.names, &mut out);
-        }
+        welcome.write(&client.vars, &self.names, &mut out);
         client.key = key;
         client.welcomed = true;
         let mut secret = (key as u32).to_be_bytes().to_vec();

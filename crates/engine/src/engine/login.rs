@@ -453,13 +453,13 @@ impl<X: Exchange> Engine<X> {
         }
         let warm = self.exchange.pool(pool, |pool| {
             pool.clients += 1;
-            pool.welcome.is_some()
+            pool.welcome.clone()
         });
         if replicates {
             self.link_own(id, pool, now, io);
-        } else if warm && !self.settings(pool).is_session() {
-            self.complete_vars(id, pool);
-            self.welcome(id, None, io);
+        } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
+            self.complete_vars(id, &welcome);
+            self.welcome(id, None, &welcome, io);
             if !self.client(id).stream.holds_message() {
                 io.resume_client(id);
             } else if self.link(id, now, io) {

@@ -304,8 +304,6 @@ impl<X: Exchange> Engine<X> {
         }
         let (pool, epoch) = (server.pool, server.epoch);
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
-        server.vars = welcome.vars.clone();
-        let vars = &mut server.vars;
         let proven = errand.as_ref().and_then(Errand::password).filter(|_| challenged);
         let verifier = proven.map(|password| {
             let mut salt = [0; 16];
@@ -320,14 +318,15 @@ impl<X: Exchange> Engine<X> {
                 |(_, _, keys)| Learnt::Scram(keys),
             )
         });
+        let mut welcome = Arc::new(welcome);
         self.exchange.pool(pool, |pool| {
             pool.opened();
             match &pool.welcome {
                 // Equal values are one set, so that linking compares pointers.
-                Some(known) if *known.vars == **vars => *vars = known.vars.clone(),
+                Some(known) if known.vars == welcome.vars => welcome = known.clone(),
                 // What it has to tell may be of another place than the pool leads to now.
                 _ if pool.epoch() != epoch => {}
-                _ => pool.welcome = Some(Arc::new(welcome)),
+                _ => pool.welcome = Some(welcome.clone()),
             }
             if verifier.is_some() {
                 pool.proven = verifier;
@@ -336,8 +335,11 @@ impl<X: Exchange> Engine<X> {
                 pool.learnt = learnt;
             }
         });
+        let server = self.server_mut(id);
+        server.vars = welcome.vars.clone();
+        server.welcome = welcome;
         // Even with a lifetime of nothing it is used once.
-        self.server_mut(id).released_at = now;
+        server.released_at = now;
         let Some(client) = errand.map(|errand| errand.client()) else {
             return self.begin_use(id, rest, now, io);
         };

@@ -93,7 +93,7 @@ impl<X: Exchange> Engine<X> {
         let stats = self.stats(pool);
         stats.assignments += 1;
         stats.wait_time += now.saturating_sub(since);
-        self.welcome_with(id, Some(on), Some(welcome), io);
+        self.welcome(id, Some(on), welcome, io);
         self.go_on(id, now, io);
         if !rest.is_empty() && self.servers.get(on.0 as usize).is_some() {
             self.reply_bytes(on, rest, now, io);

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use engine::auth::Peer;
+use engine::pool::Pool;
+
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, app};
 
@@ -24,6 +27,25 @@ fn the_first_client_waits_for_a_server_and_later_ones_need_none() {
     server.expect([server_startup(&[("user", "alice"), ("database", "app")]), query("begin")]);
     rig.client();
     assert_eq!(rig.servers(), 1);
+}
+
+/// RECONNECT forgets what the pool's servers have told. Who is about to be given one is told what
+/// that one has.
+#[test]
+fn a_reconnect_takes_nobodys_welcome_away() {
+    let rig = Rig::with_workers(2, |config| config.global.default_pool_size = 1).manual();
+    let [first, second] = [0, 1].map(|worker| rig.connect_from(worker, Peer::default()));
+    first.say_hello(&[]);
+    second.say_hello(&[]);
+    rig.hold_mail(true);
+    let server = rig.server(0);
+    server.connect();
+    server.send([crate::rig::server_welcome(0)]);
+    first.expect_welcome(&[]);
+    rig.order(Pool::replace_servers);
+    rig.hold_mail(false);
+    second.expect_welcome(&[]);
+    assert!(!server.is_open(), "it serves nobody else");
 }
 
 #[test]
