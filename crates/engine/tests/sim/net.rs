@@ -70,8 +70,6 @@ pub(crate) struct ClientSocket {
     pub(crate) blocked: bool,
     /// Something has happened that it may be thrown out for.
     pub(crate) excused: bool,
-    /// Since when it has waited for a server, and has it lost one meanwhile?
-    pub(crate) waits_since: Option<(u64, bool)>,
 }
 
 /// Where a server's socket is.

@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) statements_max: usize,
     /// Is the configuration read again in mid-run?
     pub(crate) reloads: bool,
+    /// Is the pooler paused and resumed, and are its servers replaced?
+    pub(crate) interrupts: bool,
     /// May a reload change whose business the names of statements are? Then nobody uses any.
     plain: bool,
     sleepy: bool,
@@ -94,6 +96,7 @@ impl Setup {
             pool_size_max: 0,
             statements_max: 0,
             reloads: rng.once_in(4),
+            interrupts: rng.once_in(4),
             plain: rng.once_in(4),
             sleepy: rng.once_in(6),
             drain: match rng.below(20) {
@@ -162,6 +165,10 @@ impl Setup {
 
     /// May this limit have thrown somebody out? A reload may just have switched it off.
     pub(crate) fn may_expire(&self, reason: &str) -> bool {
+        if reason == "client_login_timeout (server down)" {
+            // The default, a minute: a pause may last that long.
+            return self.interrupts;
+        }
         let key = reason.replace(' ', "_");
         LIMITS.contains(&key.as_str()) && (self.reloads || self.keys[key.as_str()] != "0")
     }

@@ -5,6 +5,7 @@ mod causes;
 mod checks;
 mod client_side;
 mod operator;
+mod order;
 mod server_side;
 
 use std::cell::RefCell;
@@ -25,6 +26,7 @@ use crate::setup::Setup;
 use crate::sql::Tag;
 
 use operator::Order;
+use order::Queues;
 
 /// Simulated time without anything happening after which somebody is said to wait for ever.
 const PATIENCE: u64 = 120_000_000;
@@ -59,6 +61,9 @@ enum Action {
     Mail(usize),
     Tick(usize),
     Reload,
+    Pause,
+    Resume,
+    Reconnect,
     Drain,
     /// A worker hears of the one or the other.
     Order(usize),
@@ -112,6 +117,8 @@ pub(crate) struct World {
     orders: Vec<VecDeque<Order>>,
     reloads: usize,
     draining: Option<Drain>,
+    paused: bool,
+    queues: Queues,
     /// Whom to kill, and after how many bytes of all who are like it.
     kill: Option<(Side, usize)>,
     /// What was committed, by whatever server.
@@ -155,6 +162,8 @@ impl World {
             orders: vec![VecDeque::new(); usize::from(setup.workers)],
             reloads: 0,
             draining: None,
+            paused: false,
+            queues: Queues::default(),
             kill: None,
             inserted: HashSet::new(),
             setup,
@@ -236,7 +245,6 @@ impl World {
             latch: false,
             blocked: false,
             excused: false,
-            waits_since: None,
         });
         let now = self.net.now;
         let (engine, mut io) = self.engine(worker);
@@ -339,6 +347,9 @@ impl World {
             }
             Action::ServerDies(at) => self.server_dies(at),
             Action::Reload => self.reload(),
+            Action::Pause => self.pause(true),
+            Action::Resume => self.pause(false),
+            Action::Reconnect => self.reconnect(),
             Action::Drain => self.drain(),
             Action::Order(worker) => self.obey(worker),
             Action::CancelArrives(at) => return self.cancel_arrives(at),

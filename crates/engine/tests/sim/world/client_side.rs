@@ -167,18 +167,12 @@ impl World {
         // Set first: the engine may resume the client from within.
         socket.blocked = true;
         let (engine, mut io) = self.engine(worker);
-        let has_server = engine.server_of(slot).is_some();
         let wanted = engine.client_readable(slot, now, &mut io);
         let socket = &mut self.net.clients[at];
         if socket.slot != Some(slot) {
             return;
         }
         if !wanted {
-            // During a login the wait began earlier, at a moment unknown here. With a server of
-            // one's own one waits for what the pooler asks of it.
-            if matches!(self.clients[at].phase, Phase::Running) && !has_server {
-                socket.waits_since.get_or_insert((now, false));
-            }
             return;
         }
         socket.blocked = false;

@@ -1,11 +1,12 @@
-//! What an operator does in mid-run: the configuration is read again, the pooler is shut down. The
-//! pools learn of it at once and the workers one by one, as in the proxy.
+//! What an operator does in mid-run: the configuration is read again, the pooler is paused and
+//! resumed, its servers are replaced, it is shut down. The pools learn of it at once and the
+//! workers one by one, as in the proxy.
 
 use std::sync::Arc;
 
 use config::Config;
 use engine::Drain;
-use engine::pool::Gate;
+use engine::pool::{Gate, Pool};
 use engine::settings::settings_for;
 
 use super::{Action, World};
@@ -15,6 +16,8 @@ const RELOADS_MAX: usize = 6;
 #[derive(Clone, Debug)]
 pub(super) enum Order {
     Config(Arc<Config>),
+    /// The pools have been closed, opened or renewed.
+    Review,
     Drain(Drain),
 }
 
@@ -23,6 +26,18 @@ impl World {
         let may_reload = self.setup.reloads && self.stormy && self.reloads < RELOADS_MAX;
         if may_reload && self.rng.once_in(150) {
             actions.push(Action::Reload);
+        }
+        let may_interrupt = self.setup.interrupts && self.stormy && self.draining.is_none();
+        if self.paused {
+            // Nobody waits for ever.
+            if !self.stormy || self.rng.once_in(60) {
+                actions.push(Action::Resume);
+            }
+        } else if may_interrupt && self.rng.once_in(200) {
+            actions.push(Action::Pause);
+        }
+        if may_interrupt && self.rng.once_in(200) {
+            actions.push(Action::Reconnect);
         }
         let may_drain = self.setup.drain.is_some() && self.draining.is_none();
         if may_drain && self.rng.once_in(400) {
@@ -43,6 +58,24 @@ impl World {
             }
         }
         self.tell_all(&Order::Config(config));
+    }
+
+    pub(super) fn pause(&mut self, paused: bool) {
+        self.net.log(|| if paused { "pause".into() } else { "resume".into() });
+        self.paused = paused;
+        let gate = if paused { Gate::Paused } else { Gate::Open };
+        // A pooler that is being shut down stays shut.
+        if self.draining != Some(Drain::WaitForServers) {
+            self.shared.borrow_mut().pools.iter_mut().for_each(|pool| pool.set_gate(gate));
+        }
+        self.tell_all(&Order::Review);
+    }
+
+    /// RECONNECT.
+    pub(super) fn reconnect(&mut self) {
+        self.net.log(|| "reconnect".into());
+        self.shared.borrow_mut().pools.iter_mut().for_each(Pool::replace_servers);
+        self.tell_all(&Order::Review);
     }
 
     pub(super) fn drain(&mut self) {
@@ -69,6 +102,7 @@ impl World {
                 engine.set_config(config);
                 engine.review(now, &mut io);
             }
+            Order::Review => engine.review(now, &mut io),
             Order::Drain(how) => engine.begin_drain(how, now, &mut io),
         }
     }
