@@ -148,7 +148,8 @@ mod tests {
             let mut login = Login::default();
             let initial =
                 request(&mut login, &mut credentials, b"\0\0\0\x0aSCRAM-SHA-256\0\0").unwrap();
-            let challenge = server.client_first(&initial[MECHANISM.len() + 5..]).unwrap();
+            let challenge =
+                server.client_first(MECHANISM.as_bytes(), &initial[MECHANISM.len() + 5..]).unwrap();
             let body = [&11u32.to_be_bytes()[..], &challenge].concat();
             let proof = request(&mut login, &mut credentials, &body).unwrap();
             let finished = server.client_final(&proof).unwrap();

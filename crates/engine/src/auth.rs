@@ -239,6 +239,7 @@ pub enum Method {
     Md5,
     ScramSha256,
     Peer(Option<Arc<IdentMap>>),
+    Cert(Option<Arc<IdentMap>>),
     /// By nothing at all, with these words.
     Rejected(&'static str),
 }
@@ -259,7 +260,7 @@ impl Method {
             AuthType::Md5 => Self::Md5,
             AuthType::ScramSha256 => Self::ScramSha256,
             AuthType::Ldap => Self::Rejected("LDAP authentication failed"),
-            AuthType::Cert => Self::Rejected("certificate authentication failed"),
+            AuthType::Cert => Self::Cert(None),
             AuthType::Pam => Self::Rejected("PAM authentication failed"),
             AuthType::Hba => match config.hba.rule(visitor) {
                 Some(rule) => Self::of_rule(rule),
@@ -276,7 +277,7 @@ impl Method {
             hba::Method::Password => Self::Password,
             hba::Method::ScramSha256 => Self::ScramSha256,
             hba::Method::Peer => Self::Peer(rule.map.clone()),
-            hba::Method::Cert => Self::Rejected("certificate authentication failed"),
+            hba::Method::Cert => Self::Cert(rule.map.clone()),
         }
     }
 }
@@ -289,8 +290,9 @@ pub enum Challenge {
     Cleartext,
     Md5,
     Scram,
-    /// It need not say anything.
+    /// It need not say anything, nor here: its operating system or its certificate does.
     Peer(Option<Arc<IdentMap>>),
+    Cert(Option<Arc<IdentMap>>),
     /// None, and it is out, with these words.
     Refused(&'static str),
 }
@@ -307,6 +309,7 @@ pub fn challenge(method: Method, credential: Option<&Credential>) -> Challenge {
         Method::Md5 => Challenge::Md5,
         Method::ScramSha256 => Challenge::Scram,
         Method::Peer(map) => Challenge::Peer(map),
+        Method::Cert(map) => Challenge::Cert(map),
         Method::Rejected(why) => Challenge::Refused(why),
     }
 }

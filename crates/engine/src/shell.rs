@@ -68,6 +68,10 @@ pub trait Io {
     /// serial number; if it does not, the client waits for its login to time out.
     fn check(&mut self, client: ClientId, serial: u64, check: Check);
 
+    /// `tls-server-end-point` of the certificate this server has shown (RFC 5929); empty without TLS
+    /// or where the certificate has none.
+    fn server_end_point(&self, server: ServerId) -> Arc<[u8]>;
+
     /// Bytes nobody can guess.
     fn random(&mut self, bytes: &mut [u8]);
 
@@ -179,6 +183,12 @@ pub enum Event<'a> {
         client: ClientId,
         database: &'a str,
         user: &'a str,
+    },
+    /// Why a client is not let in, where it is told less.
+    LoginTrouble {
+        client: ClientId,
+        name: (&'a str, &'a str),
+        reason: &'a str,
     },
     /// The client is being closed; `error` if it was told why, as the pooler's own decision.
     ClientClosing {

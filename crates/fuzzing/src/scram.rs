@@ -3,7 +3,9 @@
 //! The first byte chooses what is done, the rest is one or two messages (cut at the first NUL), or
 //! the change: which message, where, and what is put there.
 
-use wire::scram::{ITERATIONS_DEFAULT, NONCE_LEN, ScramClient, ScramKeys, ScramSecret};
+use std::sync::Arc;
+
+use wire::scram::{ITERATIONS_DEFAULT, MECHANISM, NONCE_LEN, ScramClient, ScramKeys, ScramSecret};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
 
@@ -38,9 +40,9 @@ fn hostile_client(bytes: &[u8], secret: &[u8]) {
     let (first, last) = two(bytes);
     let verifier = ScramVerifier::from_password(secret, b"salt", ITERATIONS);
     let mut server = ScramServer::new(verifier, nonce(7));
-    let _ = server.client_first(first);
+    let _ = server.client_first(MECHANISM.as_bytes(), first);
     assert!(server.client_final(last).is_err(), "let in without the password");
-    assert!(server.client_first(first).is_err(), "an exchange begins twice");
+    assert!(server.client_first(MECHANISM.as_bytes(), first).is_err(), "an exchange begins twice");
 }
 
 fn hostile_server(bytes: &[u8], secret: &[u8]) {
@@ -57,8 +59,12 @@ fn tampered(bytes: &[u8], secret: &[u8]) {
     let [which, at_high, at_low, put @ ..] = bytes else { return };
     let at = usize::from(u16::from_be_bytes([*at_high, *at_low]));
     let verifier = ScramVerifier::from_password(secret, b"salt", ITERATIONS);
-    let mut server = ScramServer::new(verifier, nonce(1));
-    let mut client = ScramClient::new(ScramSecret::Password(secret.to_vec()), nonce(2));
+    // With channel binding and without.
+    let end_point: Arc<[u8]> = if which & 0x80 == 0 { [].into() } else { [3; 32].into() };
+    let mut server = ScramServer::new(verifier, nonce(1)).bound_to(&end_point);
+    let mut client = ScramClient::new(ScramSecret::Password(secret.to_vec()), nonce(2))
+        .bound_to(&end_point, true);
+    let mechanism = client.mechanism().as_bytes();
     let mut changed = false;
     let mut is_extended = false;
     let mut step = 0;
@@ -81,7 +87,7 @@ fn tampered(bytes: &[u8], secret: &[u8]) {
     };
     let first = pass(client.first());
     let agreed = (|| {
-        let challenge = pass(server.client_first(&first).ok()?);
+        let challenge = pass(server.client_first(mechanism, &first).ok()?);
         if asks_for_much(&challenge) {
             return None;
         }

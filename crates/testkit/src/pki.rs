@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    date_time_ymd,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, date_time_ymd,
 };
 
 use crate::{guest, scratch};
@@ -18,6 +18,16 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     file: PathBuf,
+}
+
+/// What a signature is made with.
+#[derive(Clone, Copy, Debug)]
+pub enum Signature {
+    /// ECDSA, and this hash.
+    Sha256,
+    Sha384,
+    /// No hash that anybody else could use.
+    Ed25519,
 }
 
 /// A certificate with its chain, and its key, in files.
@@ -40,7 +50,20 @@ pub struct Wanted<'a> {
 impl Authority {
     /// One that signs itself.
     pub fn new(name: &str) -> Self {
-        let key = KeyPair::generate().expect("a key");
+        Self::of_key(name, KeyPair::generate().expect("a key"))
+    }
+
+    /// One that signs with this kind of key.
+    pub fn signing_with(name: &str, kind: Signature) -> Self {
+        let kind = match kind {
+            Signature::Sha256 => &PKCS_ECDSA_P256_SHA256,
+            Signature::Sha384 => &PKCS_ECDSA_P384_SHA384,
+            Signature::Ed25519 => &PKCS_ED25519,
+        };
+        Self::of_key(name, KeyPair::generate_for(kind).expect("a key"))
+    }
+
+    fn of_key(name: &str, key: KeyPair) -> Self {
         let params = authority_params(name);
         let pem = params.self_signed(&key).expect("a certificate").pem();
         Self::with(pem, Issuer::new(params, key))

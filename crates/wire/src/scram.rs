@@ -1,7 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802 and 7677) as PostgreSQL speaks it, both sides of the exchange.
 //!
-//! The client's user name is ignored, since the startup packet has named the user already, and
-//! channel binding (SCRAM-SHA-256-PLUS) is not offered. Nonces and salts come from the caller.
+//! The client's user name is ignored, since the startup packet has named the user already. With
+//! channel binding (SCRAM-SHA-256-PLUS) both sides sign which certificate the connection has, so that
+//! nobody can stand in between with another one. Nonces and salts come from the caller.
 //!
 //! ```text
 //!   client                                     server
@@ -33,6 +34,15 @@ pub use self::verifier::ScramVerifier;
 /// The mechanism's name in the SASL negotiation.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
 
+/// The mechanism with channel binding.
+pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
+
+/// How a client's first message begins (RFC 5802, section 7: gs2-header): without channel binding,
+/// without since the server has not offered it, and with it.
+const GS2_UNBOUND: &[u8] = b"n,,";
+const GS2_BELIEVES_WE_CANNOT: &[u8] = b"y,,";
+const GS2_BOUND: &[u8] = b"p=tls-server-end-point,,";
+
 /// The iterations PostgreSQL uses unless told otherwise.
 pub const ITERATIONS_DEFAULT: u32 = 4096;
 
@@ -52,11 +62,18 @@ pub enum ScramError {
     /// The client insists on channel binding, which was not offered.
     #[error("client requires SCRAM channel binding, but it is not supported")]
     ChannelBinding,
-    /// The client's last message repeats another channel-binding flag than its first.
+    /// The client could bind to the channel, and was not told that we can: the offer was tampered
+    /// with on its way.
+    #[error("SCRAM channel binding negotiation error")]
+    ChannelBindingDowngrade,
+    /// The client is bound to another channel, or contradicts itself about that.
     #[error("SCRAM channel binding check failed")]
     ChannelBindingMismatch,
     #[error("SCRAM server demands {0} iterations, more than {ITERATIONS_MAX}")]
     Iterations(u32),
+    /// The client has chosen what was not offered.
+    #[error("client selected an invalid SASL authentication mechanism")]
+    Mechanism,
     #[error("malformed SCRAM message: expected {expected}")]
     Malformed { expected: &'static str },
     /// An extension that must be understood, and is not.

@@ -1,5 +1,7 @@
 //! Who gets in, and how the pooler gets into the server.
 
+mod certificate;
+mod channel_binding;
 mod hba;
 mod query;
 mod refused;

@@ -12,15 +12,19 @@ use crate::error::Mistake;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentMaps(BTreeMap<String, Arc<IdentMap>>);
 
-/// One map: pairs of a system's user and the user it may be; none is anybody.
+/// One map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IdentMap(Vec<(String, Option<String>)>);
+pub struct IdentMap {
+    pub name: String,
+    /// A system's user and the user it may be; none is anybody.
+    pairs: Vec<(String, Option<String>)>,
+}
 
 impl IdentMap {
     /// The system's users who may log in as `user`.
     pub fn who_may_be<'a>(&'a self, user: &'a str) -> impl Iterator<Item = &'a str> {
         let fits = move |to: &Option<String>| to.as_deref().is_none_or(|to| to == user);
-        self.0.iter().filter(move |(_, to)| fits(to)).map(|(from, _)| from.as_str())
+        self.pairs.iter().filter(move |(_, to)| fits(to)).map(|(from, _)| from.as_str())
     }
 }
 
@@ -32,7 +36,11 @@ impl IdentMaps {
         for (at, line) in content.lines().enumerate() {
             match mapping(line) {
                 Ok(None) => {}
-                Ok(Some((map, from, to))) => maps.entry(map).or_default().0.push((from, to)),
+                Ok(Some((name, from, to))) => {
+                    let map = maps.entry(name.clone()).or_default();
+                    map.name = name;
+                    map.pairs.push((from, to));
+                }
                 Err(why) => {
                     let reason = format!("could not parse ident config line: {why}");
                     warnings.push(Mistake::in_file(file, at + 1, reason));

@@ -26,7 +26,7 @@ keys! {
     auth_ldap_options: Option<String> = unset, reload, later, secret;
     /// Query that looks up a user and its secret; `$1` is the user name.
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
-    /// How clients prove who they are; cert, ldap and pam are not supported yet.
+    /// How clients prove who they are; ldap and pam are not supported yet.
     auth_type: AuthType = "md5", reload, acts;
     /// User that runs `auth_query` for users that are not in `auth_file`.
     auth_user: Option<String> = unset, reload, acts;

@@ -8,7 +8,7 @@ use config::hba::Visitor;
 use config::{AccessPolicy, AuthType, Database, SslMode};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::startup::{self, MINOR_VERSION, StartupPacket, StartupRequest};
-use wire::{Header, backend, frontend, scram};
+use wire::{Header, backend, frontend};
 
 use super::{Drain, Engine};
 use crate::auth::{Challenge, Credential, Login, LoginStep, Method, challenge};
@@ -19,6 +19,7 @@ use crate::replication::{Replication, ReplicationKind};
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart};
 
+mod certificate;
 mod sasl;
 
 /// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
@@ -284,6 +285,7 @@ impl<X: Exchange> Engine<X> {
                 return Step::Refuse(why.into());
             }
             Challenge::Peer(map) => return self.check_peer(id, map, io),
+            Challenge::Cert(map) => return self.check_certificate(id, map.as_deref(), now, io),
             Challenge::Cleartext => {
                 backend::authentication_cleartext(&mut out);
                 LoginStep::ExpectCleartext
@@ -300,8 +302,12 @@ impl<X: Exchange> Engine<X> {
                     verifier.unwrap_or_else(|| ScramVerifier::mock(&self.seed, user.as_bytes()));
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
-                backend::authentication_sasl(&mut out, &[scram::MECHANISM]);
-                LoginStep::ExpectSaslInitial(ScramServer::new(verifier, nonce))
+                let mut server = ScramServer::new(verifier, nonce);
+                if let Some(secured) = &self.login_mut(id).peer.secured {
+                    server = server.bound_to(&secured.end_point);
+                }
+                backend::authentication_sasl(&mut out, server.mechanisms());
+                LoginStep::ExpectSaslInitial(server)
             }
         };
         self.login_mut(id).step = step;

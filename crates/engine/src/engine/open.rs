@@ -259,8 +259,11 @@ impl<X: Exchange> Engine<X> {
                 };
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
-                let mut client = ScramClient::new(secret, nonce);
-                frontend::sasl_initial(&mut out, scram::MECHANISM, &client.first());
+                let offers_binding = mechanisms.contains(scram::MECHANISM_PLUS);
+                let end_point = io.server_end_point(id);
+                let mut client =
+                    ScramClient::new(secret, nonce).bound_to(&end_point, offers_binding);
+                frontend::sasl_initial(&mut out, client.mechanism(), &client.first());
                 login.scram = Some(client);
                 login.challenged = true;
             }

@@ -228,6 +228,11 @@ impl Rig {
         self.0.borrow().net.handshakes.clone()
     }
 
+    /// What servers' certificates are known by from now on.
+    pub(crate) fn set_end_point(&self, end_point: Arc<[u8]>) {
+        self.0.borrow_mut().net.end_point = end_point;
+    }
+
     /// The oldest question about a client; all are of the first worker.
     #[track_caller]
     pub(crate) fn check(&self) -> (ClientId, u64, Check) {

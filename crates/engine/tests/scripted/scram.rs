@@ -117,7 +117,10 @@ fn challenge(server: &Server, verifier: ScramVerifier) -> Result<(), wire::scram
     let initial = server.take();
     let initial = SaslInitialResponse::decode(&initial[5..]).expect("a first message");
     let mut out = Vec::new();
-    backend::authentication_sasl_continue(&mut out, &scram.client_first(initial.data)?);
+    backend::authentication_sasl_continue(
+        &mut out,
+        &scram.client_first(initial.mechanism, initial.data)?,
+    );
     server.send([out]);
     let finished = scram.client_final(&server.take()[5..])?;
     let mut out = Vec::new();

@@ -359,6 +359,10 @@ impl Io for SimIo<'_> {
 
     fn check(&mut self, _: ClientId, _: u64, _: Check) {}
 
+    fn server_end_point(&self, _: ServerId) -> std::sync::Arc<[u8]> {
+        std::sync::Arc::default()
+    }
+
     fn random(&mut self, bytes: &mut [u8]) {
         self.net.rng.fill(bytes);
     }

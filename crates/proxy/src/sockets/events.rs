@@ -10,7 +10,7 @@ use engine::{
 };
 
 use super::Sockets;
-use crate::{log, log::Level, sys::socket, warning};
+use crate::{error, log, log::Level, sys::socket, warning};
 
 /// What stands before each line about a connection: `C-0x1a: database/user@address`.
 struct Label<'a> {
@@ -50,6 +50,9 @@ impl Sockets {
                 self.client_line(client, (database, user), |label| {
                     log!("{label} login failed: db={database} user={user}");
                 });
+            }
+            Event::LoginTrouble { client, name, reason } => {
+                self.client_line(client, name, |label| error!("{label} {reason}"));
             }
             Event::ClientClosing { client, name, reason, age, error } => {
                 self.client_line(client, name, |label| {

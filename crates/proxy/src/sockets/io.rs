@@ -1,6 +1,6 @@
 //! What the engine asks for. Nothing here fails or blocks as the engine sees it.
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use engine::{
     ids::{ClientId, Handle, PoolId, ServerId},
@@ -170,6 +170,11 @@ impl Io for Sockets {
         let inquiry = check::Inquiry { worker: self.worker, client, serial, check };
         // Without a cold thread the pooler is ending.
         let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
+    }
+
+    fn server_end_point(&self, server: ServerId) -> Arc<[u8]> {
+        let tls = self.servers.get(server.0 as usize).and_then(|conn| conn.tls.as_ref());
+        tls.map(|tls| tls.end_point()).unwrap_or_default()
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

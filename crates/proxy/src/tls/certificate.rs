@@ -3,11 +3,14 @@
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
 
-/// The names a certificate is for: the common names of its subject, and the DNS names beside it.
+/// The names a certificate is for: the common name of its subject, and the DNS names beside it. Of
+/// several common names the first counts, as for PostgreSQL: others may be what many have in common,
+/// such as the folder of a directory (`CN=somebody,CN=Users`).
 pub(super) fn names(der: &[u8]) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
-    let subject = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-    let mut names: Vec<String> = subject.map(str::to_owned).collect();
+    let subject = certificate.subject().iter_common_name().next();
+    let subject = subject.and_then(|name| name.as_str().ok());
+    let mut names: Vec<String> = subject.map(str::to_owned).into_iter().collect();
     if let Ok(Some(others)) = certificate.subject_alternative_name() {
         names.extend(others.value.general_names.iter().filter_map(|name| match name {
             GeneralName::DNSName(name) => Some((*name).to_owned()),

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use config::{Global, SslMode};
+use config::{AuthType, Global, SslMode};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
     crypto::{CryptoProvider, ring},
@@ -57,6 +57,10 @@ impl TlsContexts {
     /// # Errors
     /// When a file cannot be read, does not hold what it should, or a value names nothing known.
     pub fn load(global: &Global) -> Result<Self, TlsError> {
+        if global.auth_type == AuthType::Cert && global.client_tls_sslmode != SslMode::VerifyFull {
+            let reason = "auth_type=cert requires client_tls_sslmode=SSLMODE_VERIFY_FULL";
+            return Err(TlsError { key: "auth_type", reason: reason.into() });
+        }
         Ok(Self {
             clients: match global.client_tls_sslmode {
                 SslMode::Disable => None,

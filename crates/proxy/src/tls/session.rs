@@ -14,6 +14,8 @@ use rustls::{
     unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic},
 };
 
+use super::certificate;
+
 /// What a record has beyond its content, with room to spare, in bytes.
 const RECORD_OVERHEAD: usize = 64;
 /// The content of a record we send, in bytes.
@@ -141,6 +143,12 @@ impl Tls {
     /// The peer's certificate, if it showed one; DER.
     pub(super) fn peer_certificate(&self) -> Option<&[u8]> {
         self.common().peer_certificates()?.first().map(AsRef::as_ref)
+    }
+
+    /// `tls-server-end-point` of the peer's certificate (RFC 5929); empty if there is none.
+    pub(crate) fn end_point(&self) -> Arc<[u8]> {
+        let digest = self.peer_certificate().and_then(certificate::end_point);
+        digest.map(Arc::from).unwrap_or_default()
     }
 
     /// Brings the connection to where it can send, and has `write` do so.

@@ -5,13 +5,17 @@
 //! ```
 
 use std::fmt;
+use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
 use super::attributes::{attributes, decode, decode_key, encode, is_nonce};
 use super::keys::{ScramKeys, hmac, sha256, xor};
 use super::verifier::parse_iterations;
-use super::{ITERATIONS_MAX, NONCE_LEN, ScramError};
+use super::{
+    GS2_BELIEVES_WE_CANNOT, GS2_BOUND, GS2_UNBOUND, ITERATIONS_MAX, MECHANISM, MECHANISM_PLUS,
+    NONCE_LEN, ScramError,
+};
 
 /// What we log in with. `Debug` shows only which.
 #[derive(Clone)]
@@ -35,9 +39,20 @@ pub struct ScramClient {
     secret: ScramSecret,
     /// Our nonce as it stands in the messages.
     nonce: String,
+    binding: Binding,
     /// Keys of the password, by the salt and the iterations they were derived with.
     derived: Option<(Vec<u8>, u32, ScramKeys)>,
     state: State,
+}
+
+/// What is said of channel binding.
+enum Binding {
+    /// We cannot.
+    Unbound,
+    /// We can, and the server has not offered it.
+    NotOffered,
+    /// To the connection whose certificate has this digest.
+    Bound(Arc<[u8]>),
 }
 
 enum State {
@@ -56,7 +71,34 @@ impl ScramClient {
     /// The nonce must be random and never used before.
     #[must_use]
     pub fn new(secret: ScramSecret, nonce: [u8; NONCE_LEN]) -> Self {
-        Self { secret, nonce: encode(&nonce), derived: None, state: State::ExpectServerFirst }
+        Self {
+            secret,
+            nonce: encode(&nonce),
+            binding: Binding::Unbound,
+            derived: None,
+            state: State::ExpectServerFirst,
+        }
+    }
+
+    /// Binds to the TLS connection whose server has shown a certificate of this digest
+    /// (`tls-server-end-point`, RFC 5929; empty: there is none), if the server `offers` that. If it
+    /// does not, it will notice should somebody have kept its offer from us.
+    #[must_use]
+    pub fn bound_to(mut self, end_point: &Arc<[u8]>, offers: bool) -> Self {
+        self.binding = match (end_point.is_empty(), offers) {
+            (true, _) => Binding::Unbound,
+            (false, true) => Binding::Bound(Arc::clone(end_point)),
+            (false, false) => Binding::NotOffered,
+        };
+        self
+    }
+
+    /// The mechanism of the SASLInitialResponse.
+    pub fn mechanism(&self) -> &'static str {
+        match self.binding {
+            Binding::Bound(_) => MECHANISM_PLUS,
+            Binding::Unbound | Binding::NotOffered => MECHANISM,
+        }
     }
 
     /// Hands in what [`Self::derived`] gave in an earlier exchange with the same password. It
@@ -70,7 +112,23 @@ impl ScramClient {
 
     /// The data of the SASLInitialResponse.
     pub fn first(&mut self) -> Vec<u8> {
-        format!("n,,{}", self.first_bare()).into_bytes()
+        [self.gs2_header(), self.first_bare().as_bytes()].concat()
+    }
+
+    fn gs2_header(&self) -> &'static [u8] {
+        match self.binding {
+            Binding::Unbound => GS2_UNBOUND,
+            Binding::NotOffered => GS2_BELIEVES_WE_CANNOT,
+            Binding::Bound(_) => GS2_BOUND,
+        }
+    }
+
+    /// The header again, and the digest, if we are bound to it.
+    fn channel_binding(&self) -> String {
+        match &self.binding {
+            Binding::Unbound | Binding::NotOffered => encode(self.gs2_header()),
+            Binding::Bound(end_point) => encode(&[self.gs2_header(), &end_point[..]].concat()),
+        }
     }
 
     /// PostgreSQL takes the user from the startup packet, so the name stays empty.
@@ -102,7 +160,8 @@ impl ScramClient {
         }
 
         let keys = self.keys(salt, iterations)?;
-        let without_proof = [b"c=biws,r=", nonce].concat();
+        let binding = self.channel_binding();
+        let without_proof = [b"c=", binding.as_bytes(), b",r=", nonce].concat();
         let signed = [self.first_bare().as_bytes(), b",", data, b",", &without_proof].concat();
         let proof = xor(keys.client_key, hmac(&sha256(&keys.client_key), &[&signed]));
         self.state = State::ExpectServerFinal { signature: hmac(&keys.server_key, &[&signed]) };

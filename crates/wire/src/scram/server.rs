@@ -5,23 +5,30 @@
 //! ```
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::attributes::{attributes, decode_key, encode, is_nonce};
 use super::keys::{hmac, xor};
-use super::{NONCE_LEN, ScramError, ScramVerifier};
+use super::{
+    GS2_BELIEVES_WE_CANNOT, GS2_BOUND, GS2_UNBOUND, MECHANISM, MECHANISM_PLUS, NONCE_LEN,
+    ScramError, ScramVerifier,
+};
 
 /// One exchange; it answers each of the client's two messages once.
 pub struct ScramServer {
     verifier: ScramVerifier,
     nonce: [u8; NONCE_LEN],
+    /// `tls-server-end-point` of the connection, where channel binding was offered.
+    end_point: Option<Arc<[u8]>>,
     state: State,
 }
 
 enum State {
     ExpectClientFirst,
     ExpectClientFinal {
-        /// The value the attribute `c` must have: base64 of the first message's header.
-        channel_binding: &'static [u8],
+        /// The value the attribute `c` must have: base64 of the first message's header, and behind
+        /// it what the channel is known by, if the client binds to it.
+        channel_binding: String,
         /// The client's nonce and ours in a row.
         nonce: Vec<u8>,
         /// What both sides sign, as far as it is known: the first message of each.
@@ -55,18 +62,51 @@ impl ScramServer {
     /// The nonce must be random and never used before.
     #[must_use]
     pub fn new(verifier: ScramVerifier, server_nonce: [u8; NONCE_LEN]) -> Self {
-        Self { verifier, nonce: server_nonce, state: State::ExpectClientFirst }
+        Self { verifier, nonce: server_nonce, end_point: None, state: State::ExpectClientFirst }
     }
 
-    /// Takes the data of the SASLInitialResponse and gives those of the AuthenticationSASLContinue.
+    /// Offers channel binding, too, to the TLS connection whose certificate has this digest
+    /// (`tls-server-end-point`, RFC 5929). An empty one is none.
+    #[must_use]
+    pub fn bound_to(mut self, end_point: &Arc<[u8]>) -> Self {
+        self.end_point = Some(Arc::clone(end_point)).filter(|digest| !digest.is_empty());
+        self
+    }
+
+    /// What the client may choose from, the best first.
+    pub fn mechanisms(&self) -> &'static [&'static str] {
+        match self.end_point {
+            Some(_) => &[MECHANISM_PLUS, MECHANISM],
+            None => &[MECHANISM],
+        }
+    }
+
+    /// Takes the mechanism and the data of the SASLInitialResponse and gives the data of the
+    /// AuthenticationSASLContinue.
     ///
     /// # Errors
-    /// When the message is malformed, asks for something unsupported, or was there already.
-    pub fn client_first(&mut self, data: &[u8]) -> Result<Vec<u8>, ScramError> {
+    /// When the mechanism was not offered, when the message is malformed, asks for something
+    /// unsupported, or was there already.
+    pub fn client_first(&mut self, mechanism: &[u8], data: &[u8]) -> Result<Vec<u8>, ScramError> {
         let State::ExpectClientFirst = std::mem::replace(&mut self.state, State::Done) else {
             return Err(ScramError::OutOfOrder);
         };
-        let (channel_binding, bare) = parse_gs2_header(data)?;
+        let offered = self.mechanisms().iter().find(|name| name.as_bytes() == mechanism);
+        let binds = *offered.ok_or(ScramError::Mechanism)? == MECHANISM_PLUS;
+        let (flag, bare) = parse_gs2_header(data)?;
+        let channel_binding = match (flag, &self.end_point) {
+            (Flag::Bound, Some(end_point)) if binds => {
+                encode(&[GS2_BOUND, &end_point[..]].concat())
+            }
+            (Flag::Bound, None) => return Err(ScramError::ChannelBinding),
+            // It thinks that we cannot, which it was told otherwise: somebody in between has cut
+            // our list of mechanisms short (RFC 5802, section 6).
+            (Flag::BelievesWeCannot, Some(_)) => return Err(ScramError::ChannelBindingDowngrade),
+            (Flag::BelievesWeCannot, None) => encode(GS2_BELIEVES_WE_CANNOT),
+            (Flag::Unbound, _) if !binds => encode(GS2_UNBOUND),
+            // The flag is not that of the mechanism.
+            (Flag::Bound | Flag::Unbound, _) => return Err(ScramError::ChannelBindingMismatch),
+        };
         let mut attributes = attributes(bare);
         attributes.expect(b'n', "a user name")?;
         let client_nonce = attributes.expect(b'r', "a nonce")?;
@@ -101,7 +141,7 @@ impl ScramServer {
         let binding = attributes.expect(b'c', "a channel binding")?;
         let repeated_nonce = attributes.expect(b'r', "a nonce")?;
         attributes.skip_extensions()?;
-        if binding != channel_binding {
+        if binding != channel_binding.as_bytes() {
             return Err(ScramError::ChannelBindingMismatch);
         }
         if repeated_nonce != nonce {
@@ -118,19 +158,30 @@ impl ScramServer {
     }
 }
 
+/// What the client says of channel binding.
+#[derive(Clone, Copy)]
+enum Flag {
+    /// It cannot.
+    Unbound,
+    /// It can, and thinks that we cannot.
+    BelievesWeCannot,
+    /// It does.
+    Bound,
+}
+
 /// The channel-binding flag and the authorization identity stand before the message proper. Gives
-/// the value the last message has to repeat, and the rest.
-fn parse_gs2_header(data: &[u8]) -> Result<(&'static [u8], &[u8]), ScramError> {
+/// the flag, and the rest.
+fn parse_gs2_header(data: &[u8]) -> Result<(Flag, &[u8]), ScramError> {
     let mut parts = data.splitn(3, |byte| *byte == b',');
-    let channel_binding: &[u8] = match parts.next() {
-        Some(b"n") => b"biws",
-        // The client could bind to the channel but thinks that we cannot, which is so.
-        Some(b"y") => b"eSws",
+    let flag = match parts.next() {
+        Some(b"n") => Flag::Unbound,
+        Some(b"y") => Flag::BelievesWeCannot,
+        Some(b"p=tls-server-end-point") => Flag::Bound,
         Some([b'p', b'=', ..]) => return Err(ScramError::ChannelBinding),
         _ => return Err(ScramError::Malformed { expected: "a channel-binding flag" }),
     };
     match (parts.next(), parts.next()) {
-        (Some(b""), Some(bare)) => Ok((channel_binding, bare)),
+        (Some(b""), Some(bare)) => Ok((flag, bare)),
         (Some([b'a', b'=', ..]), _) => Err(ScramError::AuthorizationIdentity),
         _ => Err(ScramError::Malformed { expected: "an empty authorization identity" }),
     }

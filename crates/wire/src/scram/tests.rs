@@ -1,3 +1,5 @@
+mod binding;
+
 use proptest::prelude::*;
 
 use super::attributes::{decode_key, encode};
@@ -87,7 +89,10 @@ fn a_long_key_is_hashed_first() {
 fn a_whole_exchange_byte_for_byte() {
     let (mut client, mut server) = (client("secret"), server());
     assert_eq!(client.first(), CLIENT_FIRST.as_bytes());
-    assert_eq!(server.client_first(CLIENT_FIRST.as_bytes()), Ok(SERVER_FIRST.into()));
+    assert_eq!(
+        server.client_first(MECHANISM.as_bytes(), CLIENT_FIRST.as_bytes()),
+        Ok(SERVER_FIRST.into())
+    );
     assert_eq!(client.server_first(SERVER_FIRST.as_bytes()), Ok(CLIENT_FINAL.into()));
     let finished = server.client_final(CLIENT_FINAL.as_bytes()).unwrap();
     assert_eq!(finished.reply, SERVER_FINAL.as_bytes());
@@ -145,7 +150,7 @@ fn a_mock_fails_like_a_wrong_password_and_looks_the_same_twice() {
     assert_eq!((mock.salt.len(), mock.iterations), (16, ITERATIONS_DEFAULT));
     let mut server = ScramServer::new(mock, [0; NONCE_LEN]);
     let mut client = client("secret");
-    let first = server.client_first(&client.first()).unwrap();
+    let first = server.client_first(MECHANISM.as_bytes(), &client.first()).unwrap();
     let last = client.server_first(&first).unwrap();
     assert_eq!(server.client_final(&last).unwrap_err(), ScramError::Proof);
 }
@@ -154,13 +159,13 @@ fn a_mock_fails_like_a_wrong_password_and_looks_the_same_twice() {
 fn keys_learnt_from_a_client_open_the_server() {
     let finished = {
         let (mut client, mut server) = (client("secret"), server());
-        let first = server.client_first(&client.first()).unwrap();
+        let first = server.client_first(MECHANISM.as_bytes(), &client.first()).unwrap();
         server.client_final(&client.server_first(&first).unwrap()).unwrap()
     };
     let keys = ScramKeys { client_key: finished.client_key, server_key: verifier().server_key };
     let mut client = ScramClient::new(ScramSecret::Keys(keys), [3; NONCE_LEN]);
     let mut server = ScramServer::new(verifier(), [4; NONCE_LEN]);
-    let first = server.client_first(&client.first()).unwrap();
+    let first = server.client_first(MECHANISM.as_bytes(), &client.first()).unwrap();
     let finished = server.client_final(&client.server_first(&first).unwrap()).unwrap();
     assert_eq!(client.server_final(&finished.reply), Ok(()));
     assert_eq!(client.derived(), None);
@@ -184,20 +189,28 @@ fn derived_keys_are_used_only_for_their_salt_and_iterations() {
 #[test]
 fn a_wrong_password_is_a_wrong_proof() {
     let (mut client, mut server) = (client("Secret"), server());
-    let first = server.client_first(&client.first()).unwrap();
+    let first = server.client_first(MECHANISM.as_bytes(), &client.first()).unwrap();
     let last = client.server_first(&first).unwrap();
     assert_eq!(server.client_final(&last).unwrap_err(), ScramError::Proof);
 }
 
 #[test]
 fn the_client_s_first_message_is_checked() {
-    let ok =
-        |message: &str| assert!(server().client_first(message.as_bytes()).is_ok(), "{message}");
+    let ok = |message: &str| {
+        assert!(
+            server().client_first(MECHANISM.as_bytes(), message.as_bytes()).is_ok(),
+            "{message}"
+        )
+    };
     ok("n,,n=,r=abc");
     ok("y,,n=,r=abc");
     ok("n,,n=anybody=2C,r=abc,x=extension");
     let check = |message: &str, expected: ScramError| {
-        assert_eq!(server().client_first(message.as_bytes()), Err(expected), "{message}");
+        assert_eq!(
+            server().client_first(MECHANISM.as_bytes(), message.as_bytes()),
+            Err(expected),
+            "{message}"
+        );
     };
     check("p=tls-server-end-point,,n=,r=abc", ScramError::ChannelBinding);
     check("n,a=admin,n=,r=abc", ScramError::AuthorizationIdentity);
@@ -220,7 +233,7 @@ fn the_client_s_first_message_is_checked() {
 fn the_client_s_last_message_is_checked() {
     let check = |message: &str, expected: ScramError| {
         let mut server = server();
-        server.client_first(CLIENT_FIRST.as_bytes()).unwrap();
+        server.client_first(MECHANISM.as_bytes(), CLIENT_FIRST.as_bytes()).unwrap();
         assert_eq!(server.client_final(message.as_bytes()).unwrap_err(), expected, "{message}");
     };
     let replaced = |from, to| CLIENT_FINAL.replacen(from, to, 1);
@@ -240,7 +253,9 @@ fn the_client_s_last_message_is_checked() {
 #[test]
 fn a_client_that_said_y_repeats_it() {
     let mut server = server();
-    server.client_first(CLIENT_FIRST.replacen('n', "y", 1).as_bytes()).unwrap();
+    server
+        .client_first(MECHANISM.as_bytes(), CLIENT_FIRST.replacen('n', "y", 1).as_bytes())
+        .unwrap();
     assert_eq!(
         server.client_final(CLIENT_FINAL.as_bytes()).unwrap_err(),
         ScramError::ChannelBindingMismatch
@@ -295,7 +310,10 @@ fn the_server_s_last_message_is_checked() {
 fn each_message_is_taken_once_and_in_order() {
     let mut server = server();
     assert_eq!(server.client_final(CLIENT_FINAL.as_bytes()).unwrap_err(), ScramError::OutOfOrder);
-    assert_eq!(server.client_first(CLIENT_FIRST.as_bytes()), Err(ScramError::OutOfOrder));
+    assert_eq!(
+        server.client_first(MECHANISM.as_bytes(), CLIENT_FIRST.as_bytes()),
+        Err(ScramError::OutOfOrder)
+    );
     let mut client = client("secret");
     assert_eq!(client.server_final(SERVER_FINAL.as_bytes()), Err(ScramError::OutOfOrder));
     assert_eq!(client.server_first(SERVER_FIRST.as_bytes()), Err(ScramError::OutOfOrder));
@@ -330,7 +348,7 @@ proptest! {
         for tried in [&password, &tried] {
             let mut client = ScramClient::new(ScramSecret::Password(tried.clone()), client_nonce);
             let mut server = ScramServer::new(verifier.clone(), server_nonce);
-            let first = server.client_first(&client.first()).unwrap();
+            let first = server.client_first(MECHANISM.as_bytes(), &client.first()).unwrap();
             let finished = server.client_final(&client.server_first(&first).unwrap());
             if verifier.verify_password(tried) {
                 prop_assert_eq!(client.server_final(&finished.unwrap().reply), Ok(()));
@@ -354,7 +372,7 @@ proptest! {
         let [client_first, server_first, client_final, server_final] = messages;
 
         let mut server = server();
-        let let_in = server.client_first(&client_first).is_ok()
+        let let_in = server.client_first(MECHANISM.as_bytes(), &client_first).is_ok()
             && server.client_final(&client_final).is_ok();
         let keys = ScramKeys {
             client_key: xor(
@@ -373,9 +391,9 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes: Vec<u8>, text in "[cnrspivey]=[a-zA-Z0-9+/=,]{0,60}") {
         for data in [&bytes, text.as_bytes()] {
-            let _ = server().client_first(data);
+            let _ = server().client_first(MECHANISM.as_bytes(), data);
             let mut server = server();
-            server.client_first(CLIENT_FIRST.as_bytes()).unwrap();
+            server.client_first(MECHANISM.as_bytes(), CLIENT_FIRST.as_bytes()).unwrap();
             prop_assert!(server.client_final(data).is_err());
             prop_assert!(client("secret").server_first(data).is_err());
             let _ = ScramVerifier::parse(&String::from_utf8_lossy(data));

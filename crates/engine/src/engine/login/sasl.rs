@@ -24,10 +24,7 @@ impl<X: Exchange> Engine<X> {
         let Ok(initial) = SaslInitialResponse::decode(body) else {
             return Step::Refuse("malformed SASLInitialResponse message".into());
         };
-        if initial.mechanism != scram::MECHANISM.as_bytes() {
-            return Step::Refuse("client selected an invalid SASL authentication mechanism".into());
-        }
-        match server.client_first(initial.data) {
+        match server.client_first(initial.mechanism, initial.data) {
             Ok(reply) => {
                 let mut out = Vec::new();
                 backend::authentication_sasl_continue(&mut out, &reply);
@@ -96,9 +93,11 @@ impl<X: Exchange> Engine<X> {
     fn sasl_failed(&mut self, id: ClientId, error: ScramError, io: &mut impl Io) -> Step {
         self.log_login_failed(id, io);
         match error {
-            ScramError::AuthorizationIdentity | ScramError::ChannelBinding => {
-                Step::Refuse(error.to_string())
-            }
+            ScramError::AuthorizationIdentity
+            | ScramError::ChannelBinding
+            | ScramError::ChannelBindingDowngrade
+            | ScramError::ChannelBindingMismatch
+            | ScramError::Mechanism => Step::Refuse(error.to_string()),
             _ => Step::Refuse(SASL_FAILED.into()),
         }
     }

@@ -74,6 +74,8 @@ pub(crate) struct Net {
     pub(crate) handshakes: Vec<TlsStart>,
     /// What is to be found out about clients.
     pub(crate) checks: Vec<(ClientId, u64, Check)>,
+    /// What servers' certificates are known by.
+    pub(crate) end_point: std::sync::Arc<[u8]>,
     pub(crate) log: Vec<String>,
     random: u64,
     handles: u64,
@@ -196,6 +198,10 @@ impl Io for FakeIo<'_> {
 
     fn check(&mut self, client: ClientId, serial: u64, check: Check) {
         self.net.checks.push((client, serial, check));
+    }
+
+    fn server_end_point(&self, _: ServerId) -> std::sync::Arc<[u8]> {
+        self.net.end_point.clone()
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

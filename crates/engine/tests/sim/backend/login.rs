@@ -124,7 +124,8 @@ impl Backend {
             }
             Step::ExpectSaslInitial(mut server) => {
                 let initial = SaslInitialResponse::decode(body).map_err(|_| refused())?;
-                let reply = server.client_first(initial.data).map_err(|_| refused())?;
+                let reply =
+                    server.client_first(initial.mechanism, initial.data).map_err(|_| refused())?;
                 backend::authentication_sasl_continue(&mut self.buffered, &reply);
                 login.step = Step::ExpectSaslResponse(server);
                 Ok(false)

@@ -1,0 +1,148 @@
+//! SCRAM with channel binding, on either side: used by those who can, and of use against somebody
+//! who stands in between with a certificate of their own.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::support;
+use testkit::{Authority, Identity, Pooler, Postgres, Role, ServerAuth, Setup, Signature};
+
+/// Somebody who relays between the two ends of what they take for one TLS connection.
+struct Interceptor {
+    child: Child,
+    port: u16,
+}
+
+impl Interceptor {
+    fn before(port: u16) -> Self {
+        let own = Authority::new("somebody else").server();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/interceptor.py");
+        let mut child = Command::new("/usr/bin/python3")
+            .arg("-B")
+            .arg(script)
+            .args([own.certificate(), own.key(), &port.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 is there");
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        output.read_line(&mut line).expect("it says where it listens");
+        Self { child, port: line.trim().parse().expect("a port") }
+    }
+}
+
+impl Drop for Interceptor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A pooler with TLS that asks for SCRAM.
+fn setup(own: &Identity) -> (Setup, String) {
+    let (setup, database) = support::setup("transaction");
+    let setup = setup
+        .set("auth_type", "scram-sha-256")
+        .set("client_tls_sslmode", "allow")
+        .set("client_tls_cert_file", own.certificate())
+        .set("client_tls_key_file", own.key());
+    (setup, database)
+}
+
+fn psql(port: u16, database: &str, binding: &str, password: &str) -> Output {
+    Postgres::client_program("psql", port, database)
+        .env("PGSSLMODE", "require")
+        .env("PGCHANNELBINDING", binding)
+        .env("PGPASSWORD", password)
+        .args(["-X", "-Atc", "SELECT 7"])
+        .output()
+        .expect("psql runs")
+}
+
+#[track_caller]
+fn let_in(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "7");
+}
+
+#[track_caller]
+fn refused(output: &Output, why: &str) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains(why), "{error}");
+}
+
+#[test]
+fn psql_may_insist_on_it_or_do_without() {
+    if !support::only_weir() {
+        return;
+    }
+    // The certificate's own signature decides about the digest: SHA-256 here, SHA-384 there.
+    for kind in [Signature::Sha256, Signature::Sha384] {
+        let (setup, database) = setup(&Authority::signing_with("weir test", kind).server());
+        let pooler = setup.start();
+        for binding in ["require", "prefer", "disable"] {
+            let_in(&psql(pooler.port(), &database, binding, Role::APP_PASSWORD));
+        }
+        let wrong = psql(pooler.port(), &database, "require", "wrong");
+        refused(&wrong, "SASL authentication failed");
+    }
+}
+
+#[test]
+fn a_certificate_that_has_no_digest_cannot_be_bound_to() {
+    if !support::only_weir() {
+        return;
+    }
+    // RFC 5929 knows no digest for Ed25519.
+    let authority = Authority::signing_with("weir test", Signature::Ed25519);
+    let (setup, database) = setup(&authority.server());
+    let pooler = setup.start();
+    let_in(&psql(pooler.port(), &database, "disable", Role::APP_PASSWORD));
+    let insisting = psql(pooler.port(), &database, "require", Role::APP_PASSWORD);
+    assert!(!insisting.status.success());
+}
+
+#[test]
+fn who_stands_between_a_client_and_us_is_found_out() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = setup(&Authority::new("weir test").server());
+    let pooler = setup.start();
+    let between = Interceptor::before(pooler.port());
+    let tried = |binding| psql(between.port, &database, binding, Role::APP_PASSWORD);
+    // That is how much sslmode=require is worth alone.
+    let_in(&tried("disable"));
+    for binding in ["prefer", "require"] {
+        refused(&tried(binding), "SCRAM channel binding check failed");
+    }
+}
+
+#[test]
+fn who_stands_between_us_and_a_server_is_found_out() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::start();
+    postgres.offer_tls(&Authority::new("weir test").server());
+    let database = postgres.database();
+    let role = postgres.role(ServerAuth::Scram);
+    let between = Interceptor::before(postgres.port());
+    let start = |port: u16| {
+        let connection = format!("host=127.0.0.1 port={port} dbname={database}");
+        Pooler::before(&postgres)
+            .set("server_tls_sslmode", "require")
+            .set("query_wait_timeout", 3)
+            .database_at(&database, &connection)
+            .secret(&role.name, &role.password)
+            .start()
+    };
+    let straight = start(postgres.port());
+    let mut client = straight.login(&role.name, &database, &role.password).expect("let in");
+    assert_eq!(client.value("SELECT current_user"), role.name);
+
+    let deceived = start(between.port);
+    assert!(deceived.login(&role.name, &database, &role.password).is_err());
+    deceived.log_contains("SCRAM channel binding check failed");
+}
