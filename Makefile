@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full nightly binary sim fuzz bench setup setup-demo setup-drivers drivers release regress install deb
+.PHONY: help demo test test-full nightly binary sim fuzz bench count setup setup-demo setup-drivers drivers release regress install deb
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -17,6 +17,7 @@ help:
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..20000)"
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
+	@echo "make count   Weir's instructions per unit of work, against the record (valgrind)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
 	@echo "make regress PostgreSQL's own suites through Weir, beside the direct run (ARGS=--quick)"
 	@echo "make install the program, its man page, systemd's units and a first configuration"
@@ -58,6 +59,10 @@ fuzz:
 
 bench: setup release
 	@bench/run $(ARGS)
+
+# Instructions per unit of work against the record: bench/instructions.json.
+count: setup
+	@bench/count $(ARGS)
 
 drivers: setup-drivers release
 	@drivers/run $(ARGS)

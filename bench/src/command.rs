@@ -8,10 +8,12 @@ use clap::{Args, Parser};
 use serde_json::json;
 
 use crate::auth::Credentials;
+use crate::guard::{self, GuardOptions};
 use crate::load::{Load, Stop};
 use crate::reactor::Reactor;
 use crate::run::{self, RunOptions};
 use crate::socket::Address;
+use crate::steps;
 use crate::sys;
 use crate::traffic::{Protocol, Traffic, Work};
 
@@ -25,6 +27,13 @@ pub(crate) enum Command {
     Server(ServerOptions),
     /// Put load on a pooler and print the figures as JSON
     Client(ClientOptions),
+    /// Count Weir's instructions per unit of work and compare them with the record
+    Guard(GuardOptions),
+    /// What the guard counts: Weir's worker turned by hand, for a profiler
+    Steps {
+        #[arg(value_name = "ROW")]
+        name: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -82,6 +91,8 @@ impl Command {
             Self::Run(options) => run::run(&options),
             Self::Server(options) => serve(&options),
             Self::Client(options) => generate(options),
+            Self::Guard(options) => guard::guard(&options),
+            Self::Steps { name } => steps::named(&name)?.run(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod bulk;
 mod client;
 mod command;
 mod frame;
+mod guard;
 mod load;
 mod process;
 mod reactor;
@@ -16,6 +17,7 @@ mod run;
 mod server;
 mod socket;
 mod stats;
+mod steps;
 mod sys;
 mod traffic;
 

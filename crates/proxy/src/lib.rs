@@ -29,12 +29,16 @@ mod resolve;
 mod service;
 mod shared;
 mod sockets;
+#[cfg(feature = "stepped")]
+mod stepped;
 mod sync;
 mod sys;
 mod table;
 mod tls;
 mod worker;
 
+#[cfg(feature = "stepped")]
+pub use crate::stepped::Stepped;
 pub use crate::{
     controller::{
         ClientInfo, Controller, ForwardInfo, Order, OrderError, PoolInfo, ServerInfo, Snapshot,

@@ -106,16 +106,27 @@ impl Worker {
     /// Works until it is told to stop.
     pub(crate) fn run(mut self) {
         while !self.stopped {
-            let timeout = self.timeout_ms();
-            if let Err(reason) = self.shared.epoll(self.id).wait(&mut self.events, timeout) {
+            let (timeout, clock) = (self.timeout_ms(), self.shared.clock);
+            if let Err(reason) = self.turn(timeout, || clock.now()) {
                 // Its clients, and the mail to come, would be lost without a word.
                 fatal!("worker {} cannot wait for events: {reason}", self.id.0);
                 std::process::abort();
             }
-            self.sockets.now = self.shared.clock.now();
-            self.handle_batch();
         }
         self.sockets.close_all();
+    }
+
+    /// One turn of the loop. `now` is asked when the waiting is over.
+    #[inline]
+    pub(crate) fn turn(
+        &mut self,
+        timeout_ms: i32,
+        now: impl FnOnce() -> Micros,
+    ) -> std::io::Result<()> {
+        self.shared.epoll(self.id).wait(&mut self.events, timeout_ms)?;
+        self.sockets.now = now();
+        self.handle_batch();
+        Ok(())
     }
 
     fn timeout_ms(&self) -> i32 {

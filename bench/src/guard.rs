@@ -1,0 +1,146 @@
+//! How many instructions Weir spends on a unit of work, counted by callgrind and compared with what
+//! is on record. Unlike a time, a count is the same on a busy machine. What the kernel does is not in
+//! it, and that is most of the time: `run.rs` has the whole.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::steps::{self, Steps};
+
+/// The C library chooses how it copies by what the processor can do; here it may not, so that the
+/// record holds on any x86-64.
+const PLAIN_COPIES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-AVX_Fast_Unaligned_Load,-AVX2_Usable:\
+     glibc.cpu.x86_non_temporal_threshold=0xc0000";
+
+/// A row may cost so much more than its record, in percent.
+const TOLERANCE: f64 = 2.0;
+
+#[derive(Debug, Args)]
+pub(crate) struct GuardOptions {
+    /// The rows to count; all when none is named
+    #[arg(value_name = "ROW")]
+    rows: Vec<String>,
+    /// Write what is counted into the record
+    #[arg(long)]
+    update: bool,
+    #[arg(long, value_name = "FILE", default_value = "bench/instructions.json")]
+    record: PathBuf,
+    /// Where callgrind's profiles are kept, for callgrind_annotate
+    #[arg(long, value_name = "FOLDER", default_value = "bench/out")]
+    profiles: PathBuf,
+}
+
+/// By row.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Record {
+    /// The compiler the figures were made with: another one gives others.
+    compiler: String,
+    instructions: BTreeMap<String, f64>,
+}
+
+/// Counts, prints, and compares with the record or replaces it.
+///
+/// # Errors
+/// When a row costs more than its record allows.
+pub(crate) fn guard(options: &GuardOptions) -> Result<()> {
+    let mut record = match fs::read_to_string(&options.record) {
+        Ok(text) => serde_json::from_str(&text)
+            .with_context(|| format!("{} is no record", options.record.display()))?,
+        Err(_) if options.update => Record::default(),
+        Err(error) => bail!("{}: {error}", options.record.display()),
+    };
+    let compiler = env!("WEIR_BENCH_COMPILER");
+    ensure!(
+        options.update || record.compiler == compiler,
+        "the record was made with {}, this program with {compiler}; --update makes a new record",
+        record.compiler
+    );
+    fs::create_dir_all(&options.profiles)?;
+    let mut worse = Vec::new();
+    println!("{:<14} {:>12} {:>9}", "row", "instructions", "change");
+    for steps in select(&options.rows)? {
+        let cost = count(steps, &options.profiles)?;
+        let known = record.instructions.insert(steps.name.to_owned(), cost);
+        let change = known.map(|known| (cost / known - 1.0) * 100.0);
+        let shown = change.map_or_else(|| "new".to_owned(), |change| format!("{change:+.2} %"));
+        println!("{:<14} {cost:>12.1} {shown:>9}", steps.name);
+        if change.is_none_or(|change| change > TOLERANCE) {
+            worse.push(steps.name);
+        }
+    }
+    if options.update {
+        record.compiler = compiler.to_owned();
+        let text = serde_json::to_string_pretty(&record)? + "\n";
+        return fs::write(&options.record, text)
+            .with_context(|| options.record.display().to_string());
+    }
+    ensure!(
+        worse.is_empty(),
+        "more than {TOLERANCE} % dearer than on record: {}. If a change is worth that, say why in its \
+         commit and move the record: bench/count --update",
+        worse.join(", ")
+    );
+    Ok(())
+}
+
+fn select(names: &[String]) -> Result<Vec<&'static Steps>> {
+    if names.is_empty() {
+        return Ok(steps::ALL.iter().collect());
+    }
+    names.iter().map(|name| steps::named(name)).collect()
+}
+
+/// Instructions for one unit of work.
+fn count(steps: &Steps, profiles: &Path) -> Result<f64> {
+    let profile = profiles.join(format!("callgrind.{}", steps.name));
+    let output = Command::new("valgrind")
+        .env("GLIBC_TUNABLES", PLAIN_COPIES)
+        .args(["--tool=callgrind", "--collect-atstart=no"])
+        .arg(format!("--toggle-collect={}", steps::COUNTED))
+        .arg(format!("--callgrind-out-file={}", profile.display()))
+        .arg(std::env::current_exe()?)
+        .args(["steps", steps.name])
+        .output()
+        .context("cannot run valgrind; on Debian: apt-get install valgrind")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} under valgrind: {said}", steps.name);
+    let text = fs::read_to_string(&profile).with_context(|| profile.display().to_string())?;
+    let all = total(&text).with_context(|| format!("{}: {said}", profile.display()))?;
+    Ok((all as f64 / steps.count as f64 * 100.0).round() / 100.0)
+}
+
+/// The instructions of a profile.
+fn total(profile: &str) -> Result<u64> {
+    let line = |name: &str| profile.lines().find_map(|line| line.strip_prefix(name));
+    ensure!(line("events:").is_some_and(|events| events.trim() == "Ir"), "other events than Ir");
+    let figure = line("totals:").context("a profile without totals")?.trim();
+    let all = figure.parse().with_context(|| format!("totals of {figure:?}"))?;
+    ensure!(all > 0, "nothing was counted");
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_of_a_profile_is_read() {
+        assert_eq!(total("version: 1\nevents: Ir\nfn=x\n1 2\ntotals: 70\n").unwrap(), 70);
+        for bad in ["", "events: Ir\n", "events: Ir\ntotals: 0\n", "events: Dw\ntotals: 7\n"] {
+            assert!(total(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_chosen_by_name() {
+        assert_eq!(select(&[]).unwrap().len(), steps::ALL.len());
+        assert_eq!(select(&["simple-10".to_owned()]).unwrap()[0].name, "simple-10");
+        assert!(select(&["simple-7".to_owned()]).is_err());
+    }
+}

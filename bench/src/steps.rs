@@ -1,0 +1,175 @@
+//! Weir and its peers in one thread, turn by turn, so that every run is the same: the load that
+//! `guard.rs` counts the instructions of.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use config::Config;
+use proxy::Stepped;
+
+use crate::auth::Credentials;
+use crate::reactor::Reactor;
+use crate::socket::Address;
+use crate::traffic::{Protocol, Traffic, Work};
+
+/// What is done over and over.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    pub(crate) name: &'static str,
+    clients: usize,
+    work: Work,
+    /// Units of work that are counted: transactions, logins or results.
+    pub(crate) count: u64,
+}
+
+/// One large result of the guard.
+const RESULT_BYTES: u64 = 1_000_000;
+/// Turns in which nothing gets done before something is taken to be lost.
+const TURNS_MAX: u32 = 1_000;
+/// The ports in the names of the sockets.
+const PORT: u16 = 6_432;
+const SERVER_PORT: u16 = 5_432;
+
+const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Steps {
+    Steps { name, clients, work: Work::Query(protocol), count: 2_000 }
+}
+
+pub(crate) static ALL: [Steps; 7] = [
+    query("simple-1", 1, Protocol::Simple),
+    query("simple-10", 10, Protocol::Simple),
+    query("simple-200", 200, Protocol::Simple),
+    query("extended-10", 10, Protocol::Extended),
+    query("prepared-10", 10, Protocol::Prepared),
+    Steps { name: "login-trust", clients: 1, work: Work::Login, count: 500 },
+    Steps {
+        name: "bulk-100",
+        clients: 1,
+        work: Work::Bulk { row_bytes: 100, total_bytes: RESULT_BYTES },
+        count: 20,
+    },
+];
+
+/// The one of that name.
+pub(crate) fn named(name: &str) -> Result<&'static Steps> {
+    let found = ALL.iter().find(|steps| steps.name == name);
+    found.with_context(|| {
+        let names: Vec<_> = ALL.iter().map(|steps| steps.name).collect();
+        format!("no row is named {name}; there are {}", names.join(", "))
+    })
+}
+
+/// A folder for the sockets and the configuration; gone when dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Rig {
+    reactor: Reactor,
+    weir: Stepped,
+    address: Address,
+    clients: usize,
+}
+
+impl Steps {
+    /// Does a tenth of the work to warm up, and then all of it in [`counted_turn`]s.
+    pub(crate) fn run(&self) -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("weir-steps-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let folder = Folder(folder);
+        let credentials = Credentials::new("bench", "bench", "");
+        let mut reactor = Reactor::new(Traffic::new(self.work, credentials))?;
+        reactor.listen(&Address::Unix(folder.0.join(format!(".s.PGSQL.{SERVER_PORT}"))))?;
+        let weir = Stepped::start(self.configuration(&folder)?)?;
+        let address = Address::Unix(folder.0.join(format!(".s.PGSQL.{PORT}")));
+        let mut rig = Rig { reactor, weir, address, clients: self.clients };
+        if self.work != Work::Login {
+            rig.go_on(false, |traffic| traffic.ready == self.clients)?;
+        }
+        rig.reactor.traffic.running = true;
+        rig.reactor.each_client(|client, traffic, out| client.ask(traffic, out))?;
+        rig.work(self.count / 10, false)?;
+        rig.work(self.count, true)
+    }
+
+    fn configuration(&self, folder: &Folder) -> Result<Config> {
+        let dir = folder.0.display();
+        let text = format!(
+            "[databases]\n\
+             bench = host={dir} port={SERVER_PORT} user=bench\n\
+             [pgbouncer]\n\
+             listen_addr =\n\
+             listen_port = {PORT}\n\
+             unix_socket_dir = {dir}\n\
+             auth_type = any\n\
+             pool_mode = transaction\n\
+             max_client_conn = 1000\n\
+             default_pool_size = 20\n\
+             max_prepared_statements = 200\n\
+             log_connections = 0\n\
+             log_disconnections = 0\n\
+             log_stats = 0\n",
+        );
+        let path = folder.0.join("pgbouncer.ini");
+        fs::write(&path, text)?;
+        Ok(Config::load(&path)?)
+    }
+}
+
+impl Rig {
+    fn work(&mut self, count: u64, counted: bool) -> Result<()> {
+        let done = |traffic: &Traffic| traffic.transactions + traffic.logins;
+        let until = done(&self.reactor.traffic) + count;
+        self.go_on(counted, |traffic| done(traffic) >= until)
+    }
+
+    /// The peers and Weir in turn, until `done`.
+    fn go_on(&mut self, counted: bool, done: impl Fn(&Traffic) -> bool) -> Result<()> {
+        let (mut progress, mut idle) = (0, 0);
+        while !done(&self.reactor.traffic) {
+            let traffic = &self.reactor.traffic;
+            if traffic.logging_in + traffic.ready < self.clients {
+                self.reactor.open_client(&self.address)?;
+            }
+            self.reactor.turn(Duration::ZERO)?;
+            if counted {
+                counted_turn(&mut self.weir)?;
+            } else {
+                self.weir.turn()?;
+            }
+            let now = self.reactor.traffic.progress();
+            idle = if now == progress { idle + 1 } else { 0 };
+            progress = now;
+            ensure!(idle < TURNS_MAX, "nothing got done in {TURNS_MAX} turns");
+        }
+        Ok(())
+    }
+}
+
+/// The name callgrind knows it by.
+pub(crate) const COUNTED: &str = "*steps*counted_turn*";
+
+/// Everything in it is counted, and nothing else.
+#[inline(never)]
+fn counted_turn(weir: &mut Stepped) -> std::io::Result<()> {
+    black_box(weir).turn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_work_is_done() {
+        for steps in &ALL {
+            steps.run().unwrap_or_else(|error| panic!("{}: {error:#}", steps.name));
+        }
+    }
+}
