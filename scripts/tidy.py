@@ -5,7 +5,8 @@
 * no source file is longer than 1,000 lines (a warning from 600 on)
 * the pure crates contain no clock, thread, socket, lock or file access
 * every test COMPAT.md names exists
-* no tracked file names a path of somebody's machine
+* no tracked file names a path of somebody's machine, or holds the marks of an unfinished merge
+* every script of the shell can be parsed
 """
 
 import json
@@ -42,6 +43,7 @@ IMPURE_ALLOWED = {"crates/config/src/load.rs": {"std::fs", "fs::read", "File::op
 
 # Spelt in two parts, since this file is tracked as well.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:wo" r"rk|ro" r"ot)/")
+MERGE_MARKS = ("<" * 7 + " ", ">" * 7 + " ")
 
 
 def tracked_files():
@@ -156,6 +158,20 @@ def check_paths(paths):
         for number, line in enumerate(text.splitlines(), 1):
             if MACHINE_PATH.search(line):
                 yield f"{name_of(path)}:{number}: names a path of one machine"
+            if line.startswith(MERGE_MARKS):
+                yield f"{name_of(path)}:{number}: an unfinished merge"
+
+
+def check_scripts(paths):
+    for path in paths:
+        with path.open("rb") as file:
+            first = file.readline()
+        if re.match(rb"#!.*\b(ba)?sh\b", first):
+            parsed = subprocess.run(
+                ["bash", "-n", path], capture_output=True, check=False, text=True
+            )
+            if parsed.returncode != 0:
+                yield parsed.stderr.strip()
 
 
 def main():
@@ -167,6 +183,7 @@ def main():
         *check_purity(sources),
         *check_compat(sources),
         *check_paths(paths),
+        *check_scripts(paths),
     ]
     for offence in offences:
         print(f"tidy: {offence}", file=sys.stderr)
