@@ -323,8 +323,14 @@ impl<X: Exchange> Engine<X> {
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
         if let Some(client) = errand.map(|errand| errand.client()) {
             // A wrong password is this client's own affair, and so is a walsender too many.
-            self.exchange.pool(pool, |pool| pool.opening_ended(epoch));
+            let open = self.exchange.pool(pool, |pool| {
+                pool.opening_ended(epoch);
+                pool.reserve_opening(now)
+            });
             self.vacate(pool);
+            if open {
+                self.open_server(pool, now, io);
+            }
             self.feed(now, io);
             if server.client == Some(client) {
                 self.client_mut(client).server = None;

@@ -116,8 +116,9 @@ impl<X: Exchange> Engine<X> {
         let settings = self.settings(server.pool);
         let checked =
             matches!(server.phase, ServerPhase::Preparing(_)) || mutant::is(Mutant::SkipsCheck);
-        let idle_for = now.saturating_sub(server.released_at);
-        if !checked && !settings.check_query.is_empty() && idle_for > settings.check_delay {
+        // Who has it in between for nothing but a welcome does not show that it lives.
+        let silent_for = now.saturating_sub(server.replied_at);
+        if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
             let query = settings.check_query.trim().to_owned();
             self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Check);
             self.send_own_query(on, query.as_bytes(), now, io);

@@ -191,8 +191,14 @@ fn a_server_that_does_not_know_the_password_either_is_not_trusted() {
 }
 
 fn proving() -> Rig {
+    proving_in(20)
+}
+
+/// A pool of so many servers.
+fn proving_in(size: u32) -> Rig {
     Rig::new(|config| {
         config.access = AccessPolicy::ProvenByServer;
+        config.global.default_pool_size = size;
         config.auth_file.users.clear();
     })
     .manual()
@@ -240,6 +246,22 @@ fn the_server_itself_decides_who_comes_in() {
     let again = asked(&rig, "secret");
     again.expect_welcome(&[]);
     assert_eq!(rig.servers(), 2, "what is proven is proven");
+}
+
+#[test]
+fn who_waits_gets_the_place_of_a_failed_proof_at_once() {
+    let rig = proving_in(1);
+    let client = asked(&rig, "secret");
+    let first = judge(&rig);
+    client.expect_welcome(&[]);
+    let wrong = asked(&rig, "wrong");
+    first.die();
+    client.send([query("select 1")]);
+    assert_eq!(rig.servers(), 2, "the proof has the only place");
+    judge(&rig);
+    wrong.expect([fatal("28P01", "password authentication failed for user \"alice\"")]);
+    assert_eq!(rig.servers(), 3);
+    judge(&rig).expect([query("select 1")]);
 }
 
 #[test]

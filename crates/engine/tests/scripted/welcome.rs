@@ -278,6 +278,26 @@ fn an_empty_check_query_is_a_query_too() {
     server.answers("mine");
 }
 
+/// Nothing has been heard of the server by that.
+#[test]
+fn a_server_that_was_needed_for_a_welcome_only_is_not_fresher_for_it() {
+    let rig = Rig::with_workers(2, |config| config.global.default_pool_size = 1).manual();
+    let [first, second] = [0, 1].map(|worker| rig.connect_from(worker, Peer::default()));
+    first.say_hello(&[]);
+    second.say_hello(&[]);
+    rig.hold_mail(true);
+    let server = rig.server(0);
+    server.connect();
+    server.send([crate::rig::server_welcome(0)]);
+    first.expect_welcome(&[]);
+    server.take();
+    rig.later(31_000_000);
+    rig.hold_mail(false);
+    second.expect_welcome(&[]);
+    second.send([query("mine")]);
+    server.expect([query("")]);
+}
+
 #[test]
 fn a_server_that_fails_its_check_is_replaced_unnoticed() {
     for dies in [true, false] {
