@@ -88,6 +88,18 @@ pub enum Mutant {
     GathersRows,
     /// A reload ends the servers in use (odyssey#209, pgagroal#946).
     ReloadDropsServers,
+    /// Who waits is served in spite of PAUSE (pgbouncer#35).
+    ServesWhilePaused,
+    /// Idle servers of a paused pool stay (pgcat#917).
+    KeepsPausedServers,
+    /// A login that PAUSE or RECONNECT ends is taken for a failure of the server (pgbouncer#420).
+    BlamesOrders,
+    /// RESUME wakes nobody: who waits has to wait for something else to happen (pgbouncer#1565).
+    ResumesNobody,
+    /// Servers that RECONNECT was to replace are given out as before (pgcat#232).
+    KeepsObsoleteServers,
+    /// DISABLE keeps nobody out.
+    AdmitsToDisabled,
 }
 
 #[cfg(feature = "mutants")]

@@ -199,7 +199,9 @@ impl Pool {
     /// A server of `worker`, opened in that epoch, is free: who gets it? The waiter named has left
     /// the queue.
     pub fn release(&mut self, worker: WorkerId, epoch: u64, now: Micros) -> Next {
-        if self.gate != Gate::Open || epoch != self.epoch {
+        let served = mutant::is(Mutant::ServesWhilePaused) && self.waiting_total() > 0;
+        let current = epoch == self.epoch || mutant::is(Mutant::KeepsObsoleteServers);
+        if (self.gate != Gate::Open && !served) || !current {
             return Next::Close(self.gate.server_reason());
         }
         if self.surplus() > 0 {

@@ -4,7 +4,8 @@
 use super::Engine;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::pool::{Gate, REMOVED};
+use crate::mutant::{self, Mutant};
+use crate::pool::{Gate, Pool, REMOVED};
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -16,7 +17,9 @@ impl<X: Exchange> Engine<X> {
         for id in self.known_pools() {
             let (gate, condemned) =
                 self.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
-            self.close_parked(condemned, now, io);
+            if gate != Gate::Paused || !mutant::is(Mutant::KeepsPausedServers) {
+                self.close_parked(condemned, now, io);
+            }
             self.end_logins(id, now, io);
             if let Gate::Closed(reason) = gate {
                 self.turn_away(id, reason, now, io);
@@ -24,7 +27,9 @@ impl<X: Exchange> Engine<X> {
             let open = self
                 .exchange
                 .pool(id, |pool| pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now));
-            if open {
+            if open && mutant::is(Mutant::ResumesNobody) {
+                self.exchange.pool(id, Pool::withdraw_opening);
+            } else if open {
                 self.open_server(id, now, io);
             }
         }
@@ -165,6 +170,9 @@ impl<X: Exchange> Engine<X> {
 
     /// By our own wish, so that nothing is to be learnt from it.
     fn end_login(&mut self, id: ServerId, why: &str, now: Micros, io: &mut impl Io) {
+        if mutant::is(Mutant::BlamesOrders) {
+            return self.open_failed(id, why, None, now, io);
+        }
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);

@@ -14,6 +14,7 @@ use super::{Drain, Engine};
 use crate::auth::{Challenge, Credential, Login, LoginStep, Method, challenge};
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId};
+use crate::mutant::{self, Mutant};
 use crate::pool::{Gate, Pool};
 use crate::replication::{Replication, ReplicationKind};
 use crate::settings::{PoolKey, PoolSettings};
@@ -430,7 +431,8 @@ impl<X: Exchange> Engine<X> {
         let Some(pool) = self.find_pool(&database, &user) else {
             return Step::Refuse(format!("no such database: {database}"));
         };
-        if self.exchange.pool(pool, |pool| pool.disabled) {
+        let disabled = self.exchange.pool(pool, |pool| pool.disabled);
+        if disabled && !mutant::is(Mutant::AdmitsToDisabled) {
             return Step::Refuse(format!("database \"{database}\" is disabled"));
         }
         self.learn_answer(id, pool);

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use engine::settings::PoolKey;
 use wire::messages::{AuthenticationRequest, BackendKeyData, ParameterStatus};
 use wire::scram::{self, ScramClient, ScramSecret};
 use wire::{HEADER_LEN, Header, backend, frontend, md5};
@@ -27,6 +28,12 @@ pub(crate) struct Who {
     pub(crate) wants: Vec<(&'static str, String)>,
 }
 
+impl Who {
+    pub(crate) fn is_of(&self, key: &PoolKey) -> bool {
+        (&self.database, &self.user) == (&key.database, &key.user)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Phase {
     Login(Option<Box<ScramClient>>),
@@ -44,7 +51,7 @@ pub(crate) struct Client {
     pub(crate) phase: Phase,
     pub(crate) script: VecDeque<Step>,
     pub(crate) to_send: VecDeque<u8>,
-    /// Not before this moment does it go on.
+    /// Not before this moment does it go on, or begin.
     pub(crate) thinks_until: u64,
     /// Nor does it read before this one.
     pub(crate) deaf_until: u64,
@@ -132,7 +139,8 @@ impl Client {
     /// Bytes of an answer.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.input.extend_from_slice(bytes);
-        if self.expects_tls_answer && !self.input.is_empty() {
+        let is_over = matches!(self.phase, Phase::Leaving);
+        if self.expects_tls_answer && !is_over && !self.input.is_empty() {
             self.expects_tls_answer = false;
             if self.input.remove(0) != b'N' {
                 return Err("the answer to an SSLRequest is not N".into());

@@ -11,6 +11,7 @@ use engine::pool::Pool;
 use engine::prepared::{Interner, Statement};
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
+use engine::switches::Switches;
 
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) now: Micros,
     pub(crate) pools: Vec<Pool>,
     by_key: HashMap<PoolKey, PoolId>,
+    pub(crate) switches: Switches,
     interner: Interner,
     pub(crate) limits: Limits,
     /// By worker, in order, each with the moment from which on it may be delivered.
@@ -35,6 +37,7 @@ impl Shared {
             now: 0,
             pools: Vec::new(),
             by_key: HashMap::new(),
+            switches: Switches::default(),
             interner: Interner::default(),
             limits: Limits::default(),
             mail: (0..workers).map(|_| VecDeque::new()).collect(),
@@ -47,6 +50,12 @@ impl Shared {
     /// Is it time to do that harm?
     fn harms(&mut self, with: Sabotage, once_in: usize) -> bool {
         self.sabotage == Some(with) && self.rng.once_in(once_in)
+    }
+
+    /// Changes the switches, and tells all pools.
+    pub(crate) fn switch(&mut self, change: impl FnOnce(&mut Switches)) {
+        change(&mut self.switches);
+        self.pools.iter_mut().for_each(|pool| self.switches.apply(pool, true));
     }
 
     /// Server connections the pools believe to have.
@@ -91,7 +100,9 @@ impl Exchange for SimExchange {
         let shared = &mut *self.0.borrow_mut();
         *shared.by_key.entry(key.clone()).or_insert_with(|| {
             let id = PoolId(shared.pools.len() as u32);
-            shared.pools.push(make(id));
+            let mut pool = make(id);
+            shared.switches.apply(&mut pool, true);
+            shared.pools.push(pool);
             id
         })
     }

@@ -60,6 +60,12 @@ mutants! { Mutant::Engine:
     a_lost_edge_is_noticed: LosesEdge;
     gathered_rows_are_noticed: GathersRows;
     a_reload_that_drops_servers_is_noticed: ReloadDropsServers;
+    service_during_a_pause_is_noticed: ServesWhilePaused;
+    an_idle_server_left_by_a_pause_is_noticed: KeepsPausedServers;
+    a_login_ended_by_order_and_blamed_is_noticed: BlamesOrders;
+    a_resume_that_wakes_nobody_is_noticed: ResumesNobody;
+    an_obsolete_server_given_out_is_noticed: KeepsObsoleteServers;
+    a_disabled_database_let_into_is_noticed: AdmitsToDisabled;
 }
 
 mutants! { Sabotage::Shell:

@@ -1,7 +1,7 @@
 //! The sockets between clients, workers and servers, with kernels that hold only so much, and the
 //! engine's way to them: [`SimIo`] keeps the shell's contract (`shell.rs` of the engine).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use engine::ids::{ClientId, Handle, PoolId, ServerId};
 use engine::settings::Target;
@@ -70,6 +70,15 @@ pub(crate) struct ClientSocket {
     pub(crate) blocked: bool,
     /// Something has happened that it may be thrown out for.
     pub(crate) excused: bool,
+    /// It asked for a database that is disabled, and still is.
+    pub(crate) barred: bool,
+}
+
+impl ClientSocket {
+    /// Has the kernel not taken all that is to be sent?
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.pending.is_empty()
+    }
 }
 
 /// Where a server's socket is.
@@ -88,6 +97,7 @@ pub(crate) enum Place {
 pub(crate) struct ServerSocket {
     pub(crate) place: Place,
     pub(crate) connecting: bool,
+    pub(crate) opened_at: u64,
     pub(crate) up: Pipe,
     pub(crate) down: Pipe,
     pub(crate) pending: Vec<u8>,
@@ -99,6 +109,12 @@ pub(crate) struct ServerSocket {
     pub(crate) backend: Backend,
     /// When what it sleeps through is over.
     pub(crate) wakes_at: Option<u64>,
+}
+
+impl ServerSocket {
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.pending.is_empty()
+    }
 }
 
 /// A cancel request on its way.
@@ -131,6 +147,7 @@ pub(crate) struct Net {
     pub(crate) complaints: Vec<String>,
     /// Clients that the engine has just thrown out, and why.
     pub(crate) thrown_out: Vec<(usize, String)>,
+    pub(crate) disabled: HashSet<&'static str>,
     pub(crate) trace: bool,
 }
 
@@ -282,6 +299,7 @@ impl Io for SimIo<'_> {
         self.net.servers.push(ServerSocket {
             place: Place::Table(self.worker, server),
             connecting: true,
+            opened_at: self.net.now,
             up,
             down,
             pending: Vec::new(),
@@ -377,6 +395,11 @@ impl Io for SimIo<'_> {
             && let Some(at) = self.client_at(client)
         {
             self.net.thrown_out.push((at, reason.to_owned()));
+        }
+        if let Event::LoginAttempt { client, name: (database, _), .. } = event
+            && let Some(at) = self.client_at(client)
+        {
+            self.net.clients[at].barred = self.net.disabled.contains(database);
         }
     }
 }

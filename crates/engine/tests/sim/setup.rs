@@ -14,6 +14,8 @@ use crate::rng::Rng;
 use crate::schema::Schema;
 use crate::script::Author;
 
+/// The moment at which each run begins.
+pub(crate) const START: u64 = 1_000_000;
 /// Few, so that deriving keys costs nothing.
 const ITERATIONS: u32 = 2;
 const CAPACITIES: [&[usize]; 4] = [&[64], &[200, 5000], &[1 << 16], &[100, 1 << 16]];
@@ -158,6 +160,11 @@ impl Setup {
         self.mode == PoolMode::Session || (self.plain && self.reloads)
     }
 
+    /// May servers of one pool be in the way of another's?
+    pub(crate) fn is_limited(&self) -> bool {
+        self.keys.contains_key("max_db_connections")
+    }
+
     /// Is every server asked whether it lives, however short it was idle?
     pub(crate) fn checks_always(&self) -> bool {
         !self.reloads && self.keys["server_check_delay"] == "0"
@@ -165,7 +172,7 @@ impl Setup {
 
     /// May this limit have thrown somebody out? A reload may just have switched it off.
     pub(crate) fn may_expire(&self, reason: &str) -> bool {
-        if reason == "client_login_timeout (server down)" {
+        if reason.starts_with("client_login_timeout") {
             // The default, a minute: a pause may last that long.
             return self.interrupts;
         }
@@ -197,7 +204,12 @@ impl Setup {
         author.plain = self.plain;
         author.sleepy = self.sleepy;
         author.wide = self.capacities.iter().all(|capacity| *capacity > 10_000);
-        Client::new(who, author.write(length))
+        let mut client = Client::new(who, author.write(length));
+        if rng.once_in(4) {
+            // It comes when the others are at work.
+            client.thinks_until = START + rng.below(100_000) as u64;
+        }
+        client
     }
 
     /// Makes the processes behind the servers' sockets.

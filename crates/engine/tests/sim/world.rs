@@ -4,6 +4,7 @@
 mod causes;
 mod checks;
 mod client_side;
+mod links;
 mod operator;
 mod order;
 mod server_side;
@@ -22,10 +23,11 @@ use crate::exchange::{Shared, SimExchange};
 use crate::net::{Net, SimIo};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
-use crate::setup::Setup;
+use crate::setup::{START, Setup};
 use crate::sql::Tag;
 
-use operator::Order;
+use links::Links;
+use operator::{Order, Verb};
 use order::Queues;
 
 /// Simulated time without anything happening after which somebody is said to wait for ever.
@@ -60,12 +62,8 @@ enum Action {
     CancelEnds(usize),
     Mail(usize),
     Tick(usize),
-    Reload,
-    Pause,
-    Resume,
-    Reconnect,
-    Drain,
-    /// A worker hears of the one or the other.
+    Operate(Verb),
+    /// A worker hears of it.
     Order(usize),
     SpuriousEvent(usize),
 }
@@ -117,8 +115,10 @@ pub(crate) struct World {
     orders: Vec<VecDeque<Order>>,
     reloads: usize,
     draining: Option<Drain>,
-    paused: bool,
+    /// By worker: is nothing new read?
+    suspended: Vec<bool>,
     queues: Queues,
+    links: Links,
     /// Whom to kill, and after how many bytes of all who are like it.
     kill: Option<(Side, usize)>,
     /// What was committed, by whatever server.
@@ -136,7 +136,7 @@ impl World {
             Engine::new(WorkerId(worker), config.clone(), SimExchange(shared.clone()), [5; 32])
         };
         let net = Net {
-            now: 1_000_000,
+            now: START,
             rng: Rng::new(rng.next()),
             clients: Vec::new(),
             servers: Vec::new(),
@@ -148,6 +148,7 @@ impl World {
             sabotage,
             complaints: Vec::new(),
             thrown_out: Vec::new(),
+            disabled: HashSet::new(),
             trace,
         };
         let mut world = Self {
@@ -162,8 +163,9 @@ impl World {
             orders: vec![VecDeque::new(); usize::from(setup.workers)],
             reloads: 0,
             draining: None,
-            paused: false,
+            suspended: vec![false; usize::from(setup.workers)],
             queues: Queues::default(),
+            links: Links::default(),
             kill: None,
             inserted: HashSet::new(),
             setup,
@@ -245,6 +247,7 @@ impl World {
             latch: false,
             blocked: false,
             excused: false,
+            barred: false,
         });
         let now = self.net.now;
         let (engine, mut io) = self.engine(worker);
@@ -266,6 +269,7 @@ impl World {
     /// Nothing can happen now: go to when something can.
     fn pass_time(&mut self) -> Result<(), String> {
         self.check_rest()?;
+        self.check_orders()?;
         let mut moments: Vec<u64> = self.next_tick.clone();
         moments.extend(self.net.servers.iter().filter_map(|server| server.wakes_at));
         moments.extend(self.net.servers.iter().map(|server| server.stalled_until));
@@ -346,11 +350,7 @@ impl World {
                 self.net.servers[at].stalled_until = now + self.rng.below(300_000) as u64;
             }
             Action::ServerDies(at) => self.server_dies(at),
-            Action::Reload => self.reload(),
-            Action::Pause => self.pause(true),
-            Action::Resume => self.pause(false),
-            Action::Reconnect => self.reconnect(),
-            Action::Drain => self.drain(),
+            Action::Operate(verb) => self.operate(verb),
             Action::Order(worker) => self.obey(worker),
             Action::CancelArrives(at) => return self.cancel_arrives(at),
             Action::CancelEnds(at) => {

@@ -6,9 +6,13 @@ use engine::Drain;
 use engine::report::{ServerPlace, ServerState};
 use engine::shell::Mail;
 
+use super::operator::Order;
 use super::{Action, World};
-use crate::client::Phase;
+use crate::client::{Client, Phase};
 use crate::net::Place;
+
+/// Why servers end that the operator does not want, in the log's words.
+const BY_ORDER: [&str; 3] = ["pause mode", "connect string changed", "database removed"];
 
 impl World {
     /// Before each step: whom may the engine throw out in it?
@@ -44,7 +48,24 @@ impl World {
                 }
             }
         }
+        if let Action::Order(worker) = action {
+            self.excuse_ordered(worker);
+        }
         self.excuse_waiting();
+    }
+
+    /// Whom the operator wants gone.
+    fn excuse_ordered(&mut self, worker: usize) {
+        let order = self.orders[worker].front();
+        for (client, socket) in self.clients.iter().zip(&mut self.net.clients) {
+            socket.excused |= socket.worker == worker
+                && match order {
+                    Some(Order::Kill(name)) => client.who.database == *name,
+                    Some(Order::KillClient(slot, _)) => socket.slot == Some(*slot),
+                    Some(Order::EndSuspense) => true,
+                    _ => false,
+                };
+        }
     }
 
     /// Whose pool has no server, and has just failed to get one.
@@ -56,10 +77,15 @@ impl World {
             }
             for (at, socket) in self.net.clients.iter_mut().enumerate() {
                 let who = &self.clients[at].who;
-                let here = who.database == pool.key.database && who.user == pool.key.user;
-                socket.excused |= here;
+                socket.excused |= who.is_of(&pool.key);
             }
         }
+    }
+
+    fn is_disabled(&self, client: &Client, reason: &str) -> bool {
+        let database = client.who.database.as_str();
+        self.net.disabled.contains(database)
+            && reason == format!("database \"{database}\" is disabled")
     }
 
     /// After each step: had everybody who was thrown out given a cause?
@@ -71,7 +97,6 @@ impl World {
         for (at, reason) in std::mem::take(&mut self.net.thrown_out) {
             self.summary.thrown_out += 1;
             let client = &self.clients[at];
-            let logs_in = matches!(client.phase, Phase::Login(_));
             let draining = match self.draining {
                 None => false,
                 Some(Drain::WaitForClients) => reason == "pooler is shutting down",
@@ -81,13 +106,23 @@ impl World {
             let allowed = self.net.clients[at].excused
                 || client.may_end
                 || draining
-                || (client.who.is_wrong && logs_in)
+                || client.who.is_wrong
+                || self.is_disabled(client, &reason)
                 || (in_statement && reason.contains("not allowed in statement"))
                 || self.setup.may_expire(&reason);
-            if !allowed {
+            // What was ended by order has not failed.
+            let blames =
+                BY_ORDER.iter().any(|why| reason.contains(&format!("cached error: {why}")));
+            if !allowed || blames {
                 return Err(format!("client {at} was thrown out without a cause: {reason}"));
             }
-            self.clients[at].may_end = true;
+            let client = &mut self.clients[at];
+            client.may_end = true;
+            let ordered = matches!(reason.as_str(), "suspend_timeout" | "admin forced disconnect");
+            if ordered && !matches!(client.phase, Phase::Running) {
+                // Told in the middle of its first words, it is not what these ask for.
+                client.phase = Phase::Leaving;
+            }
         }
         Ok(())
     }

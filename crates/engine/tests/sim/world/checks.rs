@@ -60,6 +60,7 @@ impl World {
             }
         }
         self.check_sizes()?;
+        self.check_links()?;
         self.check_order()
     }
 
@@ -108,6 +109,7 @@ impl World {
             let done = matches!(client.phase, Phase::Running)
                 && client.to_send.is_empty()
                 && client.reference.is_at_rest()
+                && !self.suspended[socket.worker]
                 && !client.reference.backend.copy_failed
                 && socket.up.data.is_empty();
             let Some(slot) = socket.slot.filter(|_| done && !self.setup.may_have_sessions()) else {

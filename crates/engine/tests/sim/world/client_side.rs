@@ -16,7 +16,8 @@ impl World {
         if client.can_go_on(now) {
             actions.push(Action::ClientGoesOn(at));
         }
-        if !client.to_send.is_empty() && socket.up.room() > 0 && !client.is_done() {
+        let speaks = now >= client.thinks_until && !client.is_done();
+        if !client.to_send.is_empty() && socket.up.room() > 0 && speaks {
             actions.push(Action::ClientSends(at));
         }
         let has_answer = !socket.down.data.is_empty() || socket.down.is_at_end();
@@ -39,7 +40,8 @@ impl World {
             let at = self.net.server_slots[socket.worker].get(&on.0);
             at.is_some_and(|at| !self.net.servers[*at].pending.is_empty())
         });
-        if socket.latch && !socket.blocked && !stalled {
+        let is_left = self.suspended[socket.worker] && engine.client_at_rest(slot);
+        if socket.latch && !socket.blocked && !stalled && !is_left {
             actions.push(Action::ShellReadsClient(at));
         }
         if self.stormy && !socket.latch && !socket.blocked && self.rng.once_in(200) {
@@ -135,6 +137,9 @@ impl World {
         let count = self.rng.chunk(pipe.data.len());
         let was_running = matches!(client.phase, Phase::Running);
         client.receive(&pipe.read(count))?;
+        if !was_running && matches!(client.phase, Phase::Running) && self.net.clients[at].barred {
+            return Err(format!("let in to {}, which is disabled", client.who.database));
+        }
         if self.setup.sluggish && self.stormy && self.rng.once_in(40) {
             client.deaf_until = self.net.now + self.rng.below(300_000) as u64;
         }

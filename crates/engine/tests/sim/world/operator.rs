@@ -1,56 +1,149 @@
-//! What an operator does in mid-run: the configuration is read again, the pooler is paused and
-//! resumed, its servers are replaced, it is shut down. The pools learn of it at once and the
-//! workers one by one, as in the proxy.
+//! What an operator does in mid-run: the configuration is read again, the pooler is paused,
+//! suspended and resumed, its servers are replaced, databases are closed and their clients thrown
+//! out, it is shut down. The pools learn of it at once and the workers one by one, as in the proxy.
 
 use std::sync::Arc;
 
 use config::Config;
 use engine::Drain;
-use engine::pool::{Gate, Pool};
+use engine::ids::ClientId;
+use engine::pool::Pool;
 use engine::settings::settings_for;
+use engine::switches::Switches;
 
 use super::{Action, World};
 
 const RELOADS_MAX: usize = 6;
 
+/// The databases there are.
+pub(crate) const DATABASES: [&str; 2] = ["db0", "db1"];
+
+/// What is typed, or sent as a signal. Without a database it is meant for all.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Reload,
+    Pause(Option<&'static str>),
+    Resume(Option<&'static str>),
+    Suspend,
+    /// The time for coming to rest is over.
+    EndSuspense,
+    Reconnect(Option<&'static str>),
+    Disable(&'static str),
+    Enable(&'static str),
+    Kill(&'static str),
+    KillClient(usize),
+    Shutdown,
+}
+
+/// What a worker is told.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
     Config(Arc<Config>),
     /// The pools have been closed, opened or renewed.
     Review,
+    Suspend,
+    Resume,
+    EndSuspense,
+    Kill(&'static str),
+    KillClient(ClientId, u64),
     Drain(Drain),
 }
 
 impl World {
     pub(super) fn possible_for_operator(&mut self, actions: &mut Vec<Action>) {
+        let is_idle = actions.is_empty();
+        let mut do_it = |verb| actions.push(Action::Operate(verb));
         let may_reload = self.setup.reloads && self.stormy && self.reloads < RELOADS_MAX;
         if may_reload && self.rng.once_in(150) {
-            actions.push(Action::Reload);
+            do_it(Verb::Reload);
         }
-        let may_interrupt = self.setup.interrupts && self.stormy && self.draining.is_none();
-        if self.paused {
-            // Nobody waits for ever.
-            if !self.stormy || self.rng.once_in(60) {
-                actions.push(Action::Resume);
-            }
-        } else if may_interrupt && self.rng.once_in(200) {
-            actions.push(Action::Pause);
+        let switches = self.shared.borrow().switches.clone();
+        // Nobody waits for ever.
+        let patience = if is_idle { 10 } else { 60 };
+        let is_over = !self.stormy || self.rng.once_in(patience);
+        if is_over && (switches.paused || switches.suspended) {
+            do_it(Verb::Resume(None));
         }
-        if may_interrupt && self.rng.once_in(200) {
-            actions.push(Action::Reconnect);
+        for name in DATABASES.into_iter().filter(|name| is_over && switches.database(name).paused) {
+            do_it(Verb::Resume(Some(name)));
         }
-        let may_drain = self.setup.drain.is_some() && self.draining.is_none();
+        if switches.suspended && self.rng.once_in(40) {
+            do_it(Verb::EndSuspense);
+        }
+        let interrupts = self.setup.interrupts && self.stormy && self.draining.is_none();
+        if interrupts && self.rng.once_in(60) {
+            do_it(self.whim(&switches));
+        }
+        let is_free = !switches.is_halted() && !switches.any_database_paused();
+        let may_drain = self.setup.drain.is_some() && self.draining.is_none() && is_free;
         if may_drain && self.rng.once_in(400) {
-            actions.push(Action::Drain);
+            do_it(Verb::Shutdown);
         }
         let heard = self.orders.iter().enumerate().filter(|(_, orders)| !orders.is_empty());
         actions.extend(heard.map(|(worker, _)| Action::Order(worker)));
     }
 
-    pub(super) fn reload(&mut self) {
+    fn whim(&mut self, switches: &Switches) -> Verb {
+        let name = DATABASES[usize::from(self.rng.once_in(4))];
+        let one = self.rng.once_in(2).then_some(name);
+        match self.rng.below(16) {
+            _ if switches.suspended || switches.paused => Verb::Reconnect(one),
+            0..=5 => Verb::Pause(one),
+            6 if !switches.any_database_paused() => Verb::Suspend,
+            7 | 8 if switches.database(name).disabled => Verb::Enable(name),
+            // Where only the server knows who may come in nobody reaches the console.
+            7 | 8 if !self.setup.proves => Verb::Disable(name),
+            9 => Verb::Kill(name),
+            10 => Verb::KillClient(self.rng.below(self.clients.len())),
+            _ => Verb::Reconnect(one),
+        }
+    }
+
+    pub(super) fn operate(&mut self, verb: Verb) {
+        self.net.log(|| format!("{verb:?}"));
+        match verb {
+            Verb::Reload => self.reload(),
+            Verb::Pause(name) => self.switch(|switches| switch_pause(switches, name, true)),
+            Verb::Resume(name) => {
+                self.switch(|switches| {
+                    switch_pause(switches, name, false);
+                    switches.suspended &= name.is_some();
+                });
+                self.tell_all(&Order::Resume);
+            }
+            Verb::Suspend => {
+                self.switch(|switches| switches.suspended = true);
+                self.tell_all(&Order::Suspend);
+            }
+            Verb::EndSuspense => self.tell_all(&Order::EndSuspense),
+            Verb::Reconnect(name) => self.reconnect(name),
+            Verb::Disable(name) => {
+                self.switch(|switches| switches.database_mut(name).disabled = true);
+                self.net.disabled.insert(name);
+            }
+            Verb::Enable(name) => {
+                self.switch(|switches| switches.database_mut(name).disabled = false);
+                self.net.disabled.remove(name);
+                self.net.clients.iter_mut().for_each(|client| client.barred = false);
+            }
+            Verb::Kill(name) => {
+                self.switch(|switches| switches.database_mut(name).paused = true);
+                self.tell_all(&Order::Kill(name));
+            }
+            Verb::KillClient(at) => self.kill_client(at),
+            Verb::Shutdown => self.shut_down(),
+        }
+    }
+
+    fn switch(&mut self, change: impl FnOnce(&mut Switches)) {
+        self.shared.borrow_mut().switch(change);
+        self.tell_all(&Order::Review);
+    }
+
+    fn reload(&mut self) {
         self.reloads += 1;
         self.setup.change(&mut self.rng);
-        self.net.log(|| format!("reload: {:?}", self.setup.keys));
+        self.net.log(|| format!("{:?}", self.setup.keys));
         let config = Arc::new(self.setup.config.clone());
         for pool in &mut self.shared.borrow_mut().pools {
             if let Some(settings) = settings_for(&config, &pool.key) {
@@ -60,31 +153,31 @@ impl World {
         self.tell_all(&Order::Config(config));
     }
 
-    pub(super) fn pause(&mut self, paused: bool) {
-        self.net.log(|| if paused { "pause".into() } else { "resume".into() });
-        self.paused = paused;
-        let gate = if paused { Gate::Paused } else { Gate::Open };
-        // A pooler that is being shut down stays shut.
-        if self.draining != Some(Drain::WaitForServers) {
-            self.shared.borrow_mut().pools.iter_mut().for_each(|pool| pool.set_gate(gate));
+    fn reconnect(&mut self, name: Option<&str>) {
+        let mut shared = self.shared.borrow_mut();
+        let meant = |pool: &&mut Pool| name.is_none_or(|name| name == pool.key.database);
+        for pool in shared.pools.iter_mut().filter(meant) {
+            pool.replace_servers();
+            self.links.replaced.insert(pool.id, self.net.now);
         }
+        drop(shared);
         self.tell_all(&Order::Review);
     }
 
-    /// RECONNECT.
-    pub(super) fn reconnect(&mut self) {
-        self.net.log(|| "reconnect".into());
-        self.shared.borrow_mut().pools.iter_mut().for_each(Pool::replace_servers);
-        self.tell_all(&Order::Review);
+    fn kill_client(&mut self, at: usize) {
+        let socket = &self.net.clients[at];
+        let Some(slot) = socket.slot else { return };
+        let report = self.engines[socket.worker].report(self.net.now);
+        if let Some(row) = report.clients.iter().find(|row| row.id == slot) {
+            self.orders[socket.worker].push_back(Order::KillClient(slot, row.serial));
+        }
     }
 
-    pub(super) fn drain(&mut self) {
+    fn shut_down(&mut self) {
         let Some(how) = self.setup.drain else { return };
-        self.net.log(|| format!("drain: {how:?}"));
         self.draining = Some(how);
         if how == Drain::WaitForServers {
-            let gate = Gate::Closed("server shutting down");
-            self.shared.borrow_mut().pools.iter_mut().for_each(|pool| pool.set_gate(gate));
+            self.shared.borrow_mut().switch(|switches| switches.closed = true);
         }
         self.tell_all(&Order::Drain(how));
     }
@@ -103,7 +196,49 @@ impl World {
                 engine.review(now, &mut io);
             }
             Order::Review => engine.review(now, &mut io),
+            Order::Kill(name) => engine.kill(|its| its == name, now, &mut io),
+            Order::KillClient(client, serial) => {
+                engine.kill_client(client, serial, now, &mut io);
+            }
             Order::Drain(how) => engine.begin_drain(how, now, &mut io),
+            Order::Suspend => self.suspended[worker] = true,
+            Order::Resume => self.suspended[worker] = false,
+            Order::EndSuspense => self.drop_restless(worker),
         }
+    }
+
+    /// As the shell does it: what is half read or half sent is given up.
+    fn drop_restless(&mut self, worker: usize) {
+        if !self.suspended[worker] {
+            return;
+        }
+        let now = self.net.now;
+        let engine = &self.engines[worker];
+        let unsent = |at: Option<&usize>| at.is_some_and(|at| self.net.clients[*at].is_stuck());
+        let slots = &self.net.client_slots[worker];
+        let clients = engine
+            .client_ids()
+            .filter(|id| !engine.client_at_rest(*id) || unsent(slots.get(&id.0)));
+        let clients: Vec<_> = clients.collect();
+        let slots = &self.net.server_slots[worker];
+        let unsent = |at: Option<&usize>| at.is_some_and(|at| self.net.servers[*at].is_stuck());
+        let servers = engine
+            .server_ids()
+            .filter(|id| !engine.server_at_rest(*id) || unsent(slots.get(&id.0)));
+        let servers: Vec<_> = servers.collect();
+        let (engine, mut io) = self.engine(worker);
+        for id in servers {
+            engine.server_closed(id, "suspend_timeout", now, &mut io);
+        }
+        for id in clients {
+            engine.drop_suspended(id, now, &mut io);
+        }
+    }
+}
+
+fn switch_pause(switches: &mut Switches, name: Option<&str>, paused: bool) {
+    match name {
+        None => switches.paused = paused,
+        Some(name) => switches.database_mut(name).paused = paused,
     }
 }

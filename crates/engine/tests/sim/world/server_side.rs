@@ -20,7 +20,8 @@ impl World {
                 let at = self.net.client_slots[worker].get(&client.0);
                 at.is_some_and(|at| !self.net.clients[*at].pending.is_empty())
             });
-            if server.latch && !stalled {
+            let is_left = self.suspended[worker] && self.engines[worker].server_at_rest(id);
+            if server.latch && !stalled && !is_left {
                 actions.push(Action::ShellReadsServer(at));
             }
         }

@@ -1,0 +1,84 @@
+//! Nobody is given a server against the operator's orders: not of a pool that is closed or paused,
+//! and not one that RECONNECT has done with.
+
+use std::collections::{HashMap, HashSet};
+
+use engine::ids::PoolId;
+use engine::pool::Gate;
+
+use super::World;
+use crate::client::Phase;
+use crate::net::Place;
+
+/// What was true after the last step.
+#[derive(Default)]
+pub(super) struct Links {
+    /// Who has which server, by their places in the net.
+    linked: HashMap<usize, usize>,
+    /// Clients to which a server is on its way.
+    promised: HashSet<usize>,
+    closed: HashSet<PoolId>,
+    /// When the servers of a pool were to be replaced last.
+    pub(super) replaced: HashMap<PoolId, u64>,
+}
+
+impl World {
+    pub(super) fn check_links(&mut self) -> Result<(), String> {
+        let shared = self.shared.borrow();
+        let (mut linked, mut promised) = (HashMap::new(), HashSet::new());
+        for (at, socket) in self.net.clients.iter().enumerate() {
+            let Some(slot) = socket.slot else { continue };
+            if shared.is_on_its_way(socket.worker, slot.0) {
+                promised.insert(at);
+            }
+            let on = self.engines[socket.worker].server_of(slot);
+            let Some(on) = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0)) else {
+                continue;
+            };
+            linked.insert(at, *on);
+            let is_new =
+                self.links.linked.get(&at) != Some(on) && !self.links.promised.contains(&at);
+            // What proves a password is opened for that alone.
+            let proves = self.setup.proves && matches!(self.clients[at].phase, Phase::Login(_));
+            let pool = shared.pools.iter().find(|pool| self.clients[at].who.is_of(&pool.key));
+            let Some(pool) = pool.filter(|_| is_new && !proves) else { continue };
+            if self.links.closed.contains(&pool.id) {
+                return Err(format!("client {at} was given server {on} of a closed pool"));
+            }
+            let replaced = self.links.replaced.get(&pool.id);
+            if replaced.is_some_and(|moment| self.net.servers[*on].opened_at <= *moment) {
+                return Err(format!("client {at} was given server {on}, which is obsolete"));
+            }
+        }
+        let closed = shared.pools.iter().filter(|pool| pool.gate() != Gate::Open);
+        let closed = closed.map(|pool| pool.id).collect();
+        (self.links.linked, self.links.promised, self.links.closed) = (linked, promised, closed);
+        Ok(())
+    }
+
+    /// Nothing can happen at this moment, and all orders have been heard: they have been carried
+    /// out, and nothing was left to the next tick.
+    pub(super) fn check_orders(&self) -> Result<(), String> {
+        let shared = self.shared.borrow();
+        let under_way = shared.mail.iter().any(|queue| !queue.is_empty())
+            || self.orders.iter().any(|orders| !orders.is_empty());
+        if under_way {
+            return Ok(());
+        }
+        for (at, server) in self.net.servers.iter().enumerate() {
+            let Place::Detached { pool, .. } = server.place else { continue };
+            let replaced = self.links.replaced.get(&pool);
+            let is_obsolete = replaced.is_some_and(|moment| server.opened_at <= *moment);
+            if is_obsolete || shared.pools[pool.0 as usize].gate() != Gate::Open {
+                return Err(format!("server {at} stays although nobody may have it"));
+            }
+        }
+        for pool in shared.pools.iter().filter(|pool| pool.gate() == Gate::Open) {
+            let is_held_up = pool.failure.is_some() || self.setup.is_limited();
+            if pool.waiting_total() > 0 && pool.counts().0 == 0 && !is_held_up {
+                return Err(format!("nobody opens a server for who waits in {:?}", pool.key));
+            }
+        }
+        Ok(())
+    }
+}
