@@ -68,7 +68,7 @@ struct Typed {
     /// Do not log to stderr
     #[arg(short, long)]
     quiet: bool,
-    /// Take over from a running pooler (not yet)
+    /// Take over from the running pooler, clients and servers included
     #[arg(short = 'R', long)]
     reboot: bool,
     /// Become this user, when started as root

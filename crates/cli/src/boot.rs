@@ -1,5 +1,6 @@
 //! From a configuration to a running pooler and back, in PgBouncer's order: load, switch user,
-//! refuse root, check the pidfile, go to the background, write the pidfile, start, wait.
+//! refuse root, take over from a running process if that is wanted, check the pidfile, go to the
+//! background, write the pidfile, start, wait.
 
 use std::{
     path::{self, Path},
@@ -15,10 +16,6 @@ use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privil
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
 pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
     log::init(true, options.verbose);
-    if options.reboot {
-        fatal!("-R (taking over from a running pooler) is not yet supported");
-        return ExitCode::FAILURE;
-    }
     match Config::load(config_path) {
         Ok(config) => exit_code(start_and_wait(options, config)),
         Err(mistakes) => {
@@ -64,7 +61,13 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
         "" => None,
         path => Some(path::absolute(path).context("pidfile")?),
     };
-    if let Some(path) = &pidfile {
+    let heritage = if options.reboot { proxy::take_over(global)? } else { None };
+    if options.reboot && heritage.is_none() {
+        log!("old process not found, try to continue normally");
+    }
+    if let Some(path) = &pidfile
+        && heritage.is_none()
+    {
         pidfile::check(path)?;
     }
     if options.daemon {
@@ -75,15 +78,33 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
         log::init(false, options.verbose);
     }
     // Held until the end, which removes it.
-    let _pidfile = pidfile.as_deref().map(Pidfile::create).transpose()?;
+    let mut own_pidfile = match &heritage {
+        None => pidfile.as_deref().map(Pidfile::create).transpose()?,
+        Some(_) => None,
+    };
+    let takes_over = heritage.is_some();
 
     let config_path = config.path.clone();
     let console = Some(console::handler());
     let service = Service::from_environment()?;
-    let options =
-        StartOptions { config_path, console, tls: Some(tls), service, ..StartOptions::default() };
+    let options = StartOptions {
+        config_path,
+        console,
+        tls: Some(tls),
+        service,
+        heritage,
+        ..StartOptions::default()
+    };
     let pooler = Pooler::start(config, options)?;
+    if takes_over && let Some(path) = &pidfile {
+        // Not before: until then the other process could have had to go on. And now it has gone.
+        match Pidfile::replace(path) {
+            Ok(replaced) => own_pidfile = Some(replaced),
+            Err(reason) => warning!("{reason:#}"),
+        }
+    }
     pooler.wait();
+    drop(own_pidfile);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use proxy::log;
 
 use crate::sys;
 
-/// A pidfile of this process; the file goes when the value does.
+/// A pidfile of this process; the file goes when the value does, if it still is this process's.
 #[derive(Debug)]
 pub(crate) struct Pidfile {
     path: PathBuf,
@@ -54,11 +54,26 @@ impl Pidfile {
             .with_context(|| format!("could not write pidfile '{}'", path.display()))?;
         Ok(pidfile)
     }
+
+    /// Puts our own in the place of the process's that we took over from, in one step: whoever
+    /// looks finds either.
+    pub(crate) fn replace(path: &Path) -> anyhow::Result<Self> {
+        let new = path.with_added_extension("new");
+        let failed = || format!("could not write pidfile '{}'", path.display());
+        fs::write(&new, format!("{}\n", process::id())).with_context(failed)?;
+        fs::rename(&new, path).with_context(failed)?;
+        Ok(Self { path: path.to_owned() })
+    }
 }
 
 impl Drop for Pidfile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        // Another process that took over has put its own there.
+        let is_ours = fs::read_to_string(&self.path)
+            .is_ok_and(|content| content.trim().parse() == Ok(process::id()));
+        if is_ours {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

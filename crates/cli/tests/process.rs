@@ -129,13 +129,6 @@ fn keys_without_effect_are_told_at_start() {
 }
 
 #[test]
-fn takeover_is_refused_clearly() {
-    let output = Folder::new("").weir(&["-R"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("not yet supported"), "{}", stderr(&output));
-}
-
-#[test]
 fn root_is_refused() {
     if unprivileged().is_none() {
         return;

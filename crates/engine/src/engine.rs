@@ -14,6 +14,7 @@
 //! * `resend.rs`: a request is sent once more
 //! * `leave.rs`: a client or a server goes
 //! * `control.rs`: what an operator orders
+//! * `handover.rs`: clients and servers go to another process, or come from one
 //! * `cancel.rs`, `tick.rs` (timeouts), `inspect.rs` (reports, invariants)
 
 use std::collections::{HashMap, VecDeque};
@@ -37,6 +38,7 @@ mod ask;
 mod cancel;
 mod check;
 mod control;
+mod handover;
 mod inspect;
 mod leave;
 mod link;
@@ -54,6 +56,7 @@ mod views;
 
 use views::{PoolView, PoolViews};
 
+pub use handover::{Exported, ExportedClient, Shelf};
 pub use inspect::server_row;
 
 /// How the pooler comes to its end.
@@ -63,6 +66,8 @@ pub enum Drain {
     WaitForServers,
     /// SIGTERM: nobody new is let in; the end comes when the last client has left.
     WaitForClients,
+    /// Another process has taken over: those who could not go there are served until they leave.
+    TakenOver,
 }
 
 #[derive(Debug)]

@@ -22,6 +22,7 @@ pub mod kept;
 pub mod ledger;
 pub mod limits;
 pub mod mutant;
+pub mod parcel;
 pub mod pool;
 pub mod prepared;
 pub mod replication;
@@ -34,4 +35,4 @@ pub mod stream;
 pub mod switches;
 pub mod vars;
 
-pub use engine::{Drain, Engine, server_row};
+pub use engine::{Drain, Engine, Exported, ExportedClient, Shelf, server_row};

@@ -96,6 +96,8 @@ pub struct Pool {
     /// Nobody new may come in (DISABLE).
     pub disabled: bool,
     gate: Gate,
+    /// It was held until now, and who waits has not been given what was parked meanwhile.
+    has_backlog: bool,
     /// Counts the orders to replace all servers.
     epoch: u64,
     /// Servers of earlier epochs that have not gone yet.
@@ -133,6 +135,7 @@ impl Pool {
             minor_version: wire::startup::MINOR_VERSION,
             disabled: false,
             gate: Gate::Open,
+            has_backlog: false,
             epoch: 0,
             obsolete: 0,
             unbegun: 0,
@@ -154,7 +157,7 @@ impl Pool {
         if let Gate::Closed(reason) = self.gate {
             return Grant::Closed(reason);
         }
-        if let Some(server) = self.take_idle(worker) {
+        if let Some(server) = self.take_open(worker) {
             return Grant::Server(server);
         }
         if let Some(failure) = &self.failure
@@ -177,7 +180,7 @@ impl Pool {
         if let Gate::Closed(reason) = self.gate {
             return Grant::Closed(reason);
         }
-        if let Some(server) = self.take_idle(worker) {
+        if let Some(server) = self.take_open(worker) {
             return Grant::Server(server);
         }
         let queue = self.queue(worker);
@@ -201,6 +204,9 @@ impl Pool {
     pub fn release(&mut self, worker: WorkerId, epoch: u64, now: Micros) -> Next {
         let served = mutant::is(Mutant::ServesWhilePaused) && self.waiting_total() > 0;
         let current = epoch == self.epoch || mutant::is(Mutant::KeepsObsoleteServers);
+        if self.gate == Gate::Held && current {
+            return Next::Park;
+        }
         if (self.gate != Gate::Open && !served) || !current {
             return Next::Close(self.gate.server_reason());
         }
@@ -256,9 +262,14 @@ impl Pool {
         }
     }
 
+    fn take_open(&mut self, worker: WorkerId) -> Option<Box<Server>> {
+        // A held pool may have idle servers, an other one that is not open has none.
+        if self.gate == Gate::Held { None } else { self.take_idle(worker) }
+    }
+
     /// Own servers first, the most recently used one (its process is warm), or the least recently
     /// used one where `server_round_robin` asks for it; else steal another worker's coldest.
-    fn take_idle(&mut self, worker: WorkerId) -> Option<Box<Server>> {
+    pub(crate) fn take_idle(&mut self, worker: WorkerId) -> Option<Box<Server>> {
         let own = usize::from(worker.0);
         let round_robin = self.settings.round_robin;
         let idle = &mut self.idle[own];
@@ -531,10 +542,11 @@ impl Pool {
         let parked = (idle + condemned) as u32;
         debug_assert!(parked <= self.servers - self.opening, "more parked than exist");
         debug_assert!(
-            idle == 0 || self.waiting_total() == 0,
+            idle == 0 || self.waiting_total() == 0 || self.gate == Gate::Held || self.has_backlog,
             "a client waits while a server is idle"
         );
-        debug_assert!(idle == 0 || self.gate == Gate::Open, "a closed pool has idle servers");
+        let is_shut = !matches!(self.gate, Gate::Open | Gate::Held);
+        debug_assert!(idle == 0 || !is_shut, "a closed pool has idle servers");
     }
 }
 

@@ -12,6 +12,8 @@ use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
 
+use crate::parcel::Numbering;
+
 /// Statements whose name begins like this belong to the pooler.
 pub const SERVER_NAME_PREFIX: &[u8] = b"weir_";
 
@@ -25,7 +27,7 @@ pub struct Statement {
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
     /// How many changes of the schema had been seen when it was first prepared.
-    schema: u64,
+    pub(crate) schema: u64,
 }
 
 /// Finds the shared copy of a statement.
@@ -73,6 +75,25 @@ impl Interner {
     /// what was prepared before.
     pub fn schema_changed(&mut self) {
         self.schema += 1;
+    }
+
+    /// How far the numbering has come; for another process.
+    pub fn numbering(&self) -> Numbering {
+        Numbering { last_id: self.next_id, schema: self.schema }
+    }
+
+    /// Goes on with the numbering of another process. Nothing may have been interned before.
+    pub fn resume(&mut self, numbering: Numbering) {
+        (self.next_id, self.schema) = (numbering.last_id, numbering.schema);
+    }
+
+    /// A statement of that other process, which servers know by its number.
+    pub fn restore(&mut self, id: u64, schema: u64, sql: &[u8], types: &[u8]) -> Arc<Statement> {
+        let newest = (self.next_id.max(id), self.schema.max(schema));
+        (self.next_id, self.schema) = (id.saturating_sub(1), schema);
+        let statement = self.intern(sql, types);
+        (self.next_id, self.schema) = newest;
+        statement
     }
 
     fn sweep(&mut self) {
@@ -181,6 +202,26 @@ impl ClientStatements {
         self.by_name.retain(|_, named| named.since > serial);
     }
 
+    /// Name, statement, since when, and what the client was told of its rows; for another process.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>, u64, Option<u64>)> {
+        self.by_name.iter().map(|(name, named)| {
+            let shape = named.shape.map(|Shape(digest)| digest);
+            (&**name, &named.statement, named.since, shape)
+        })
+    }
+
+    /// As [`ClientStatements::iter`] gave it.
+    pub fn import(
+        &mut self,
+        name: Vec<u8>,
+        statement: Arc<Statement>,
+        since: u64,
+        shape: Option<u64>,
+    ) {
+        let shape = shape.map(Shape);
+        self.by_name.insert(name.into(), Named { statement, since, shape });
+    }
+
     /// The client's own name for a statement, for error texts.
     pub fn name_of(&self, id: u64) -> Option<&[u8]> {
         self.by_name.iter().find(|(_, named)| named.statement.id == id).map(|(name, _)| &**name)
@@ -273,6 +314,13 @@ impl ServerStatements {
         }
         let id = self.by_id.values().min_by_key(|prepared| prepared.used)?.statement.id;
         self.by_id.remove(&id).map(|prepared| (prepared.statement, prepared.since))
+    }
+
+    /// The least recently used first; with each, whether it is doubtful.
+    pub fn by_use(&self) -> Vec<(&Arc<Statement>, bool)> {
+        let mut all: Vec<_> = self.by_id.values().collect();
+        all.sort_by_key(|prepared| prepared.used);
+        all.into_iter().map(|one| (&one.statement, one.since == DOUBTFUL)).collect()
     }
 
     pub fn discard_before(&mut self, serial: u64) {
@@ -378,6 +426,19 @@ mod tests {
         let after = interner.intern(b"select 1", b"\0\0");
         assert_ne!(before.server_name, after.server_name);
         assert!(Arc::ptr_eq(&after, &interner.intern(b"select 1", b"\0\0")));
+    }
+
+    #[test]
+    fn a_restored_statement_keeps_its_name_and_is_not_taken_for_one_of_a_later_schema() {
+        let mut old = Interner::default();
+        old.intern(b"select 1", b"");
+        let kept = old.intern(b"select 2", b"");
+        old.schema_changed();
+        let mut new = Interner::default();
+        new.resume(old.numbering());
+        let restored = new.restore(kept.id, kept.schema, b"select 2", b"");
+        assert_eq!(*restored, *kept);
+        assert_eq!(&*new.intern(b"select 2", b"").server_name, b"weir_3");
     }
 
     #[test]

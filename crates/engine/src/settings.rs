@@ -130,6 +130,14 @@ impl PoolSettings {
             && login(self) == login(other)
     }
 
+    /// What [`PoolSettings::leads_to_the_same`] compares, as a text for another process.
+    pub fn destination(&self) -> String {
+        let login = self.startup.iter();
+        let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
+        let login = login.collect::<Vec<_>>();
+        format!("{:?} {login:?} {}", self.targets, self.forced_user)
+    }
+
     pub fn is_session(&self) -> bool {
         self.mode == PoolMode::Session
     }

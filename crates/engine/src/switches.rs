@@ -20,6 +20,8 @@ pub struct Switches {
     pub paused: bool,
     /// SUSPEND: nothing is read. The pools need not know.
     pub suspended: bool,
+    /// Another process is taking over: nothing is linked.
+    pub held: bool,
     /// The pooler waits for its servers to be released, and then ends.
     pub closed: bool,
     databases: BTreeMap<String, DatabaseSwitches>,
@@ -41,11 +43,16 @@ impl Switches {
 
     /// Is a switch on that concerns all databases?
     pub fn is_halted(&self) -> bool {
-        self.paused || self.suspended || self.closed
+        self.paused || self.suspended || self.held || self.closed
     }
 
     pub fn any_database_paused(&self) -> bool {
         self.databases.values().any(|database| database.paused)
+    }
+
+    /// The databases nobody new is let into.
+    pub fn disabled(&self) -> impl Iterator<Item = &String> {
+        self.databases.iter().filter(|(_, own)| own.disabled).map(|(name, _)| name)
     }
 
     /// `exists`: is the pool's database still configured?
@@ -56,6 +63,7 @@ impl Switches {
             () if self.closed => Gate::Closed("server shutting down"),
             () if !exists => Gate::Closed(REMOVED),
             () if self.paused || database.paused => Gate::Paused,
+            () if self.held => Gate::Held,
             () => Gate::Open,
         });
     }

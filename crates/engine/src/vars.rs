@@ -35,6 +35,11 @@ impl TrackedNames {
         &self.0[slot]
     }
 
+    /// In the order of the slots.
+    pub fn all(&self) -> &[String] {
+        &self.0
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -49,7 +54,7 @@ impl TrackedNames {
 const NAME_LIST: &str = "search_path";
 
 /// A value for each tracked parameter, where one is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vars(Vec<Option<Arc<[u8]>>>);
 
 impl Vars {
@@ -67,6 +72,11 @@ impl Vars {
             self.0.resize(slot + 1, None);
         }
         self.0[slot] = Some(value.into());
+    }
+
+    /// For another process.
+    pub fn to_record(&self) -> Vec<Option<Vec<u8>>> {
+        self.0.iter().map(|value| value.as_deref().map(<[u8]>::to_vec)).collect()
     }
 
     /// These values, and `defaults` where nothing is known here.

@@ -185,6 +185,7 @@ pub(crate) struct Control {
     pub(crate) ended: watch::Sender<bool>,
 }
 
+pub(crate) use self::orders::LOOK;
 pub use self::orders::{Order, OrderError};
 
 /// Looks into a running pooler and steers it. Cheap to clone; harmless when the pooler has ended.

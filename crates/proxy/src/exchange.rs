@@ -11,6 +11,7 @@ use config::Config;
 use engine::{
     ids::{PoolId, WorkerId},
     limits::Limits,
+    parcel::{Numbering, StatementRecord},
     pool::Pool,
     prepared::{Interner, Statement},
     settings::{PoolKey, settings_for},
@@ -107,6 +108,20 @@ impl<M, W: Wake> Hub<M, W> {
         pools.push(Arc::new(Mutex::new(pool)));
         registry.by_key.insert(key.clone(), id);
         id
+    }
+
+    pub(crate) fn numbering(&self) -> Numbering {
+        lock(&self.interner).numbering()
+    }
+
+    /// See [`Interner::resume`].
+    pub(crate) fn resume_numbering(&self, numbering: Numbering) {
+        lock(&self.interner).resume(numbering);
+    }
+
+    /// A statement of another process, see [`Interner::restore`].
+    pub(crate) fn restore(&self, one: &StatementRecord) -> Arc<Statement> {
+        lock(&self.interner).restore(one.id, one.schema, &one.sql, &one.types)
     }
 
     /// What the operator has switched off.

@@ -34,6 +34,7 @@ mod stepped;
 mod sync;
 mod sys;
 mod table;
+mod takeover;
 mod tls;
 mod worker;
 
@@ -53,5 +54,6 @@ pub use crate::{
     resolve::{HostInfo, NamesInfo, ZoneInfo},
     service::Service,
     sys::Address,
+    takeover::{Heritage, TakeOverError, receive as take_over},
     tls::{Tls, TlsContexts, TlsError, TlsStream},
 };

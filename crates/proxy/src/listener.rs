@@ -40,8 +40,9 @@ pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
     open: AtomicBool,
-    /// A service manager listens on it as well, and goes on when we do not.
-    inherited: bool,
+    /// Somebody else listens on it as well, a service manager or the process that we take over
+    /// from, and goes on when we do not.
+    inherited: AtomicBool,
 }
 
 impl Listener {
@@ -61,10 +62,25 @@ impl Listener {
         matches!(self.address, Address::Inet(_))
     }
 
+    /// It is ours alone from now on.
+    pub(crate) fn own(&self) {
+        self.inherited.store(false, Ordering::Release);
+    }
+
+    /// Another process listens from now on: clients in the kernel's queue are that one's. The
+    /// workers do not watch it any more.
+    pub(crate) fn abandon(&self) {
+        if self.open.swap(false, Ordering::AcqRel)
+            && let Err(error) = process::blank(self.fd())
+        {
+            warning!("cannot let go of {}: {error}", self.address);
+        }
+    }
+
     /// Refuses clients from now on, those in the kernel's queue included. The workers notice.
     /// On an inherited socket they stay in the queue, for whoever is started next.
     pub(crate) fn shut(&self) {
-        if self.open.swap(false, Ordering::AcqRel) && !self.inherited {
+        if self.open.swap(false, Ordering::AcqRel) && !self.inherited.load(Ordering::Acquire) {
             socket::shutdown(self.fd(), false);
             if let Address::Unix(path) = &self.address {
                 let _ = fs::remove_file(path);
@@ -132,6 +148,19 @@ pub(crate) fn open_all(
     Ok(all)
 }
 
+/// Listens on the sockets of the process that we take over from. What the configuration says of
+/// addresses counts at the next start.
+pub(crate) fn take_over(global: &Global, fds: Vec<OwnedFd>) -> Vec<Listener> {
+    let taken = fds.into_iter().map(|fd| {
+        let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
+        log!("listening on {address}, taken over");
+        Listener { fd, address, open: AtomicBool::new(true), inherited: AtomicBool::new(true) }
+    });
+    let all: Vec<_> = taken.collect();
+    tune(&all, global);
+    all
+}
+
 fn take_inherited(global: &Global, inherited: Vec<OwnedFd>) -> Vec<Listener> {
     if !global.listen_addr.is_empty() {
         warning!("sockets passed from service manager, listen_addr ignored");
@@ -142,7 +171,7 @@ fn take_inherited(global: &Global, inherited: Vec<OwnedFd>) -> Vec<Listener> {
     let taken = inherited.into_iter().map(|fd| {
         let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
         log!("socket passed from service manager (fd {}): {address}", fd.as_raw_fd());
-        Listener { fd, address, open: AtomicBool::new(true), inherited: true }
+        Listener { fd, address, open: AtomicBool::new(true), inherited: AtomicBool::new(true) }
     });
     let all: Vec<_> = taken.collect();
     tune(&all, global);
@@ -195,15 +224,26 @@ fn open_inet(address: SocketAddr, global: &Global) -> io::Result<Listener> {
     socket::listen(fd, global.listen_backlog)?;
     // Port 0 is any free one: tell which.
     let address = socket::local_address(fd)?;
-    Ok(Listener { fd: socket, address, open: AtomicBool::new(true), inherited: false })
+    Ok(Listener {
+        fd: socket,
+        address,
+        open: AtomicBool::new(true),
+        inherited: AtomicBool::new(false),
+    })
+}
+
+/// Where the unix socket is; `None` if there is none.
+pub(crate) fn unix_address(global: &Global) -> Option<Address> {
+    let name = format!(".s.PGSQL.{}", global.listen_port);
+    match (global.unix_socket_dir.as_str(), global.unix_socket_dir.strip_prefix('@')) {
+        ("", _) => None,
+        (_, Some(space)) => Some(Address::Abstract(format!("{space}/{name}").into_bytes())),
+        (folder, None) => Some(Address::Unix(Path::new(folder).join(name))),
+    }
 }
 
 fn open_unix(global: &Global) -> Result<Listener, ListenError> {
-    let name = format!(".s.PGSQL.{}", global.listen_port);
-    let address = match global.unix_socket_dir.strip_prefix('@') {
-        Some(space) => Address::Abstract(format!("{space}/{name}").into_bytes()),
-        None => Address::Unix(Path::new(&global.unix_socket_dir).join(name)),
-    };
+    let address = unix_address(global).unwrap_or_default();
     let path = match &address {
         Address::Unix(path) => path.clone(),
         other => PathBuf::from(other.to_string()),
@@ -223,7 +263,12 @@ fn open_unix(global: &Global) -> Result<Listener, ListenError> {
     }
     socket::bind(socket.as_raw_fd(), &address).map_err(failed)?;
     // From here on the file is ours, and dropping the listener removes it.
-    let listener = Listener { fd: socket, address, open: AtomicBool::new(true), inherited: false };
+    let listener = Listener {
+        fd: socket,
+        address,
+        open: AtomicBool::new(true),
+        inherited: AtomicBool::new(false),
+    };
     if let Address::Unix(path) = &listener.address {
         admit(path, global)?;
     }

@@ -68,6 +68,16 @@ impl Peer {
         }
     }
 
+    /// Address and port, be they the socket's or announced by a proxy before it; `None` for a unix
+    /// socket.
+    pub(crate) fn announced(&self) -> Option<String> {
+        match self {
+            Self::Unix { .. } | Self::Unknown => None,
+            Self::V4(ip, port) => Some(format!("{ip}:{port}")),
+            Self::V6(address) => Some(address.to_string()),
+        }
+    }
+
     /// The address, for `SHOW CLIENTS`: `unix` for a unix socket.
     #[must_use]
     pub fn host(&self) -> String {

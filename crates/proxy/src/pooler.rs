@@ -20,6 +20,7 @@ use crate::{
     Address, Peer, Service,
     controller::{Controller, Totals},
     listener::ListenError,
+    takeover::Heritage,
     tls::{Tls, TlsContexts, TlsError},
 };
 
@@ -64,6 +65,8 @@ pub struct StartOptions {
     pub tls: Option<TlsContexts>,
     /// What the service manager that started us passes and wants to hear.
     pub service: Service,
+    /// What another process has handed over.
+    pub heritage: Option<Heritage>,
 }
 
 impl Default for StartOptions {
@@ -74,6 +77,7 @@ impl Default for StartOptions {
             console: None,
             tls: None,
             service: Service::default(),
+            heritage: None,
         }
     }
 }
@@ -94,6 +98,8 @@ pub enum StartError {
     Listen(#[from] ListenError),
     #[error("TLS setup failed: {0}")]
     Tls(#[from] TlsError),
+    #[error("the running process goes on, its hand-over has failed: {0}")]
+    TakeOver(#[source] io::Error),
     #[error("cannot start the threads of the pooler: {0}")]
     System(#[from] io::Error),
 }
@@ -106,6 +112,8 @@ pub enum Shutdown {
     WaitForServers,
     /// When the last client has left; no TCP client is let in from now on. SIGTERM's way.
     WaitForClients,
+    /// Another process has taken over; when the last client that stayed here has left.
+    TakenOver,
 }
 
 /// How the pooler came to its end.

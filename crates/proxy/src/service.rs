@@ -10,6 +10,7 @@ use std::{
         unix::net::{SocketAddr, UnixDatagram},
     },
     process,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use crate::{
@@ -36,7 +37,8 @@ impl Service {
     /// # Errors
     /// When a descriptor is not a socket that listens.
     pub fn from_environment() -> io::Result<Self> {
-        let notifier = Notifier { address: env::var("NOTIFY_SOCKET").ok() };
+        let notifier =
+            Notifier { address: env::var("NOTIFY_SOCKET").ok(), retired: AtomicBool::new(false) };
         let meant_for_us = number("LISTEN_PID") == Some(process::id());
         let count = number("LISTEN_FDS").filter(|_| meant_for_us).unwrap_or(0);
         let count = i32::try_from(count).unwrap_or(0);
@@ -61,12 +63,25 @@ fn number(variable: &str) -> Option<u32> {
 pub(crate) struct Notifier {
     /// A path, or a name in Linux's abstract name space behind an `@`.
     address: Option<String>,
+    /// Another process is the main one now.
+    retired: AtomicBool,
 }
 
 impl Notifier {
     /// Clients are served.
     pub(crate) fn ready(&self) {
         self.tell("READY=1");
+    }
+
+    /// The same, said by a process that has taken over and is the main one now.
+    pub(crate) fn succeeded(&self) {
+        self.tell(&format!("MAINPID={}\nREADY=1", process::id()));
+    }
+
+    /// That process is the main one from now on: it alone is listened to.
+    pub(crate) fn retire(&self, successor: u32) {
+        self.tell(&format!("MAINPID={successor}"));
+        self.retired.store(true, Ordering::Release);
     }
 
     /// The configuration is being read again; [`Self::ready`] tells the end of that. The time lets
@@ -87,6 +102,7 @@ impl Notifier {
 
     fn tell(&self, message: &str) {
         if let Some(address) = &self.address
+            && !self.retired.load(Ordering::Acquire)
             && let Err(error) = send(address, message)
         {
             warning!("cannot notify the service manager at {address}: {error}");
@@ -122,7 +138,7 @@ mod tests {
         for (socket, address) in
             [(by_path, path.display().to_string()), (by_name, format!("@{name}"))]
         {
-            let notifier = Notifier { address: Some(address) };
+            let notifier = Notifier { address: Some(address), ..Notifier::default() };
             notifier.ready();
             assert_eq!(heard(&socket), "READY=1");
             notifier.reloading();

@@ -17,6 +17,7 @@ use config::Config;
 use engine::{
     Drain,
     ids::{ClientId, Micros, ServerId, WorkerId},
+    parcel::{Estate, Parcel},
     shell::{Checked, Mail},
 };
 use tokio::sync::mpsc;
@@ -104,6 +105,16 @@ pub(crate) enum ShellMail {
     EndSuspense,
     /// Go on reading.
     Resume,
+    /// Another process is to take over: begin nothing new.
+    Finish,
+    /// Come to rest.
+    Freeze,
+    /// Keep still, and tell what can be given away.
+    Export(mpsc::UnboundedSender<WorkerExport>),
+    /// The other process has what was exported. The sender is dropped when it is forgotten.
+    Cede(mpsc::UnboundedSender<()>),
+    /// The take-over is over, one way or the other.
+    Thaw,
     /// Close everything and end.
     Stop,
 }
@@ -112,6 +123,17 @@ impl From<Mail> for ShellMail {
     fn from(mail: Mail) -> Self {
         Self::Engine(mail)
     }
+}
+
+/// What a worker can give away to another process.
+#[derive(Debug)]
+pub(crate) struct WorkerExport {
+    pub(crate) worker: WorkerId,
+    pub(crate) parcel: Parcel,
+    /// The parameters that are tracked.
+    pub(crate) names: Vec<String>,
+    /// In the order of the records: each client's, with its server's behind it; parked servers'.
+    pub(crate) fds: Vec<RawFd>,
 }
 
 /// What a worker asks of the cold thread.
@@ -124,19 +146,42 @@ pub(crate) enum ColdRequest {
     Console(ConsoleRequest),
 }
 
-/// Time since a moment before the pooler started; the same for all threads.
+/// Time since a moment before the pooler started; the same for all threads, and for the process
+/// that takes over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct Clock {
+    started: Instant,
+    /// What it showed then. Never 0, which the engine takes for "not yet".
+    at: Micros,
+}
 
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
+/// What a process begins with, or goes on with in another's place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    clock: Clock,
+    seed: [u8; 32],
+}
+
+impl Origin {
+    pub(crate) fn new() -> Self {
+        let mut seed = [0; 32];
+        crate::random::fill(&mut seed);
+        Self { clock: Clock::starting_at(1_000_000), seed }
     }
 
-    /// Never 0, which the engine takes for "not yet".
+    pub(crate) fn of(estate: &Estate) -> Self {
+        Self { clock: Clock::starting_at(estate.now), seed: estate.seed }
+    }
+}
+
+impl Clock {
+    fn starting_at(at: Micros) -> Self {
+        Self { started: Instant::now(), at }
+    }
+
     #[inline]
     pub(crate) fn now(self) -> Micros {
-        self.0.elapsed().as_micros() as Micros + 1_000_000
+        self.at + self.started.elapsed().as_micros() as Micros
     }
 }
 
@@ -158,6 +203,8 @@ pub(crate) struct Shared {
     pub(crate) gauges: Vec<Gauge>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) clock: Clock,
+    /// A secret: what only we can compute is made from it.
+    pub(crate) seed: [u8; 32],
     /// The end has begun, in one way or the other.
     pub(crate) draining: AtomicBool,
     pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
@@ -184,6 +231,7 @@ pub(crate) struct ServerSocket {
 impl Shared {
     pub(crate) fn new(
         workers: u16,
+        origin: Origin,
         listeners: Vec<Listener>,
         cold: mpsc::UnboundedSender<ColdRequest>,
         tls: TlsContexts,
@@ -195,7 +243,8 @@ impl Shared {
             epolls: (0..workers).map(|_| Epoll::new()).collect::<io::Result<_>>()?,
             gauges: (0..workers).map(|_| Gauge::default()).collect(),
             listeners,
-            clock: Clock::start(),
+            clock: origin.clock,
+            seed: origin.seed,
             draining: AtomicBool::new(false),
             cold,
             handshakes,
@@ -255,6 +304,10 @@ impl Shared {
     pub(crate) fn park_tls(&self, fd: RawFd, tls: Box<Tls>) {
         exchange::lock(&self.parked_tls).insert(fd, tls);
         self.parked_tls_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_parked_tls(&self, fd: RawFd) -> bool {
+        exchange::lock(&self.parked_tls).contains_key(&fd)
     }
 
     /// A server comes to a worker's table. What it has of TLS comes along; that the count is seen

@@ -8,11 +8,13 @@
 //! * `connect.rs`: opening servers, delivering cancel requests
 //! * `flow.rs`: output kept back, reading held back, the last words to a client that has left
 //! * `events.rs`: what goes to the log
+//! * `handover.rs`: sockets that come from another process, or go to one
 
 mod cancel;
 mod connect;
 mod events;
 mod flow;
+mod handover;
 mod io;
 #[cfg(test)]
 mod tests;
@@ -286,6 +288,10 @@ impl Sockets {
     pub(crate) fn client_local_address(&self, client: ClientId) -> Address {
         let fd = self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd);
         socket::local_address(fd).unwrap_or_default()
+    }
+
+    pub(crate) fn client_fd(&self, client: ClientId) -> RawFd {
+        self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd)
     }
 
     /// One client less, as far as the balance between workers is concerned.

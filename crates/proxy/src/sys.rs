@@ -8,6 +8,7 @@ pub(crate) mod address;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod process;
+pub(crate) mod rights;
 pub(crate) mod signal;
 pub(crate) mod socket;
 

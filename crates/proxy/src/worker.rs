@@ -8,8 +8,10 @@
 //! * `accept.rs`: new clients
 //! * `mail.rs`: what other threads want
 //! * `suspend.rs`: nothing is read for a while
+//! * `handover.rs`: another process takes over, or has had what is here
 
 mod accept;
+mod handover;
 mod mail;
 mod read;
 mod suspend;
@@ -18,7 +20,7 @@ use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering};
 
 use config::Config;
 use engine::{
-    Drain, Engine,
+    Drain, Engine, Exported,
     ids::{ClientId, Micros, ServerId, WorkerId},
 };
 
@@ -43,6 +45,20 @@ const SMALL_READ: usize = 16 * 1024;
 /// Reads from one connection before others get their turn.
 const READS_MAX: usize = 16;
 
+/// What is not read at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    None,
+    /// SUSPEND: whatever is between two messages.
+    Suspended,
+    /// Another process is to take over: clients outside of a transaction.
+    Finishing,
+    /// The same, some time later: clients that can stop here.
+    Freezing,
+    /// What was exported may be another process's: nothing at all is read.
+    Still,
+}
+
 #[derive(Debug)]
 pub(crate) struct Worker {
     id: WorkerId,
@@ -61,14 +77,19 @@ pub(crate) struct Worker {
     accepting_paused: bool,
     next_complaint: Micros,
     drain: Option<Drain>,
-    suspended: bool,
+    hold: Hold,
+    /// What another process may get.
+    exported: Exported,
+    /// Events of parked servers that came while nothing was to be read.
+    missed: Vec<Token>,
+    /// There is what another process has had, and nothing was done with it yet.
+    has_imported: bool,
     stopped: bool,
 }
 
 impl Worker {
     pub(crate) fn new(id: WorkerId, shared: Arc<Shared>, config: Arc<Config>) -> Self {
-        let mut seed = [0; 32];
-        crate::random::fill(&mut seed);
+        let seed = shared.seed;
         let exchange = ShellExchange::new(Arc::clone(&shared.hub));
         let mut worker = Self {
             id,
@@ -83,7 +104,10 @@ impl Worker {
             accepting_paused: false,
             next_complaint: 0,
             drain: None,
-            suspended: false,
+            hold: Hold::None,
+            exported: Exported::default(),
+            missed: Vec::new(),
+            has_imported: false,
             stopped: false,
             shared,
         };
@@ -105,6 +129,7 @@ impl Worker {
 
     /// Works until it is told to stop.
     pub(crate) fn run(mut self) {
+        self.begin_imported();
         while !self.stopped {
             let (timeout, clock) = (self.timeout_ms(), self.shared.clock);
             if let Err(reason) = self.turn(timeout, || clock.now()) {
@@ -160,7 +185,7 @@ impl Worker {
         if let Some(how) = self.drain {
             self.publish_drained(how);
         }
-        if self.suspended {
+        if self.hold != Hold::None {
             self.publish_quiet();
         }
     }
@@ -170,6 +195,7 @@ impl Worker {
             Kind::Free => {}
             Kind::Client(at) => self.client_event(ClientId(at), token, events),
             Kind::Server(at) => self.server_event(ServerId(at), token, events),
+            Kind::Parked(_) if self.hold == Hold::Still => self.missed.push(token),
             Kind::Parked(pool) => {
                 let handle = token.to_handle(self.id);
                 match self.engine.parked_readable(pool, handle, &mut self.sockets) {
@@ -219,9 +245,11 @@ impl Worker {
         self.next_tick = now + TICK;
         self.sockets.tick();
         self.settle();
-        self.engine.tick(now, &mut self.sockets);
+        if self.hold != Hold::Still {
+            self.engine.tick(now, &mut self.sockets);
+        }
         self.settle();
-        if !self.suspended && mem::take(&mut self.accepting_paused) {
+        if self.hold == Hold::None && mem::take(&mut self.accepting_paused) {
             self.accepting_paused = self.watch_listeners().is_err();
         }
         if cfg!(debug_assertions) {
@@ -234,7 +262,7 @@ impl Worker {
         let gauge = self.shared.gauge(self.id);
         let drained = match how {
             Drain::WaitForServers => self.engine.busy_servers() == 0,
-            Drain::WaitForClients => gauge.clients.load(Ordering::Relaxed) == 0,
+            Drain::WaitForClients | Drain::TakenOver => gauge.clients.load(Ordering::Relaxed) == 0,
         };
         gauge.drained.store(drained, Ordering::Release);
     }

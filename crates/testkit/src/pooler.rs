@@ -361,6 +361,30 @@ impl Pooler {
         }
     }
 
+    /// Starts a new process that takes over from the running one (`-R`), which is returned.
+    #[track_caller]
+    pub fn begin_take_over(&mut self) -> Child {
+        let old = self.child.take().expect("the pooler was killed");
+        self.spawn_with(&["-R"]);
+        old
+    }
+
+    /// The same, and waits until the old process has ended by itself.
+    #[track_caller]
+    pub fn take_over(&mut self) -> ExitStatus {
+        let mut old = self.begin_take_over();
+        let status = poll_until(PATIENCE, || old.try_wait().expect("our own child"));
+        status.unwrap_or_else(|| {
+            let _ = old.kill().and_then(|()| old.wait());
+            panic!("the old process does not end:\n{}", tail(&self.log()))
+        })
+    }
+
+    /// A command that the system user runs whom the pooler runs as.
+    pub fn command_of_its_user(&self, program: &str) -> Command {
+        guest::command(program)
+    }
+
     /// Waits until it ends by itself, as the test has told it to.
     #[track_caller]
     pub fn wait_for_exit(&mut self) -> ExitStatus {
@@ -426,6 +450,10 @@ impl Pooler {
     }
 
     fn spawn(&mut self) {
+        self.spawn_with(&[]);
+    }
+
+    fn spawn_with(&mut self, more: &[&str]) {
         let log = fs::File::options()
             .create(true)
             .append(true)
@@ -444,7 +472,7 @@ impl Pooler {
         let stdin = self.setup.listener.as_ref().map_or_else(Stdio::null, |listener| {
             OwnedFd::from(listener.try_clone().expect("a second handle of the socket")).into()
         });
-        command.args(&self.setup.arguments);
+        command.args(&self.setup.arguments).args(more);
         command.envs(self.setup.environment.iter().map(|(name, value)| (name, value)));
         match &self.setup.url {
             Some(url) => command.args(["serve", &format!("{url}?listen_port={}", self.port)]),

@@ -27,6 +27,7 @@ mod proxy_protocol;
 mod query;
 mod relay;
 mod replication;
+mod restart;
 mod service;
 mod side_by_side;
 mod signals;

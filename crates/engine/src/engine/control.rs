@@ -24,6 +24,7 @@ impl<X: Exchange> Engine<X> {
             if let Gate::Closed(reason) = gate {
                 self.turn_away(id, reason, now, io);
             }
+            self.serve_backlog(id, now, io);
             let open = self
                 .exchange
                 .pool(id, |pool| pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now));
@@ -110,7 +111,10 @@ impl<X: Exchange> Engine<X> {
         self.pools.iter().map(|(id, _)| id).collect()
     }
 
-    fn clients_where(&self, test: impl Fn(&crate::client::Client) -> bool) -> Vec<ClientId> {
+    pub(super) fn clients_where(
+        &self,
+        test: impl Fn(&crate::client::Client) -> bool,
+    ) -> Vec<ClientId> {
         let chosen = self.clients.iter().filter(|(_, client)| test(client));
         chosen.map(|(slot, _)| ClientId(slot as u32)).collect()
     }
@@ -126,6 +130,16 @@ impl<X: Exchange> Engine<X> {
         };
         let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
         own.filter_map(|(slot, server)| Some((ServerId(slot as u32), kind(server)?))).collect()
+    }
+
+    /// The pool was held: who waited meanwhile gets what was parked meanwhile.
+    fn serve_backlog(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
+        let worker = self.worker;
+        while let Some((waiter, server)) = self.exchange.pool(id, |pool| pool.match_waiting(worker))
+        {
+            let server = self.attach(server, io);
+            self.join_waiter(waiter.client, server, now, io);
+        }
     }
 
     fn turn_away(&mut self, pool: PoolId, why: &str, now: Micros, io: &mut impl Io) {
@@ -160,7 +174,9 @@ impl<X: Exchange> Engine<X> {
             let why = self.exchange.pool(pool, |pool| match pool.gate() {
                 Gate::Paused => Some("pause mode"),
                 Gate::Closed(reason) => Some(reason),
-                Gate::Open => (pool.epoch() != epoch).then_some("connect string changed"),
+                Gate::Open | Gate::Held => {
+                    (pool.epoch() != epoch).then_some("connect string changed")
+                }
             });
             if let Some(why) = why {
                 self.end_login(server, why, now, io);

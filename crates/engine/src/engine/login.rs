@@ -170,7 +170,7 @@ impl<X: Exchange> Engine<X> {
         let database = packet.get("database").filter(|name| !name.is_empty());
         let database = database.map_or_else(|| user.clone(), text);
         let is_console = self.is_console(&database);
-        if self.drain.is_some() && !is_console {
+        if self.turns_newcomers_away() && !is_console {
             return Err("pooler is shutting down".into());
         }
         let replication = Replication::of(packet);
@@ -526,6 +526,14 @@ impl<X: Exchange> Engine<X> {
         });
         self.view(id);
         id
+    }
+
+    fn turns_newcomers_away(&self) -> bool {
+        match self.drain {
+            Some(Drain::WaitForServers | Drain::WaitForClients) => true,
+            // Who is in the middle of a login has nowhere else to go.
+            Some(Drain::TakenOver) | None => false,
+        }
     }
 
     /// From now on nobody new is let in, or nobody is linked any more.

@@ -207,10 +207,11 @@ impl<X: Exchange> Engine<X> {
     fn tend_pool(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
         let settings = self.settings(id).clone();
         let worker = self.worker;
+        let fills = self.drain.is_none();
         let (taken, open, spare) = self.exchange.pool(id, |pool| {
             let taken = pool.take_expired(worker, now);
             let open = pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now);
-            (taken, open, settings.min_size > 0 && pool.reserve_spare(now))
+            (taken, open, fills && settings.min_size > 0 && pool.reserve_spare(now))
         });
         let attach = |(server, why)| {
             let server = self.attach(server, io);

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Pool;
+use super::{Pool, Waiter};
 use crate::ids::{Handle, WorkerId};
 use crate::server::{Learnt, Server};
 use crate::settings::PoolSettings;
@@ -23,6 +23,8 @@ pub enum Gate {
     Open,
     /// Not now: clients wait, servers are closed as soon as they are free (PAUSE).
     Paused,
+    /// Not for the moment: clients wait, servers are parked. Another process may get them all.
+    Held,
     /// Not any more: clients are turned away with these words.
     Closed(&'static str),
 }
@@ -31,7 +33,7 @@ impl Gate {
     /// What is told of the servers that are closed because of it.
     pub(super) fn server_reason(self) -> &'static str {
         match self {
-            Self::Open => OBSOLETE,
+            Self::Open | Self::Held => OBSOLETE,
             Self::Paused => "pause mode",
             Self::Closed(reason) => reason,
         }
@@ -44,8 +46,9 @@ impl Pool {
     }
 
     pub fn set_gate(&mut self, gate: Gate) {
+        self.has_backlog |= self.gate == Gate::Held && gate != Gate::Held;
         self.gate = gate;
-        if gate != Gate::Open {
+        if !matches!(gate, Gate::Open | Gate::Held) {
             self.condemn(gate.server_reason());
         }
         self.check_invariants();
@@ -97,6 +100,37 @@ impl Pool {
         if epoch != self.epoch {
             self.obsolete -= 1;
         }
+    }
+
+    /// A server of another process comes in. The epoch it has from now on, which is none of ours
+    /// if it is to be replaced.
+    pub fn adopt(&mut self, is_current: bool) -> u64 {
+        self.servers += 1;
+        if is_current {
+            return self.epoch;
+        }
+        self.obsolete += 1;
+        u64::MAX
+    }
+
+    /// Servers parked at `worker` for whoever comes.
+    pub fn idle_at(&self, worker: WorkerId) -> impl Iterator<Item = &Server> {
+        self.idle[usize::from(worker.0)].iter().map(|server| &**server)
+    }
+
+    /// One who waits at `worker`, and a server for him, as there may be after the pool was held.
+    pub fn match_waiting(&mut self, worker: WorkerId) -> Option<(Waiter, Box<Server>)> {
+        if self.gate != Gate::Open {
+            return None;
+        }
+        let waiter = self.oldest_waiter(worker)?;
+        let Some(server) = self.take_idle(worker) else {
+            self.has_backlog = false;
+            return None;
+        };
+        self.forget(worker, waiter.ticket);
+        self.has_backlog = self.waiting_total() > 0;
+        Some((waiter, server))
     }
 
     /// Parked servers of `worker` that it is to close, and why.

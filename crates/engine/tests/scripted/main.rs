@@ -9,6 +9,7 @@ mod channel_binding;
 mod control;
 mod drain;
 mod dying;
+mod handover;
 mod hba;
 mod limits;
 mod login;

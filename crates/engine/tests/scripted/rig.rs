@@ -11,6 +11,7 @@
 //! ```
 
 mod net;
+mod process;
 mod shared;
 mod world;
 
@@ -177,6 +178,20 @@ impl Rig {
         for engine in &mut world.engines {
             engine.set_config(world.config.clone());
         }
+    }
+
+    /// Another process takes over.
+    pub(crate) fn hand_over(&self) {
+        self.hand_over_to(|_| {});
+    }
+
+    /// Its configuration is as `change` leaves it.
+    pub(crate) fn hand_over_to(&self, change: impl FnOnce(&mut Config)) {
+        let world = &mut *self.0.borrow_mut();
+        let mut config = (*world.config).clone();
+        change(&mut config);
+        world.config = Arc::new(config);
+        world.hand_over();
     }
 
     pub(crate) fn begin_drain(&self, how: Drain) {

@@ -17,7 +17,7 @@ use super::Controller;
 use crate::{exchange::lock, log, shared::ShellMail};
 
 /// How often it is looked whether an order has been carried out.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// The database that is the console.
 const CONSOLE: &str = "pgbouncer";
 
@@ -124,7 +124,7 @@ impl Controller {
             if draining {
                 return Err(OrderError::ShuttingDown);
             }
-            if !switches.is_halted() {
+            if !switches.is_halted() || switches.held {
                 return Err(OrderError::NotHalted);
             }
             switches.paused = false;

@@ -17,7 +17,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{ConsoleHandler, Exit, Shutdown, stats};
+use super::{ConsoleHandler, ConsoleRequest, Exit, Shutdown, stats};
 use crate::{
     announced, check,
     controller::{Controller, OrderError},
@@ -27,6 +27,7 @@ use crate::{
     shared::{ColdRequest, Shared, ShellMail},
     sys::{process, signal},
     table::Token,
+    takeover,
 };
 
 /// How often a draining pooler looks whether the end has come.
@@ -102,6 +103,11 @@ impl Cold {
             ColdRequest::Check(inquiry) => {
                 tokio::spawn(check::answer(inquiry, self.controller.clone()));
             }
+            ColdRequest::Console(ConsoleRequest::Connection(connection))
+                if takeover::is_request(&connection) =>
+            {
+                tokio::spawn(takeover::give(self.controller.clone(), connection));
+            }
             // Without a console the connection is closed by being dropped.
             ColdRequest::Console(request) => {
                 if let Some(console) = &mut self.console {
@@ -175,12 +181,14 @@ impl Cold {
         self.controller.0.notifier.stopping();
         let shared = &self.controller.0.shared;
         shared.draining.store(true, Ordering::Release);
+        // Those that another process has are no longer ours to shut.
         listener::shut_tcp(&shared.listeners);
         for gauge in &shared.gauges {
             gauge.drained.store(false, Ordering::Release);
         }
         let how = match how {
             Shutdown::WaitForClients => Drain::WaitForClients,
+            Shutdown::TakenOver => Drain::TakenOver,
             Shutdown::WaitForServers | Shutdown::Immediate => {
                 shared.hub.close();
                 Drain::WaitForServers
@@ -216,7 +224,7 @@ async fn drained(controller: Controller, how: Option<Shutdown>) -> Exit {
     while !is_drained() {
         time::sleep_until(Instant::now() + DRAIN_LOOK).await;
     }
-    if how == Shutdown::WaitForClients {
+    if matches!(how, Shutdown::WaitForClients | Shutdown::TakenOver) {
         log!("client connections dropped, exiting");
         Exit::ClientsLeft
     } else {

@@ -1,7 +1,8 @@
 //! What is done once, before the first client: limits, listeners, threads.
 
 use std::{
-    sync::{Arc, Mutex, RwLock},
+    io,
+    sync::{Arc, Mutex, RwLock, mpsc as mpsc_blocking},
     thread::{self, JoinHandle},
 };
 
@@ -12,12 +13,15 @@ use tokio::sync::{mpsc, watch};
 use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
     controller::{Control, Controller},
-    debug, listener, log,
+    debug,
+    listener::{self, Listener},
+    log,
     resolve::Dns,
     service::Service,
-    shared::Shared,
+    shared::{Origin, Shared},
     sys::{process, signal},
     table::WORKERS_MAX,
+    takeover::{self, Heritage},
     tls::{Handshakes, TlsContexts, handshake},
     warning,
     worker::Worker,
@@ -48,7 +52,12 @@ pub(super) fn start(
     // the first client can tell that we are there.
     let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
     let Service { listeners, notifier } = options.service;
-    let listeners = listener::open_all(&config.global, listeners)?;
+    let mut heritage = options.heritage;
+    let origin = heritage.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.estate));
+    let listeners = match &mut heritage {
+        Some(own) => listener::take_over(&config.global, std::mem::take(&mut own.listeners)),
+        None => listener::open_all(&config.global, listeners)?,
+    };
 
     let dns = Dns::new(&config.global)?;
     let tls = match options.tls {
@@ -60,7 +69,7 @@ pub(super) fn start(
     let (orders_in, orders) = mpsc::unbounded_channel();
     let count = worker_count(&config);
     let (handshakes, queues) = Handshakes::new(count);
-    let shared = Arc::new(Shared::new(count, listeners, requests_in, tls, handshakes)?);
+    let shared = Arc::new(Shared::new(count, origin, listeners, requests_in, tls, handshakes)?);
     let control = Control {
         shared: Arc::clone(&shared),
         config: RwLock::new(Arc::clone(&config)),
@@ -86,21 +95,37 @@ pub(super) fn start(
         let ended = controller.0.ended.subscribe();
         handshake::start(at, queue, Arc::clone(&shared), ended)?;
     }
-    let workers = start_workers(&shared, &config)?;
-    for (at, _) in workers.iter().enumerate() {
+    let mut workers = make_workers(&shared, &config)?;
+    // All that may fail is done before anything is taken over: that cannot be given back.
+    let (places, threads) =
+        (0..count).map(start_worker).collect::<io::Result<(Vec<_>, Vec<_>)>>()?;
+    let (go, started) = mpsc_blocking::channel();
+    let cold = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
+        let _guard = AbortOnPanic;
+        match started.recv() {
+            Ok(()) => cold.run(runtime, threads),
+            Err(_) => Exit::Immediate,
+        }
+    })?;
+    let has_heritage = heritage.is_some();
+    if let Some(heritage) = heritage {
+        inherit(heritage, &shared, &mut workers).map_err(StartError::TakeOver)?;
+    }
+    for (at, (place, worker)) in places.into_iter().zip(workers).enumerate() {
+        // The thread waits for nothing else.
+        let _ = place.send(worker);
         debug!("worker {at} serves");
     }
     log!(
-        "process up: PgBouncer {} (Weir {}), epoll, workers: {}",
+        "process up: PgBouncer {} (Weir {}), epoll, workers: {count}",
         config::PGBOUNCER_VERSION,
         env!("CARGO_PKG_VERSION"),
-        workers.len()
     );
-    controller.0.notifier.ready();
-    let cold = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
-        let _guard = AbortOnPanic;
-        cold.run(runtime, workers)
-    })?;
+    match has_heritage {
+        true => controller.0.notifier.succeeded(),
+        false => controller.0.notifier.ready(),
+    }
+    let _ = go.send(());
     Ok((controller, cold))
 }
 
@@ -113,31 +138,34 @@ fn worker_count(config: &Config) -> u16 {
     wanted.clamp(1, WORKERS_MAX) as u16
 }
 
-fn start_workers(
-    shared: &Arc<Shared>,
-    config: &Arc<Config>,
-) -> Result<Vec<JoinHandle<()>>, StartError> {
-    let workers: Vec<_> = (0..shared.hub.worker_count())
-        .map(|id| {
-            let mut worker = Worker::new(WorkerId(id), Arc::clone(shared), Arc::clone(config));
-            worker.watch().map(|()| worker)
-        })
-        .collect::<Result<_, _>>()?;
-    let mut threads = Vec::new();
-    for (id, worker) in workers.into_iter().enumerate() {
-        let thread = thread::Builder::new().name(format!("weir-worker-{id}")).spawn(move || {
-            let _guard = AbortOnPanic;
+/// What another process had is this one's when that has said so; nothing is done with it before.
+fn inherit(heritage: Heritage, shared: &Shared, workers: &mut [Worker]) -> io::Result<()> {
+    let (stream, estate, fds) = heritage.into_parts();
+    takeover::adopt(workers, shared, estate, fds)?;
+    Heritage::accept(&stream)?;
+    shared.listeners.iter().for_each(Listener::own);
+    Ok(())
+}
+
+fn make_workers(shared: &Arc<Shared>, config: &Arc<Config>) -> io::Result<Vec<Worker>> {
+    let ids = (0..shared.hub.worker_count()).map(WorkerId);
+    ids.map(|id| {
+        let mut worker = Worker::new(id, Arc::clone(shared), Arc::clone(config));
+        worker.watch().map(|()| worker)
+    })
+    .collect()
+}
+
+/// A thread that waits for its worker, and ends if there is to be none.
+fn start_worker(id: u16) -> io::Result<(mpsc_blocking::Sender<Worker>, JoinHandle<()>)> {
+    let (place, worker) = mpsc_blocking::channel::<Worker>();
+    let thread = thread::Builder::new().name(format!("weir-worker-{id}")).spawn(move || {
+        let _guard = AbortOnPanic;
+        if let Ok(worker) = worker.recv() {
             worker.run();
-        });
-        match thread {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                shared.tell_all(|| crate::shared::ShellMail::Stop);
-                return Err(error.into());
-            }
         }
-    }
-    Ok(threads)
+    })?;
+    Ok((place, thread))
 }
 
 fn raise_file_limit(config: &Config) {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::{
     conn::{BROKEN, FAILED},
-    shared::ColdRequest,
+    shared::{ColdRequest, Origin},
     sys::Events,
     tls::{Handshakes, TlsContexts},
 };
@@ -28,6 +28,7 @@ impl Rig {
         let shared = Arc::new(
             Shared::new(
                 workers,
+                Origin::new(),
                 Vec::new(),
                 requests,
                 TlsContexts::default(),

@@ -5,7 +5,7 @@
 use std::{
     ffi::{CStr, CString},
     io,
-    os::fd::{FromRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
     ptr,
 };
 
@@ -29,6 +29,22 @@ pub(crate) fn own(fd: RawFd) -> OwnedFd {
     // SAFETY: descriptors of connections have one owner, the table entry they are in, and the
     // caller gave that up.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Calls on this descriptor wait from now on.
+pub(crate) fn set_blocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    let flags = checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: takes no pointers.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(drop)
+}
+
+/// Lets go of what a descriptor stands for, while the descriptor itself stays its owner's: it is
+/// `/dev/null` from now on.
+pub(crate) fn blank(fd: RawFd) -> io::Result<()> {
+    let null = std::fs::File::open("/dev/null")?;
+    // SAFETY: takes no pointers; whoever owns `fd` owns what it stands for then.
+    checked(unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
 }
 
 /// Microseconds of the system's monotonic clock, which other processes see the same way.

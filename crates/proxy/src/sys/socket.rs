@@ -107,6 +107,14 @@ pub(crate) fn local_address(fd: RawFd) -> io::Result<Address> {
     Ok(raw.to_address())
 }
 
+/// The address of the other end.
+pub(crate) fn peer_address(fd: RawFd) -> io::Result<Address> {
+    let mut raw = Raw::empty();
+    // SAFETY: as for `accept`.
+    checked(unsafe { libc::getpeername(fd, raw.as_mut_ptr(), &raw mut raw.len) })?;
+    Ok(raw.to_address())
+}
+
 /// Takes the error that waits at the socket, such as the outcome of connecting.
 pub(crate) fn take_error(fd: RawFd) -> io::Result<()> {
     match option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR)? {

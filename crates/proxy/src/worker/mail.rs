@@ -83,6 +83,12 @@ impl Worker {
             ShellMail::Suspend => self.suspend(),
             ShellMail::EndSuspense => self.drop_restless(),
             ShellMail::Resume => self.resume(),
+            ShellMail::Finish => self.finish(),
+            ShellMail::Freeze => self.freeze(),
+            // Who asked may have given up waiting.
+            ShellMail::Export(reply) => drop(reply.send(self.export())),
+            ShellMail::Cede(_done) => self.cede(),
+            ShellMail::Thaw => self.thaw(),
             ShellMail::Stop => self.stopped = true,
         }
     }

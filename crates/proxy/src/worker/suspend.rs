@@ -5,19 +5,20 @@ use std::sync::atomic::Ordering;
 
 use engine::ids::{ClientId, ServerId};
 
-use super::Worker;
+use super::{Hold, Worker};
 
 impl Worker {
     pub(super) fn suspend(&mut self) {
-        self.suspended = true;
+        self.hold = Hold::Suspended;
         self.unwatch_listeners();
     }
 
     /// Everything that happened meanwhile is looked at.
     pub(super) fn resume(&mut self) {
-        if !std::mem::take(&mut self.suspended) {
+        if self.hold != Hold::Suspended {
             return;
         }
+        self.hold = Hold::None;
         self.accepting_paused = self.watch_listeners().is_err();
         self.sockets.queue_all();
     }
@@ -25,16 +26,32 @@ impl Worker {
     /// Is reading to be left for later?
     #[inline]
     pub(super) fn keeps_client(&self, client: ClientId) -> bool {
-        self.suspended && self.engine.client_at_rest(client)
+        match self.hold {
+            Hold::None => false,
+            Hold::Suspended => self.engine.client_at_rest(client),
+            Hold::Finishing => self.engine.client_can_pause(client),
+            Hold::Freezing => self.engine.client_can_stop(client),
+            Hold::Still => true,
+        }
     }
 
     #[inline]
     pub(super) fn keeps_server(&self, server: ServerId) -> bool {
-        self.suspended && self.engine.server_at_rest(server)
+        match self.hold {
+            Hold::None | Hold::Finishing | Hold::Freezing => false,
+            Hold::Suspended => self.engine.server_at_rest(server),
+            Hold::Still => true,
+        }
     }
 
     pub(super) fn publish_quiet(&self) {
-        let quiet = self.restless().0.is_empty() && self.restless().1.is_empty();
+        let quiet = match self.hold {
+            Hold::None | Hold::Still => true,
+            Hold::Finishing | Hold::Freezing => {
+                self.engine.has_come_to_rest(|client, server| self.stays(client, server))
+            }
+            Hold::Suspended => self.restless().0.is_empty() && self.restless().1.is_empty(),
+        };
         self.shared.gauge(self.id).quiet.store(quiet, Ordering::Release);
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct State {
     /// One box for each worker.
     pub(crate) mail: Vec<VecDeque<Mail>>,
     pub(crate) limits: Limits,
-    interner: Interner,
+    pub(crate) interner: Interner,
 }
 
 #[derive(Clone, Debug)]

@@ -98,7 +98,7 @@ impl World {
             self.summary.thrown_out += 1;
             let client = &self.clients[at];
             let draining = match self.draining {
-                None => false,
+                None | Some(Drain::TakenOver) => false,
                 Some(Drain::WaitForClients) => reason == "pooler is shutting down",
                 Some(Drain::WaitForServers) => reason.ends_with("shutting down"),
             };

@@ -1,0 +1,269 @@
+//! The new process's half of a hand-over: what came out of the parcels gets slots here. Nothing is
+//! sent before [`Engine::begin_imported`], since until then it may all be the other process's.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Engine;
+use crate::client::{Client, ClientPhase, Extended, Identity};
+use crate::ids::{ClientId, Micros, ServerId};
+use crate::parcel::{
+    ClientRecord, ExtendedRecord, Parcel, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
+};
+use crate::pool::REMOVED;
+use crate::prepared::{DOUBTFUL, Statement};
+use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::shell::{Exchange, Io};
+use crate::vars::{TrackedNames, Vars, Welcome};
+
+/// What the records of a parcel refer to by number.
+#[derive(Debug)]
+pub struct Shelf {
+    statements: HashMap<u64, Arc<Statement>>,
+    vars: Vec<Arc<Vars>>,
+    welcomes: Vec<Arc<Welcome>>,
+    /// Equal values are one set.
+    known: HashSet<Arc<Vars>>,
+    /// For each slot of the other process, that of ours.
+    slots: Vec<Option<usize>>,
+    /// Are there parameters that we track and the other process did not? Then nobody knows what
+    /// its servers have there.
+    lacks_names: bool,
+    pools: Vec<Destination>,
+}
+
+/// What has become of a pool.
+#[derive(Clone, Debug)]
+struct Destination {
+    database: String,
+    user: String,
+    /// Does it lead to the same place still?
+    is_same: bool,
+}
+
+impl Shelf {
+    /// `names` are those of the other process, `ours` this one's.
+    pub fn new(names: &[String], ours: &TrackedNames) -> Self {
+        Self {
+            statements: HashMap::new(),
+            vars: Vec::new(),
+            welcomes: Vec::new(),
+            known: HashSet::new(),
+            slots: names.iter().map(|name| ours.slot(name.as_bytes())).collect(),
+            lacks_names: ours
+                .all()
+                .iter()
+                .any(|own| !names.iter().any(|name| name.eq_ignore_ascii_case(own))),
+            pools: Vec::new(),
+        }
+    }
+
+    /// The next parcel. Its statements have been restored already.
+    pub fn open(&mut self, parcel: &Parcel, statements: HashMap<u64, Arc<Statement>>) {
+        self.statements = statements;
+        self.vars.clear();
+        for record in &parcel.vars {
+            let vars = self.share(record);
+            self.vars.push(vars);
+        }
+        self.welcomes.clear();
+        for record in &parcel.welcomes {
+            let welcome = self.welcome_of(record);
+            self.welcomes.push(welcome);
+        }
+    }
+
+    fn welcome_of(&mut self, record: &WelcomeRecord) -> Arc<Welcome> {
+        let vars = self.share(&record.vars);
+        Arc::new(Welcome { fixed: record.fixed.clone(), vars })
+    }
+
+    fn share(&mut self, record: &VarsRecord) -> Arc<Vars> {
+        let vars = Arc::new(self.translate(record));
+        if let Some(known) = self.known.get(&vars) {
+            return known.clone();
+        }
+        self.known.insert(vars.clone());
+        vars
+    }
+
+    fn translate(&self, record: &VarsRecord) -> Vars {
+        let mut vars = Vars::default();
+        for (value, slot) in record.iter().zip(&self.slots) {
+            if let (Some(value), Some(slot)) = (value, slot) {
+                vars.set(*slot, value);
+            }
+        }
+        vars
+    }
+
+    fn welcome(&self, at: u32) -> Arc<Welcome> {
+        self.welcomes.get(at as usize).cloned().unwrap_or_default()
+    }
+
+    fn vars(&self, at: u32) -> Arc<Vars> {
+        self.vars.get(at as usize).cloned().unwrap_or_default()
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// The pools come first: what their servers had to tell is known again.
+    pub fn import_pools(&mut self, pools: Vec<PoolRecord>, shelf: &mut Shelf) {
+        for record in pools {
+            let (database, user) = (record.database.clone(), record.user.clone());
+            let found = self.find_pool(&database, &user);
+            let is_same = !shelf.lacks_names
+                && found.is_some_and(|id| self.settings(id).destination() == record.destination);
+            if let (true, Some(id)) = (is_same, found) {
+                let welcome = record.welcome.as_ref().map(|welcome| shelf.welcome_of(welcome));
+                self.exchange.pool(id, |pool| record.teach(pool, welcome));
+            }
+            shelf.pools.push(Destination { database, user, is_same });
+        }
+    }
+
+    /// A client, and its server if it has one, get slots. A client whose database is not
+    /// configured any more loses its server, and is told when [`Engine::begin_imported`] comes.
+    pub fn import_client(
+        &mut self,
+        record: ClientRecord,
+        shelf: &Shelf,
+    ) -> (ClientId, Option<ServerId>) {
+        let pool = self.find_pool(&record.database, &record.user);
+        let on = record.server.filter(|_| pool.is_some());
+        let unnamed = if record.extended.as_ref().is_some_and(|own| own.has_unnamed) {
+            self.next_serial()
+        } else {
+            0
+        };
+        let on = on.and_then(|server| self.import_server(server, unnamed, shelf));
+        let identity = Arc::new(Identity { database: record.database, user: record.user });
+        let identity = pool
+            .map(|pool| self.view(pool).identity.clone())
+            .filter(|pools| **pools == *identity)
+            .unwrap_or(identity);
+        if record.is_counted {
+            self.exchange.limits(|limits| limits.client_came(&identity));
+        }
+        if let Some(pool) = pool {
+            self.exchange.pool(pool, |pool| pool.clients += 1);
+        }
+        let id = ClientId(self.clients.vacant_key() as u32);
+        if record.welcomed {
+            self.keys.insert(record.key, id);
+        }
+        let serial = self.next_serial();
+        let mut client = Client::new(serial, Default::default(), record.connected_at, identity);
+        client.phase = if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle };
+        client.counted = record.is_counted.then(|| client.identity.clone());
+        client.pool = pool;
+        client.server = on;
+        client.welcomed = record.welcomed;
+        client.notified = record.notified;
+        client.key = record.key;
+        client.long_key = record.long_key;
+        client.vars = shelf.vars(record.vars);
+        client.stream.held = record.held;
+        client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
+        client.replication = record.replication.map(|own| Box::new(own.into_replication()));
+        client.tracks = record.tracks;
+        client.request_at = record.request_at;
+        client.transaction_at = record.transaction_at;
+        let replicates = client.replication.as_ref().map(|own| own.kind);
+        self.clients.insert(client);
+        if let Some(on) = on {
+            let server = self.server_mut(on);
+            server.client = Some(id);
+            server.phase = ServerPhase::Linked;
+            server.replication = replicates;
+        }
+        (id, on)
+    }
+
+    /// A server that nobody uses. It is parked when [`Engine::begin_imported`] comes.
+    pub fn import_parked(&mut self, record: ServerRecord, shelf: &Shelf) -> Option<ServerId> {
+        self.import_server(record, 0, shelf)
+    }
+
+    /// `unnamed`: the number its client's unnamed statement has here.
+    fn import_server(
+        &mut self,
+        record: ServerRecord,
+        unnamed: u64,
+        shelf: &Shelf,
+    ) -> Option<ServerId> {
+        let Destination { database, user, is_same } = shelf.pools.get(record.pool as usize)?;
+        let pool = self.find_pool(database, user)?;
+        let is_current = *is_same && !record.is_obsolete;
+        let epoch = self.exchange.pool(pool, |pool| pool.adopt(is_current));
+        let identity = self.view(pool).identity.clone();
+        self.exchange.limits(|limits| limits.seat_anyway(&identity));
+        let serial = self.next_serial();
+        let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
+        server.phase = ServerPhase::Settling;
+        server.epoch = epoch;
+        server.status = record.status;
+        server.process_id = record.process_id;
+        server.secret = record.secret.into();
+        server.welcome = shelf.welcome(record.welcome);
+        server.vars = shelf.vars(record.vars);
+        server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
+        server.changes_schema = record.changes_schema;
+        server.released_at = record.released_at;
+        server.asked_at = record.asked_at;
+        server.replied_at = record.replied_at;
+        for (id, is_doubtful) in record.statements {
+            if let Some(statement) = shelf.statements.get(&id) {
+                // Older than anything to come.
+                server.statements.insert(statement.clone(), if is_doubtful { DOUBTFUL } else { 0 });
+            }
+        }
+        Some(ServerId(self.servers.insert(Box::new(server)) as u32))
+    }
+
+    /// Numbers in the records of that parcel are below those given out from now on.
+    pub fn skip_serials(&mut self, parcel: &Parcel) {
+        self.serial = self.serial.max(parcel.serial);
+    }
+
+    /// It is all ours now: servers without a client are parked, who waited to be let in waits
+    /// again, and who has no database any more is told so.
+    pub fn begin_imported(&mut self, now: Micros, io: &mut impl Io) {
+        let servers: Vec<_> = self.server_ids().collect();
+        for id in servers {
+            let found = self.servers.get(id.0 as usize);
+            if found.is_some_and(|one| matches!(one.phase, ServerPhase::Settling) && one.is_clean())
+            {
+                self.place(id, now, io);
+            }
+        }
+        let mut idle = self.clients_where(|client| matches!(client.phase, ClientPhase::Idle));
+        // Who has waited longest comes first again.
+        idle.sort_by_key(|id| self.client(*id).request_at);
+        for id in idle {
+            let client = self.client(id);
+            let asks = !client.welcomed || client.stream.holds_message();
+            match client.pool {
+                None => self.disconnect(id, REMOVED, now, io),
+                Some(pool) if client.replication.is_some() => self.link_own(id, pool, now, io),
+                Some(_) => {
+                    if asks && self.link(id, now, io) {
+                        self.go_on(id, now, io);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn extended(record: ExtendedRecord, unnamed: u64, shelf: &Shelf) -> Box<Extended> {
+    let mut extended =
+        Extended { unnamed, unnamed_parse: record.unnamed_parse, ..Extended::default() };
+    for named in record.names {
+        if let Some(statement) = shelf.statements.get(&named.statement) {
+            let (name, since, shape) = (named.name, named.since, named.shape);
+            extended.statements.import(name, statement.clone(), since, shape);
+        }
+    }
+    Box::new(extended)
+}

@@ -1,0 +1,282 @@
+//! Logged-in clients and servers in a form that another process understands: what the state of
+//! `client.rs`, `server.rs`, `prepared.rs` and `vars.rs` is between two processes, when one takes
+//! over from the other. Plain data, written and read off the hot path. Sockets are not in it: the
+//! shell sends them along, in the order of the records.
+//!
+//! Only what is *at rest* has such a form (`Engine::may_move`): nothing owed, nothing half passed
+//! on. So there is no ledger in it, and no output. Times are those of the process's clock, which
+//! the next process goes on with.
+//!
+//! Whoever changes a record raises [`FORMAT`].
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Micros;
+use crate::pool::Pool;
+use crate::prepared::Statement;
+use crate::replication::{Replication, ReplicationKind};
+use crate::server::Learnt;
+use crate::vars::Welcome;
+use wire::scram::{ScramKeys, ScramVerifier};
+
+/// The version of the records below; two processes must agree on it.
+pub const FORMAT: u32 = 1;
+
+/// What one worker gives away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parcel {
+    /// The worker's counter of messages: every number in the records is below it.
+    pub serial: u64,
+    pub statements: Vec<StatementRecord>,
+    /// Each a value for every tracked parameter, in the order of [`Estate::names`].
+    pub vars: Vec<VarsRecord>,
+    pub welcomes: Vec<WelcomeRecord>,
+    pub clients: Vec<ClientRecord>,
+    /// Servers that nobody uses at the moment.
+    pub parked: Vec<ServerRecord>,
+}
+
+/// Everything of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estate {
+    /// What the clock says.
+    pub now: Micros,
+    /// The secret behind long cancel keys.
+    pub seed: [u8; 32],
+    /// The parameters that are tracked.
+    pub names: Vec<String>,
+    /// What the next statements are numbered from.
+    pub statements: Numbering,
+    /// In the order of their numbers.
+    pub pools: Vec<PoolRecord>,
+    pub disabled: Vec<String>,
+    pub parcels: Vec<Parcel>,
+}
+
+pub type VarsRecord = Vec<Option<Vec<u8>>>;
+
+/// How far a process has come in numbering statements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbering {
+    pub last_id: u64,
+    /// How many changes of the schema have been seen.
+    pub schema: u64,
+}
+
+/// Its number is part of its name on the servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatementRecord {
+    pub id: u64,
+    /// How many changes of the schema had been seen when it was first prepared.
+    pub schema: u64,
+    pub sql: Vec<u8>,
+    pub types: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRecord {
+    pub database: String,
+    pub user: String,
+    /// Where its servers lead (see `PoolSettings::destination`).
+    pub destination: String,
+    /// `None` if there is no welcome yet.
+    pub welcome: Option<WelcomeRecord>,
+    pub learnt: Option<LearntRecord>,
+    /// A verifier in its stored form.
+    pub proven: Option<String>,
+    pub minor_version: u16,
+}
+
+/// What a server has told of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WelcomeRecord {
+    pub fixed: Vec<(Vec<u8>, Vec<u8>)>,
+    pub vars: VarsRecord,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LearntRecord {
+    Scram { client_key: [u8; 32], server_key: [u8; 32] },
+    Md5(String),
+    Password(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientRecord {
+    /// Where it comes from, if the shell knows better than its socket.
+    pub address: Option<String>,
+    pub database: String,
+    pub user: String,
+    pub is_counted: bool,
+    pub welcomed: bool,
+    pub notified: bool,
+    pub key: u64,
+    pub long_key: bool,
+    /// Into [`Parcel::vars`].
+    pub vars: u32,
+    pub held: Vec<u8>,
+    pub extended: Option<ExtendedRecord>,
+    pub replication: Option<ReplicationRecord>,
+    pub tracks: bool,
+    pub connected_at: Micros,
+    pub request_at: Micros,
+    pub transaction_at: Micros,
+    /// Its server, if it has one.
+    pub server: Option<ServerRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicationRecord {
+    /// Of one database, or of the whole cluster?
+    pub is_logical: bool,
+    pub options: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtendedRecord {
+    pub names: Vec<NamedRecord>,
+    pub has_unnamed: bool,
+    pub unnamed_parse: Vec<u8>,
+}
+
+/// One of a client's names for statements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedRecord {
+    pub name: Vec<u8>,
+    pub statement: u64,
+    pub since: u64,
+    pub shape: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// Into [`Estate::pools`].
+    pub pool: u32,
+    /// Is it to be replaced as soon as nobody uses it?
+    pub is_obsolete: bool,
+    pub status: u8,
+    pub process_id: u32,
+    pub secret: Vec<u8>,
+    /// Into [`Parcel::welcomes`].
+    pub welcome: u32,
+    /// Into [`Parcel::vars`].
+    pub vars: u32,
+    /// The least recently used first; `true` if nobody knows whether it is there.
+    pub statements: Vec<(u64, bool)>,
+    /// Is its unnamed statement its present client's?
+    pub unnamed_is_clients: bool,
+    /// Has its open transaction changed the schema?
+    pub changes_schema: bool,
+    pub connected_at: Micros,
+    pub released_at: Micros,
+    pub asked_at: Micros,
+    pub replied_at: Micros,
+}
+
+impl PoolRecord {
+    pub fn of(pool: &Pool) -> Self {
+        Self {
+            database: pool.key.database.clone(),
+            user: pool.key.user.clone(),
+            destination: pool.settings.destination(),
+            welcome: pool.welcome.as_deref().map(WelcomeRecord::of),
+            learnt: pool.learnt.as_ref().map(LearntRecord::of),
+            proven: pool.proven.as_ref().map(ToString::to_string),
+            minor_version: pool.minor_version,
+        }
+    }
+
+    /// What was learnt by the servers of the record is known to the pool, which has none yet.
+    pub(crate) fn teach(self, pool: &mut Pool, welcome: Option<Arc<Welcome>>) {
+        let Self { learnt, proven, minor_version, .. } = self;
+        pool.welcome = welcome;
+        pool.learnt = learnt.map(LearntRecord::into_learnt);
+        pool.proven = proven.as_deref().and_then(ScramVerifier::parse);
+        pool.minor_version = minor_version;
+    }
+}
+
+impl WelcomeRecord {
+    pub(crate) fn of(welcome: &Welcome) -> Self {
+        Self { fixed: welcome.fixed.clone(), vars: welcome.vars.to_record() }
+    }
+}
+
+impl LearntRecord {
+    fn of(learnt: &Learnt) -> Self {
+        match learnt {
+            Learnt::Scram(ScramKeys { client_key, server_key }) => {
+                Self::Scram { client_key: *client_key, server_key: *server_key }
+            }
+            Learnt::Md5(hash) => Self::Md5(hash.clone()),
+            Learnt::Password(password) => Self::Password(password.clone()),
+        }
+    }
+
+    fn into_learnt(self) -> Learnt {
+        match self {
+            Self::Scram { client_key, server_key } => {
+                Learnt::Scram(ScramKeys { client_key, server_key })
+            }
+            Self::Md5(hash) => Learnt::Md5(hash),
+            Self::Password(password) => Learnt::Password(password),
+        }
+    }
+}
+
+impl ReplicationRecord {
+    pub(crate) fn of(asked: &Replication) -> Self {
+        let is_logical = match asked.kind {
+            ReplicationKind::Logical => true,
+            ReplicationKind::Physical => false,
+        };
+        Self { is_logical, options: asked.options.clone() }
+    }
+
+    pub(crate) fn into_replication(self) -> Replication {
+        let kind = match self.is_logical {
+            true => ReplicationKind::Logical,
+            false => ReplicationKind::Physical,
+        };
+        Replication { kind, options: self.options }
+    }
+}
+
+impl StatementRecord {
+    pub(crate) fn of(statement: &Statement) -> Self {
+        Self {
+            id: statement.id,
+            schema: statement.schema,
+            sql: statement.sql.to_vec(),
+            types: statement.types.to_vec(),
+        }
+    }
+}
+
+/// The bytes could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed state: {0}")]
+pub struct Malformed(String);
+
+impl Estate {
+    /// # Errors
+    /// Never, in practice: all of it is plain data.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Malformed> {
+        postcard::to_stdvec(self).map_err(|error| Malformed(error.to_string()))
+    }
+
+    /// # Errors
+    /// When that is not what [`Estate::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((estate, [])) => Ok(estate),
+            Ok((_, rest)) => Err(Malformed(format!("{} bytes too many", rest.len()))),
+            Err(error) => Err(Malformed(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

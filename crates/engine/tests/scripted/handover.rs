@@ -1,0 +1,155 @@
+//! Another process takes over: engines that know nothing get what the old ones had.
+
+use config::PoolMode;
+
+use crate::messages::*;
+use crate::rig::Rig;
+
+#[test]
+fn a_client_in_a_transaction_goes_on_with_its_server() {
+    let rig = Rig::transaction();
+    let client = rig.client();
+    client.send([query("begin")]);
+    let server = rig.server(0);
+    server.expect([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    rig.hand_over();
+    client.send([query("commit")]);
+    server.expect([query("commit")]);
+    server.send([complete("COMMIT"), ready('I')]);
+    client.expect([complete("COMMIT"), ready('I')]);
+    assert_eq!((rig.servers(), rig.pool(|pool| pool.counts())), (1, (1, 0)));
+    assert!(server.is_parked());
+}
+
+#[test]
+fn an_idle_server_serves_on() {
+    let rig = Rig::with_workers(2, |_| {});
+    let clients = [rig.client_at(0), rig.client_at(1), rig.client_at(0)];
+    rig.hand_over();
+    for client in clients {
+        client.send([query("one")]);
+        rig.server(0).answers("one");
+        client.expect([done("OK")]);
+    }
+    assert_eq!((rig.servers(), rig.clients_counted()), (1, 3));
+}
+
+#[test]
+fn who_waits_is_served_after_it() {
+    let rig = Rig::of_size(1);
+    let (busy, waits) = (rig.client(), rig.client());
+    busy.send([query("begin")]);
+    let server = rig.server(0);
+    server.expect([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    busy.expect([complete("BEGIN"), ready('T')]);
+    waits.send([query("two")]);
+    rig.hand_over();
+    busy.send([query("commit")]);
+    server.expect([query("commit")]);
+    server.send([complete("COMMIT"), ready('I')]);
+    busy.expect([complete("COMMIT"), ready('I')]);
+    server.answers("two");
+    waits.expect([done("OK")]);
+    assert_eq!(rig.servers(), 1);
+}
+
+#[test]
+fn settings_go_along() {
+    let rig = Rig::transaction();
+    let other = rig.client();
+    let client = rig.client_with(0, &[("DateStyle", "German")]);
+    rig.hand_over();
+    client.send([query("one")]);
+    let server = rig.server(0);
+    server.expect([query("SET DateStyle = 'German';")]);
+    server.send([complete("SET"), status("DateStyle", "German"), ready('I')]);
+    server.answers("one");
+    client.expect([done("OK")]);
+    other.send([query("two")]);
+    server.expect([query("SET DateStyle = 'ISO, MDY';")]);
+    server.send([complete("SET"), status("DateStyle", "ISO, MDY"), ready('I')]);
+    server.answers("two");
+    other.expect([done("OK")]);
+}
+
+#[test]
+fn a_text_prepared_after_a_change_of_the_schema_is_another_statement_still() {
+    let rig = Rig::of_size(1);
+    let client = rig.client();
+    client.send([parse("s", "select a from t"), sync()]);
+    let server = rig.server(0);
+    server.expect([parse("weir_1", "select a from t"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    client.send([query("alter table t")]);
+    server.expect([query("alter table t")]);
+    server.send([complete("ALTER TABLE"), ready('I')]);
+    client.expect([complete("ALTER TABLE"), ready('I')]);
+    rig.hand_over();
+    client.send([parse("s2", "select a from t"), sync()]);
+    server.expect([parse("weir_2", "select a from t"), sync()]);
+}
+
+#[test]
+fn a_client_that_replicates_keeps_the_server_that_is_its_own() {
+    let rig = Rig::transaction();
+    let client = rig.client_with(0, &[("replication", "database")]);
+    rig.hand_over();
+    let server = rig.server(0);
+    for _ in 0..2 {
+        client.send([query("IDENTIFY_SYSTEM")]);
+        server.expect([query("IDENTIFY_SYSTEM")]);
+        server.send([complete("IDENTIFY_SYSTEM"), ready('I')]);
+        client.expect([complete("IDENTIFY_SYSTEM"), ready('I')]);
+        assert!(!server.is_parked(), "it is nobody else's");
+    }
+    client.leave();
+    assert!(!server.is_open(), "it outlives its client");
+}
+
+#[test]
+fn a_parameter_that_is_tracked_from_now_on_is_asked_of_new_servers() {
+    let rig = Rig::transaction();
+    let client = rig.client();
+    client.send([query("one")]);
+    rig.server(0).answers("one");
+    client.expect([done("OK")]);
+    rig.hand_over_to(|config| config.global.track_extra_parameters.push("search_path".into()));
+    client.send([query("two")]);
+    rig.server(1).answers("two");
+    client.expect([done("OK")]);
+    assert!(!rig.server(0).is_open(), "nobody knows what it has there");
+}
+
+#[test]
+fn who_has_no_database_any_more_is_told() {
+    let rig = Rig::transaction();
+    let (idle, busy) = (rig.client(), rig.client());
+    busy.send([query("begin")]);
+    rig.server(0).expect([query("begin")]);
+    rig.server(0).send([complete("BEGIN"), ready('T')]);
+    busy.expect([complete("BEGIN"), ready('T')]);
+    rig.hand_over_to(|config| config.databases.clear());
+    for client in [idle, busy] {
+        client.expect_fatal("database removed");
+    }
+    assert_eq!((rig.server(0).is_open(), rig.clients_counted()), (false, 0));
+}
+
+#[test]
+fn who_waits_to_be_let_in_is_welcomed_by_the_new_process() {
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Session;
+        config.global.default_pool_size = 1;
+    });
+    let (busy, waits) = (rig.client(), rig.connect());
+    waits.say_hello(&[]);
+    rig.hand_over();
+    assert_eq!(waits.unread(), 0);
+    busy.leave();
+    rig.server(0).answers("DISCARD ALL");
+    waits.expect_welcome(&[]);
+}

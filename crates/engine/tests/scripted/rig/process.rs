@@ -1,0 +1,115 @@
+//! A take-over: the engines and all they share are new ones, the sockets are the same.
+
+use std::collections::HashMap;
+
+use engine::ids::WorkerId;
+use engine::parcel::{Estate, PoolRecord};
+use engine::pool::Gate;
+use engine::{Engine, Exported, Shelf};
+
+use super::net::{Net, Place};
+use super::shared::Shared;
+use super::world::World;
+
+/// The sockets of one record.
+#[derive(Clone, Copy)]
+struct Ends {
+    client: Option<usize>,
+    server: Option<usize>,
+}
+
+impl World {
+    pub(crate) fn hand_over(&mut self) {
+        let names = self.engines[0].tracked_names().all().to_vec();
+        self.shared
+            .state(|state| state.pools.iter_mut().for_each(|pool| pool.set_gate(Gate::Held)));
+        let pools = self.shared.state(|state| state.pools.iter().map(PoolRecord::of).collect());
+        let (parcels, exported): (Vec<_>, Vec<_>) =
+            self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip();
+        let ends: Vec<_> =
+            exported.iter().enumerate().map(|(at, all)| ends(&self.net, at, all)).collect();
+        let disabled = Vec::new();
+        let statements = self.shared.state(|state| state.interner.numbering());
+        let estate =
+            Estate { now: self.now, seed: [7; 32], names, statements, pools, disabled, parcels };
+        let bytes = estate.to_bytes().expect("plain data");
+        for (engine, exported) in self.engines.iter_mut().zip(&exported) {
+            engine.cede(exported);
+            engine.check_invariants();
+            assert_eq!((engine.client_count(), engine.busy_servers()), (0, 0));
+        }
+        self.shared.state(|state| {
+            assert!(state.pools.iter().all(|pool| pool.counts() == (0, 0) && pool.clients == 0));
+            assert_eq!((state.limits.clients(), state.limits.servers()), (0, 0));
+        });
+        self.begin_anew(Estate::from_bytes(&bytes).expect("what was written"), ends);
+    }
+
+    fn begin_anew(&mut self, estate: Estate, ends: Vec<Vec<Ends>>) {
+        let count = self.engines.len();
+        self.shared = Shared::new(count);
+        let engine = |at| {
+            let worker = WorkerId(at as u16);
+            Engine::new(worker, self.config.clone(), self.shared.clone(), estate.seed)
+        };
+        self.engines = (0..count).map(engine).collect();
+        let mut shelf = Shelf::new(&estate.names, self.engines[0].tracked_names());
+        self.shared.state(|state| state.interner.resume(estate.statements));
+        self.engines[0].import_pools(estate.pools, &mut shelf);
+        let mut turns = (0..count).cycle();
+        for (parcel, ends) in estate.parcels.into_iter().zip(ends) {
+            self.engines.iter_mut().for_each(|engine| engine.skip_serials(&parcel));
+            let statements: HashMap<_, _> = self.shared.state(|state| {
+                let all = parcel.statements.iter();
+                let mut restore = |one: &engine::parcel::StatementRecord| {
+                    state.interner.restore(one.id, one.schema, &one.sql, &one.types)
+                };
+                all.map(|one| (one.id, restore(one))).collect()
+            });
+            shelf.open(&parcel, statements);
+            let mut ends = ends.into_iter();
+            for record in parcel.clients {
+                let worker = turns.next().expect("there are workers");
+                let (id, server) = self.engines[worker].import_client(record, &shelf);
+                let Ends { client, server: at } = ends.next().expect("a socket");
+                let end = &mut self.net.clients[client.expect("a client's")];
+                (end.worker, end.id, end.blocked) = (worker, Some(id), false);
+                if let Some(at) = at {
+                    self.net.servers[at].worker = worker;
+                    self.net.servers[at].place = server.map_or(Place::Closed, Place::Table);
+                }
+            }
+            for record in parcel.parked {
+                let worker = turns.next().expect("there are workers");
+                let id = self.engines[worker].import_parked(record, &shelf).expect("its pool");
+                let at = ends.next().and_then(|ends| ends.server).expect("a socket");
+                self.net.servers[at].worker = worker;
+                self.net.servers[at].place = Place::Table(id);
+            }
+        }
+        for worker in 0..count {
+            self.engines[worker].begin_imported(self.now, &mut self.net.io(worker));
+        }
+        self.pump();
+    }
+}
+
+/// Where the sockets of what `worker` exported are.
+fn ends(net: &Net, worker: usize, exported: &Exported) -> Vec<Ends> {
+    let server_at = |place| {
+        let mut all = net.servers.iter();
+        all.position(|end| end.worker == worker && end.place == place).expect("a server's socket")
+    };
+    let clients = exported.clients.iter().map(|client| Ends {
+        client: net
+            .clients
+            .iter()
+            .position(|end| end.worker == worker && end.id == Some(client.id)),
+        server: client.server.map(|server| server_at(Place::Table(server))),
+    });
+    let parked = exported.parked.iter().map(|(pool, handle)| Ends {
+        client: None,
+        server: Some(server_at(Place::Detached(*pool, *handle))),
+    });
+    clients.chain(parked).collect()
+}

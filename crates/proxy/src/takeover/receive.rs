@@ -1,0 +1,114 @@
+//! The new process asks for everything. It blocks, and has no threads yet.
+
+use std::{
+    collections::VecDeque,
+    io::{self, Write as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    time::Duration,
+};
+
+use config::Global;
+use engine::parcel::Estate;
+
+use super::{PATIENCE, TakeOverError, read_fds, read_frame, request, write_frame};
+use crate::{
+    listener,
+    sys::{process, socket},
+};
+
+/// What the old process has handed over. Dropped before [`Heritage::accept`], it stays the old
+/// process's.
+#[derive(Debug)]
+pub struct Heritage {
+    stream: UnixStream,
+    pub(crate) estate: Estate,
+    /// The sockets that clients come to.
+    pub(crate) listeners: Vec<OwnedFd>,
+    /// Those of the records, in their order.
+    pub(crate) fds: VecDeque<OwnedFd>,
+}
+
+/// Asks the running process for all it has. `None` if none runs.
+///
+/// # Errors
+/// When it does not hand over, or something goes wrong meanwhile; it goes on as before then.
+pub fn receive(global: &Global) -> Result<Option<Heritage>, TakeOverError> {
+    // As many descriptors as it may have are to come.
+    let _ = process::raise_file_limit();
+    let address = listener::unix_address(global).ok_or(TakeOverError::NoSocket)?;
+    let socket = socket::open(&address)?;
+    process::set_blocking(socket.as_raw_fd())?;
+    match socket::connect(socket.as_raw_fd(), &address) {
+        Ok(_) => {}
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+
+    // In one piece: the old process looks at what came with the startup packet.
+    let mut hello = Vec::new();
+    wire::frontend::startup(&mut hello, 0, &[("user", "pgbouncer"), ("database", "pgbouncer")]);
+    hello.extend_from_slice(request().as_bytes());
+    (&stream).write_all(&hello)?;
+    match read_frame(&stream)? {
+        (b'W', _) => {}
+        (b'R', text) => {
+            return Err(TakeOverError::Refused(String::from_utf8_lossy(&text).into_owned()));
+        }
+        _ => return Err(TakeOverError::Foreign),
+    }
+    // It waits for its clients' queries to end first.
+    let rest = global.suspend_timeout.saturating_add(PATIENCE).min(Duration::from_secs(86_400));
+    stream.set_read_timeout(Some(rest))?;
+    let (letter, state) = read_frame(&stream)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    if letter != b'S' {
+        return Err(TakeOverError::Refused(String::from_utf8_lossy(&state).into_owned()));
+    }
+    let (counts, state) = state.split_at_checked(8).ok_or(TakeOverError::Foreign)?;
+    let count = |at: usize| {
+        counts[at..at + 4].iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte))
+    };
+    let (listeners, sockets) = (count(0), count(4));
+    let estate = Estate::from_bytes(state)?;
+    let expected: usize = estate.parcels.iter().map(super::adopt::sockets_of).sum();
+    if expected != sockets {
+        return Err(TakeOverError::Descriptors(expected.abs_diff(sockets)));
+    }
+    let mut fds = VecDeque::from(read_fds(&stream, listeners + sockets)?);
+    if fds.len() != listeners + sockets {
+        return Err(TakeOverError::Descriptors(fds.len().abs_diff(listeners + sockets)));
+    }
+    let listeners = fds.drain(..listeners).collect();
+    Ok(Some(Heritage { stream, estate, listeners, fds }))
+}
+
+impl Heritage {
+    /// Everything has found its place here: it is ours from now on.
+    ///
+    /// # Errors
+    /// When the old process is lost, or has given up waiting: then it is not.
+    pub(crate) fn accept(stream: &UnixStream) -> io::Result<()> {
+        write_frame(stream, b'A', &std::process::id().to_be_bytes())?;
+        match read_frame(stream)? {
+            (b'G', _) => Ok(()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (UnixStream, Estate, VecDeque<OwnedFd>) {
+        (self.stream, self.estate, self.fds)
+    }
+}

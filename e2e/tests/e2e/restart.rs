@@ -1,0 +1,313 @@
+//! Online restart (`-R`): a new process takes over clients and servers, and nobody notices.
+
+mod programs;
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::support;
+use testkit::{Message, Pooler, RawClient, eventually, frontend, open_folder};
+
+const CLIENTS: u64 = 50;
+const RESTARTS: usize = 5;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A pooler that keeps some servers and has a pidfile.
+fn pooler(mode: &str) -> (Pooler, String) {
+    let (setup, database) = support::setup(mode);
+    (setup.workers(2).start(), database)
+}
+
+/// A named statement's only value.
+#[track_caller]
+fn run(client: &mut RawClient, name: &str, parameter: &str) -> String {
+    let bind = frontend::bind("", name, &[Some(parameter)]);
+    client.send([bind, frontend::execute("", 0), frontend::sync()].concat());
+    let messages = client.read_to_ready();
+    let row = messages.iter().find(|m| m.tag == b'D').unwrap_or_else(|| panic!("{messages:?}"));
+    row.row().pop().flatten().expect("a value")
+}
+
+#[track_caller]
+fn prepare(client: &mut RawClient, name: &str, sql: &str) {
+    client.send([frontend::parse(name, sql), frontend::sync()].concat());
+    let messages = client.read_to_ready();
+    assert!(messages.iter().all(|m| m.tag != b'E'), "{messages:?}");
+}
+
+/// Works until it is told to stop; every answer must be its own.
+fn work(mut client: RawClient, number: u64, done: &AtomicU64, stop: &AtomicBool) {
+    let name = format!("client-{number}");
+    client.rows(&format!("SET application_name = '{name}'"));
+    prepare(&mut client, "mine", &format!("SELECT $1::text || '/{number}'"));
+    let mut round = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        let tag = format!("{number}.{round}");
+        assert_eq!(client.value(&format!("SELECT '{tag}'")), tag);
+        assert_eq!(run(&mut client, "mine", &tag), format!("{tag}/{number}"));
+        assert_eq!(client.value("SHOW application_name"), name);
+        assert_eq!(client.query("BEGIN").tags, ["BEGIN"]);
+        let backend = client.value("SELECT pg_backend_pid()");
+        assert_eq!(run(&mut client, "mine", &tag), format!("{tag}/{number}"));
+        assert_eq!(client.value("SELECT pg_backend_pid()"), backend);
+        assert_eq!(client.query("COMMIT").tags, ["COMMIT"]);
+        // The unnamed statement, in two batches.
+        client.send([frontend::parse("", "SELECT $1::text"), frontend::sync()].concat());
+        client.read_to_ready();
+        assert_eq!(run(&mut client, "", &tag), tag);
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[track_caller]
+fn restart_under_load(mode: &str, servers: u64) {
+    let (setup, database) = support::setup(mode);
+    let mut pooler = setup.set("default_pool_size", servers).workers(2).start();
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let clients: Vec<_> = (0..CLIENTS).map(|_| pooler.client(&database)).collect();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..).zip(clients).collect();
+        let (done, stop) = (&done, &stop);
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|(number, client)| scope.spawn(move || work(client, number, done, stop)))
+            .collect();
+        let all_go_on = |target: u64| {
+            eventually("the clients go on", Duration::from_secs(60), || {
+                let failed = threads.iter().any(std::thread::ScopedJoinHandle::is_finished);
+                (failed || done.load(Ordering::Relaxed) >= target).then_some(())
+            });
+        };
+        for _ in 0..RESTARTS {
+            all_go_on(done.load(Ordering::Relaxed) + 2 * CLIENTS);
+            assert_eq!(pooler.take_over().code(), Some(0));
+        }
+        all_go_on(done.load(Ordering::Relaxed) + 2 * CLIENTS);
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(pooler.log().matches("has taken over").count(), RESTARTS);
+}
+
+#[test]
+fn fifty_clients_do_not_notice_five_restarts_in_transaction_mode() {
+    if support::only_weir() {
+        restart_under_load("transaction", 8);
+    }
+}
+
+#[test]
+fn fifty_clients_do_not_notice_five_restarts_in_session_mode() {
+    if support::only_weir() {
+        restart_under_load("session", CLIENTS);
+    }
+}
+
+#[test]
+fn an_open_transaction_goes_along_with_its_server() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.rows("CREATE TABLE kept (n int)");
+    client.rows("BEGIN");
+    let backend = client.value("SELECT pg_backend_pid()");
+    client.rows("INSERT INTO kept VALUES (7)");
+    assert_eq!(pooler.take_over().code(), Some(0));
+    assert_eq!(client.value("SELECT pg_backend_pid()"), backend);
+    assert_eq!(client.query("COMMIT").tags, ["COMMIT"]);
+    assert_eq!(client.value("SELECT n FROM kept"), "7");
+}
+
+#[test]
+fn idle_servers_settings_and_statements_are_taken_over() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.set("default_pool_size", 1).workers(1).start();
+    let mut first = pooler.client(&database);
+    let mut second = pooler.client(&database);
+    first.rows("SET DateStyle = 'German'");
+    prepare(&mut first, "s", "SELECT $1::date");
+    prepare(&mut second, "s", "SELECT $1::int + 1");
+    let backend = first.value("SELECT pg_backend_pid()");
+    pooler.take_over();
+    // The names on the server are those of the old process.
+    prepare(&mut second, "t", "SELECT $1::int + 2");
+    assert_eq!(run(&mut second, "s", "1"), "2");
+    assert_eq!(run(&mut second, "t", "1"), "3");
+    assert_eq!(run(&mut first, "s", "2026-02-01"), "01.02.2026");
+    assert_eq!(second.value("SELECT '2026-02-01'::date"), "2026-02-01");
+    assert_eq!(second.value("SELECT pg_backend_pid()"), backend);
+    assert_eq!(second.value("SELECT count(*) FROM pg_prepared_statements"), "3");
+}
+
+#[test]
+fn a_cancel_key_of_the_old_process_works_in_the_new_one() {
+    if !support::only_weir() {
+        return;
+    }
+    for mode in ["session", "transaction"] {
+        let (mut pooler, database) = pooler(mode);
+        let mut client = pooler.client(&database);
+        pooler.take_over();
+        const LONG: &str = "SELECT pg_sleep(60)";
+        client.send(frontend::query(LONG));
+        support::until_running(&database, LONG);
+        client.cancel(pooler.port());
+        let error = client.read_to_ready().iter().find_map(Message::error);
+        assert_eq!(error.expect("an error").code(), "57014", "{mode}");
+    }
+}
+
+#[test]
+fn a_query_that_takes_too_long_is_answered_by_the_old_process() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.set("suspend_timeout", 0.3).workers(2).start();
+    let mut busy = pooler.client(&database);
+    let mut idle = pooler.client(&database);
+    busy.send(frontend::query("SELECT pg_sleep(3)"));
+    support::until_running(&database, "SELECT pg_sleep(3)");
+    let mut old = pooler.begin_take_over();
+    pooler.log_contains("has taken over");
+    assert_eq!(idle.value("SELECT 'served'"), "served");
+    assert!(matches!(old.try_wait(), Ok(None)), "the old process has left its client");
+    let messages = busy.read_to_ready();
+    assert!(messages.iter().any(|m| m.tag == b'D'), "{messages:?}");
+    assert_eq!(busy.value("SELECT 'still served'"), "still served");
+    drop(busy);
+    let status = eventually("the old process ends", PATIENCE, || old.try_wait().expect("ours"));
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(idle.value("SELECT 'served'"), "served");
+    assert_eq!(pooler.client(&database).value("SELECT 'new'"), "new");
+}
+
+#[test]
+fn the_pidfile_and_the_service_manager_know_the_new_process() {
+    if !support::only_weir() {
+        return;
+    }
+    let folder = open_folder("restart");
+    let path = folder.join("notify");
+    let manager = UnixDatagram::bind(&path).expect("a new socket");
+    let anybody = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
+    fs::set_permissions(&path, anybody).expect("our own socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    let (setup, database) = support::setup("transaction");
+    let pidfile = folder.join("pid");
+    let mut pooler = setup
+        .set("pidfile", pidfile.display())
+        .environment("NOTIFY_SOCKET", path.display())
+        .start();
+    let mut client = pooler.client(&database);
+    let before = pooler.pid();
+    let named = || fs::read_to_string(&pidfile).ok().and_then(|text| text.trim().parse().ok());
+    assert_eq!(named(), Some(before));
+    assert_eq!(pooler.take_over().code(), Some(0));
+    let after = pooler.pid();
+    assert_ne!(before, after);
+    eventually("the pidfile names the new process", PATIENCE, || {
+        (named() == Some(after)).then_some(())
+    });
+    assert_eq!(client.value("SELECT 'served'"), "served");
+    let mut heard = Vec::new();
+    while !heard.contains(&format!("MAINPID={after}\nREADY=1")) {
+        let mut buffer = [0; 4096];
+        let len = manager.recv(&mut buffer).expect("the new process says that it is ready");
+        heard.push(String::from_utf8_lossy(&buffer[..len]).into_owned());
+    }
+    assert!(heard.contains(&format!("MAINPID={after}")), "{heard:?}");
+    pooler.signal("QUIT");
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+    assert!(!pidfile.exists());
+}
+
+/// Speaks as a new process would, and goes away when it has read so many bytes.
+const IMPOSTOR: &str = r#"
+import socket, struct, sys
+path, request, enough = sys.argv[1], sys.argv[2], int(sys.argv[3])
+s = socket.socket(socket.AF_UNIX)
+s.connect(path)
+body = struct.pack("!I", 3 << 16) + b"user\0pgbouncer\0database\0pgbouncer\0\0"
+s.sendall(struct.pack("!I", len(body) + 4) + body + request.encode())
+got = b""
+while len(got) < enough:
+    more = s.recv(enough - len(got))
+    if not more:
+        break
+    got += more
+print(got)
+"#;
+
+#[test]
+fn when_a_take_over_fails_the_old_process_goes_on() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = pooler("transaction");
+    let mut idle = pooler.client(&database);
+    let mut open = pooler.client(&database);
+    prepare(&mut idle, "s", "SELECT $1::int + 1");
+    open.rows("BEGIN");
+    let backend = open.value("SELECT pg_backend_pid()");
+    let path = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
+    let ask = |request: &str, enough: &str| {
+        let mut command = pooler.command_of_its_user("/usr/bin/python3");
+        command.args(["-c", IMPOSTOR]).arg(&path).args([request, enough]).stdin(Stdio::null());
+        support::run(&mut command)
+    };
+    let refusal = ask("weir: take over 999.999", "200");
+    assert!(refusal.contains("versions do not fit"), "{refusal}");
+    // What the refusal says that it wanted.
+    let request = refusal.rsplit_once("is not \"").and_then(|(_, rest)| rest.split_once('"'));
+    let request = request.expect("it says what it wants").0;
+    // It goes before the state comes, or in the midst of it.
+    for enough in ["5", "60", "100"] {
+        let got = ask(request, enough);
+        assert!(got.starts_with("b'W"), "{got}");
+        assert_eq!(run(&mut idle, "s", "1"), "2");
+        assert_eq!(open.value("SELECT pg_backend_pid()"), backend);
+        assert_eq!(pooler.client(&database).value("SELECT 'new'"), "new");
+    }
+    assert_eq!(open.query("COMMIT").tags, ["COMMIT"]);
+    assert_eq!(pooler.log().matches("going on as before").count(), 3, "{}", pooler.log());
+    assert_eq!(pooler.take_over().code(), Some(0));
+    assert_eq!(run(&mut idle, "s", "1"), "2");
+}
+
+#[test]
+fn a_paused_pooler_is_not_taken_over() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = pooler("transaction");
+    let mut client = pooler.client(&database);
+    pooler.admin("PAUSE");
+    let mut old = pooler.begin_take_over();
+    let new = pooler.wait_for_exit();
+    assert_eq!(new.code(), Some(1));
+    pooler.log_contains("the running process does not hand over: already suspended/paused");
+    assert!(matches!(old.try_wait(), Ok(None)));
+    pooler.admin("RESUME");
+    assert_eq!(client.value("SELECT 'served'"), "served");
+    old.kill().and_then(|()| old.wait()).expect("our own child");
+}
+
+#[test]
+fn without_a_running_process_it_starts_as_ever() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.argument("-R").start();
+    pooler.log_contains("old process not found, try to continue normally");
+    assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
+}
