@@ -32,7 +32,7 @@ use crate::server::{Server, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io, Mail};
 use crate::stats::Stats;
-use crate::vars::TrackedNames;
+use crate::vars::{SharedVars, TrackedNames};
 
 mod ask;
 mod cancel;
@@ -80,6 +80,7 @@ pub struct Engine<X> {
     servers: Slab<Box<Server>>,
     pools: PoolViews,
     credentials: Credentials,
+    shared_vars: SharedVars,
     /// Who may be cancelled: key to client.
     keys: HashMap<u64, ClientId, RandomState>,
     cancels: HashMap<u64, cancel::Cancel, RandomState>,
@@ -118,6 +119,7 @@ impl<X: Exchange> Engine<X> {
             servers: Slab::new(),
             pools: PoolViews::default(),
             credentials: Credentials::default(),
+            shared_vars: SharedVars::default(),
             keys: HashMap::default(),
             cancels: HashMap::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),

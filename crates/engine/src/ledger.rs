@@ -308,6 +308,14 @@ impl Ledger {
         self.owed.push_back(entry);
     }
 
+    /// Is it the server's turn to answer, and not ours?
+    #[inline]
+    pub fn awaits_server(&self) -> bool {
+        self.owed
+            .front()
+            .is_none_or(|front| front.synthesized().is_none() && front.expect != Expect::CopyEnd)
+    }
+
     /// The reply at the front if it is one that has to be made up; it is taken out.
     pub fn next_synthesized(&mut self) -> Option<Reply> {
         self.drop_copy_ends();

@@ -2,10 +2,13 @@
 //! reports each change of them (ParameterStatus, protocol chapter 55.2.7), and the welcome text
 //! that is built from them.
 //!
-//! Sets of values are shared: a client and a server with equal sets hold the same `Arc`, so that
-//! linking them compares two pointers.
+//! Sets of values are shared ([`SharedVars`]): a client and a server with equal sets hold the same
+//! `Arc`, so that linking them compares two pointers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 /// Names in the order of their slots. The first five are always tracked, as PgBouncer does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +120,30 @@ impl Vars {
     }
 }
 
+/// The sets of values that clients of one worker have, each of them once. Not all sets are here:
+/// one that a client has just changed is its own until it is given to another server.
+#[derive(Debug, Default)]
+pub struct SharedVars {
+    known: HashSet<Arc<Vars>, RandomState>,
+    /// When there are so many those that nobody has any more are swept out.
+    sweep_at: usize,
+}
+
+impl SharedVars {
+    /// The one of these values.
+    pub fn share(&mut self, vars: Arc<Vars>) -> Arc<Vars> {
+        if let Some(known) = self.known.get(&vars) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= self.sweep_at.max(64) {
+            self.known.retain(|vars| Arc::strong_count(vars) > 1);
+            self.sweep_at = self.known.len() * 2;
+        }
+        self.known.insert(Arc::clone(&vars));
+        vars
+    }
+}
+
 /// As PostgreSQL's quote_literal(): right whatever standard_conforming_strings says.
 fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
     if value.contains(&b'\\') {
@@ -189,6 +216,22 @@ mod tests {
         want.set(4, b"it's \\");
         let sql = want.difference(&have, &names()).unwrap();
         assert_eq!(sql, b"SET application_name =  E'it''s \\\\';");
+    }
+
+    #[test]
+    fn equal_values_are_shared_and_unused_ones_forgotten() {
+        let of = |text: &str| {
+            let mut vars = Vars::default();
+            vars.set(4, text.as_bytes());
+            Arc::new(vars)
+        };
+        let mut shared = SharedVars::default();
+        let kept = shared.share(of("kept"));
+        for n in 0..1000 {
+            shared.share(of(&n.to_string()));
+        }
+        assert!(shared.known.len() <= 65, "{} sets kept", shared.known.len());
+        assert!(Arc::ptr_eq(&kept, &shared.share(of("kept"))));
     }
 
     #[test]

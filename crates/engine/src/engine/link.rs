@@ -162,6 +162,8 @@ impl<X: Exchange> Engine<X> {
                 // PostgreSQL's own spelling of the values is the client's from now on; otherwise
                 // every link would set them anew.
                 let vars = server.vars.clone();
+                let vars = self.shared_vars.share(vars);
+                self.server_mut(on).vars = vars.clone();
                 self.client_mut(id).vars = vars;
                 self.ready(id, on, now, io)
             }
@@ -203,11 +205,12 @@ impl<X: Exchange> Engine<X> {
     /// Values that the client did not give are those of the pool: it will be told so, and they are
     /// what it must find on every server.
     pub(super) fn complete_vars(&mut self, id: ClientId, welcome: &Welcome) {
-        let client = self.client_mut(id);
-        client.vars = match client.vars.is_empty() {
+        let own = &self.client(id).vars;
+        let all = match own.is_empty() {
             true => welcome.vars.clone(),
-            false => Arc::new(client.vars.or(&welcome.vars)),
+            false => Arc::new(own.or(&welcome.vars)),
         };
+        self.client_mut(id).vars = self.shared_vars.share(all);
     }
 
     /// The client is told that it is logged in. In session mode it is shown its server's process

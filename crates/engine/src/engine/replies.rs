@@ -451,7 +451,7 @@ impl Replies<'_> {
 
     /// Show a message to the ledger; undo what it makes void.
     fn settle(&mut self, code: u8) -> Result<Settled, String> {
-        self.write_synthesized();
+        self.write_due();
         let Server { ledger, statements, unnamed, .. } = &mut *self.server;
         let client = &mut self.client;
         ledger
@@ -463,14 +463,10 @@ impl Replies<'_> {
 
     /// Made-up replies, unless the message before them is not at its end yet.
     fn write_due(&mut self) {
-        if self.server.stream.remaining == 0 {
-            self.write_synthesized();
-        }
-    }
-
-    /// Replies whose turn has come and that the server does not send.
-    fn write_synthesized(&mut self) {
         let ledger: &mut Ledger = &mut self.server.ledger;
+        if self.server.stream.remaining > 0 || ledger.awaits_server() {
+            return;
+        }
         while let Some(reply) = ledger.next_synthesized() {
             write_reply(reply, self.out.insert());
         }
