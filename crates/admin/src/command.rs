@@ -11,8 +11,6 @@ use crate::show::{self, Head, Kind, Show};
 pub(crate) enum Command {
     Show(&'static dyn Show),
     Help,
-    /// SHOW FDS, which hands the pooler's sockets over to another process.
-    Fds,
     /// A parameter of PostgreSQL that drivers ask for when they connect, and what they are told.
     Parameter(&'static str, &'static str),
     /// SET of one of those.
@@ -175,10 +173,8 @@ impl Command {
     }
 
     fn from_show(what: &[u8]) -> Option<Self> {
-        match what {
-            b"HELP" => return Some(Self::Help),
-            b"FDS" => return Some(Self::Fds),
-            _ => {}
+        if what == b"HELP" {
+            return Some(Self::Help);
         }
         if let Some((name, value)) = parameter(what) {
             return Some(Self::Parameter(name, value));
@@ -193,7 +189,6 @@ impl Command {
             Self::Show(show) => Some(show.heads()),
             Self::Parameter(name, _) => Some(vec![Head { name, kind: Kind::Text, about: "" }]),
             Self::Help
-            | Self::Fds
             | Self::SetParameter
             | Self::Set { .. }
             | Self::Reload
@@ -206,9 +201,9 @@ impl Command {
     /// Is it refused to those who may only look?
     pub(crate) fn needs_admin(&self) -> bool {
         match self {
-            Self::Show(_) | Self::Help | Self::Parameter(..) | Self::SetParameter => false,
-            Self::Fds
-            | Self::Set { .. }
+            Self::Show(show) => show.needs_admin(),
+            Self::Help | Self::Parameter(..) | Self::SetParameter => false,
+            Self::Set { .. }
             | Self::Reload
             | Self::Order(_)
             | Self::Shutdown(_)

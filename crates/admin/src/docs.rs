@@ -17,9 +17,9 @@ Connect to the virtual database `pgbouncer`, or `weir`, with any client of Postg
 $ psql -h 127.0.0.1 -p 6432 -U admin pgbouncer
 ```
 
-Users in `admin_users` may run every command, those in `stats_users` only SHOW. A command is one or
-two words in any case, with an optional semicolon; names that are not plain words go in double
-quotes. `SELECT X` is the same as `SHOW X`.
+Users in `admin_users` may run every command, those in `stats_users` only SHOW, but not SHOW FDS. A
+command is one or two words in any case, with an optional semicolon; names that are not plain words
+go in double quotes. `SELECT X` is the same as `SHOW X`.
 
 The user `pgbouncer` needs no password on the Unix socket if it is run by the same system user as
 Weir, and may do everything.
@@ -51,9 +51,6 @@ A command that waits (PAUSE, SUSPEND, WAIT_CLOSE) is given up with Ctrl-C: the e
 `canceling statement due to user request` (57014), and a global PAUSE or SUSPEND is undone, as by
 RESUME. What was paused by name stays paused. A console that is closed while it waits undoes
 nothing.
-
-SHOW FDS, by which a new PgBouncer takes over the sockets of an old one, is refused: Weir does not
-hand over its sockets yet.
 
 ## SHOW HELP
 

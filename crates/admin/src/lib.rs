@@ -23,8 +23,8 @@ pub use crate::console::{Console, Login};
 pub use crate::control::{Boxed, Control, Order, Shutdown};
 pub use crate::docs::markdown;
 pub use crate::snapshot::{
-    Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Memory,
-    PoolRow, ServerRow, ServerState, Snapshot,
+    Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Listener,
+    Memory, PoolRow, ServerRow, ServerState, Snapshot,
 };
 
 /// Names of the virtual database of the console.

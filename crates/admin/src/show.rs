@@ -6,6 +6,7 @@ mod config;
 mod connections;
 mod databases;
 mod dns;
+mod fds;
 mod lists;
 mod mem;
 mod peers;
@@ -25,7 +26,7 @@ use crate::NAME;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 20] = [
+pub(crate) static ALL: [&dyn Show; 21] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -36,6 +37,7 @@ pub(crate) static ALL: [&dyn Show; 20] = [
     &sockets::SOCKETS,
     &sockets::ACTIVE_SOCKETS,
     &users::USERS,
+    &fds::FDS,
     &peers::PEERS,
     &peers::PEER_POOLS,
     &lists::LISTS,
@@ -70,6 +72,12 @@ pub(crate) trait Show: Sync {
     /// In upper case.
     fn name(&self) -> &'static str;
     fn about(&self) -> &'static str;
+
+    /// Is it refused to those who may only look?
+    fn needs_admin(&self) -> bool {
+        self.name() == fds::FDS.name
+    }
+
     fn heads(&self) -> Vec<Head>;
     /// Calls `emit` with the cells of each row.
     fn rows(&self, view: View, emit: &mut dyn FnMut(&[Cell<'_>]));

@@ -9,6 +9,7 @@ use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
 use engine::switches::Switches;
+use engine::vars::Vars;
 
 /// Everything a SHOW may print. Clients of the console itself are not in it.
 #[derive(Clone, Debug)]
@@ -18,6 +19,7 @@ pub struct Snapshot {
     pub clients: Vec<ClientRow>,
     pub servers: Vec<ServerRow>,
     pub forwards: Vec<Forward>,
+    pub listeners: Vec<Listener>,
     /// What the operator has switched off.
     pub switches: Switches,
     pub dns_hosts: Vec<DnsHost>,
@@ -85,6 +87,10 @@ pub struct Connection {
     pub remote_pid: u32,
     /// Protocol version and cipher suite; empty without TLS.
     pub tls: String,
+    /// What a cancel request for it has to name: process id and secret.
+    pub key: u64,
+    /// Values of the parameters that are tracked.
+    pub vars: Arc<Vars>,
     pub application_name: String,
     pub prepared_statements: usize,
     /// `none`, `physical` or `logical`.
@@ -114,6 +120,13 @@ pub struct Memory {
     pub statements: usize,
     /// Bytes they take, texts included.
     pub statement_bytes: usize,
+}
+
+/// A socket that clients come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    pub fd: u32,
+    pub address: Option<Address>,
 }
 
 /// A host name that was looked up.

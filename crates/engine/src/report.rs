@@ -7,6 +7,7 @@ use crate::client::Identity;
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::replication::ReplicationKind;
 use crate::stats::Stats;
+use crate::vars::Vars;
 
 /// One worker at one moment.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,10 @@ pub struct ClientRow {
     pub request_at: Micros,
     /// Serial number of its server; 0 = none.
     pub server: u64,
+    /// What a cancel request for it has to name: process id and secret.
+    pub key: u64,
+    /// Of the parameters that are tracked.
+    pub vars: Arc<Vars>,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
     pub replication: Option<ReplicationKind>,
@@ -90,6 +95,10 @@ pub struct ServerRow {
     /// Serial number of its client; 0 = none.
     pub client: u64,
     pub process_id: u32,
+    /// What a cancel request for it has to name: process id and secret.
+    pub key: u64,
+    /// Of the parameters that are tracked.
+    pub vars: Arc<Vars>,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
     pub replication: Option<ReplicationKind>,

@@ -52,6 +52,13 @@ impl TrackedNames {
     }
 }
 
+/// Slots of those that are always tracked.
+pub const CLIENT_ENCODING: usize = 0;
+pub const DATE_STYLE: usize = 1;
+pub const TIME_ZONE: usize = 2;
+pub const STANDARD_CONFORMING_STRINGS: usize = 3;
+pub const APPLICATION_NAME: usize = 4;
+
 /// The one reported parameter whose value is a list of names: SET takes a literal for a single
 /// name, while set_config() takes it for the list.
 const NAME_LIST: &str = "search_path";

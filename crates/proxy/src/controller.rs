@@ -205,6 +205,12 @@ impl Controller {
         self.0.averages.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The descriptors of the sockets that clients come to, and their addresses.
+    pub fn listeners(&self) -> impl Iterator<Item = (u32, &Address)> {
+        let open = self.0.shared.listeners.iter().filter(|listener| listener.is_open());
+        open.map(|listener| (listener.fd().unsigned_abs(), listener.address()))
+    }
+
     /// What is known of host names.
     #[must_use]
     pub fn names(&self) -> NamesInfo {

@@ -162,10 +162,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 reply::notice(out, "Console usage", Some(&command::help()));
                 reply::done(out, "SHOW");
             }
-            Command::Fds => {
-                let message = "SHOW FDS is not supported: Weir does not hand over its sockets";
-                return Err(self.refuse(message));
-            }
             Command::Parameter(_, value) => reply::parameter(out, value),
             Command::SetParameter => {
                 reply::notice(out, "SET ignored", None);

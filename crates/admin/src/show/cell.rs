@@ -9,6 +9,7 @@ pub(crate) enum Kind {
     Int4,
     Int8,
     Numeric,
+    Bytea,
 }
 
 impl Kind {
@@ -19,6 +20,7 @@ impl Kind {
             Self::Int4 => "int4",
             Self::Int8 => "int8",
             Self::Numeric => "numeric",
+            Self::Bytea => "bytea",
         }
     }
 
@@ -28,13 +30,14 @@ impl Kind {
             Self::Int4 => 23,
             Self::Int8 => 20,
             Self::Numeric => 1700,
+            Self::Bytea => 17,
         }
     }
 
     /// `pg_type.typlen`.
     pub(crate) fn len(self) -> i16 {
         match self {
-            Self::Text | Self::Numeric => -1,
+            Self::Text | Self::Numeric | Self::Bytea => -1,
             Self::Int4 => 4,
             Self::Int8 => 8,
         }
@@ -57,7 +60,9 @@ impl Cell<'_> {
             (Self::Text(text), _) => Some(Cow::Borrowed(text)),
             (Self::Number(n), Kind::Int4) => Some(n.min(&(i32::MAX as u64)).to_string().into()),
             (Self::Number(n), Kind::Int8) => Some(n.min(&(i64::MAX as u64)).to_string().into()),
-            (Self::Number(n), Kind::Text | Kind::Numeric) => Some(n.to_string().into()),
+            (Self::Number(n), Kind::Text | Kind::Numeric | Kind::Bytea) => {
+                Some(n.to_string().into())
+            }
         }
     }
 }

@@ -170,7 +170,7 @@ fn linked(connection: &Connection) -> &'static str {
     if connection.link == 0 { "idle" } else { "active" }
 }
 
-fn address(address: Option<Address>) -> Cell<'static> {
+pub(super) fn address(address: Option<Address>) -> Cell<'static> {
     address
         .map(|address| match address {
             Address::Tcp(address) => address.ip().to_string(),
@@ -179,7 +179,7 @@ fn address(address: Option<Address>) -> Cell<'static> {
         .into()
 }
 
-fn port(address: Option<Address>) -> Cell<'static> {
+pub(super) fn port(address: Option<Address>) -> Cell<'static> {
     address
         .map(|address| match address {
             Address::Tcp(address) => address.port(),

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use admin::{
     Address, Boxed, Buffers, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
-    Forward, Memory, Order, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
+    Forward, Listener, Memory, Order, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
 use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
 use engine::switches::Switches;
+use engine::vars::{CLIENT_ENCODING, STANDARD_CONFORMING_STRINGS, Vars};
 
 const INI: &str = "
 [databases]
@@ -34,6 +35,13 @@ pub(crate) fn local_time(seconds: i64) -> String {
     format!("2026-01-02 03:04:{:02} XYZ", 5 + seconds)
 }
 
+fn vars() -> Vars {
+    let mut vars = Vars::default();
+    vars.set(CLIENT_ENCODING, b"UTF8");
+    vars.set(STANDARD_CONFORMING_STRINGS, b"on");
+    vars
+}
+
 pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
     Connection {
         id,
@@ -49,6 +57,8 @@ pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
         link: 0,
         remote_pid: 0,
         tls: String::new(),
+        key: id << 32 | 7,
+        vars: Arc::new(vars()),
         application_name: "app".to_owned(),
         prepared_statements: 0,
         statement_bytes: 0,
@@ -179,6 +189,11 @@ pub(crate) fn snapshot() -> Snapshot {
         ],
         dns_zones: vec![DnsZone { name: "example.org".into(), serial: 4_000_000_000, hosts: 2 }],
         dns_queries: 1,
+        listeners: [
+            Listener { fd: 5, address: Some(Address::Tcp(([127, 0, 0, 1], 6432).into())) },
+            Listener { fd: 6, address: Some(Address::Unix { port: 6432 }) },
+        ]
+        .to_vec(),
         forwards: [true, false, true].map(|sent| Forward { peer: 2, sent }).to_vec(),
         averages: Arc::new(averages),
         memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },

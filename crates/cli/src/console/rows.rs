@@ -5,11 +5,12 @@ use std::{
     collections::HashMap,
     net::{SocketAddr, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
+    sync::Arc,
 };
 
 use admin::{
-    Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Memory,
-    PoolRow, ServerRow, ServerState,
+    Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Listener,
+    Memory, PoolRow, ServerRow, ServerState,
 };
 use engine::{ids::PoolId, replication::ReplicationKind, report, settings::PoolKey};
 use proxy::{
@@ -37,6 +38,10 @@ pub(super) fn snapshot(
         dns_zones: names.zones.into_iter().map(dns_zone).collect(),
         dns_queries: names.queries,
         forwards: facts.forwards.iter().map(forward).collect(),
+        listeners: controller
+            .listeners()
+            .map(|(fd, own)| Listener { fd, address: address(own) })
+            .collect(),
         switches: facts.switches.clone(),
         averages: controller.averages(),
         memory: Memory {
@@ -98,6 +103,8 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
         link: client.link,
         remote_pid: peer_pid(&client.peer),
         tls: client.tls.clone(),
+        key: row.key,
+        vars: row.vars.clone(),
         application_name: text(&row.application_name),
         prepared_statements: row.prepared_statements,
         statement_bytes: row.statement_bytes,
@@ -132,6 +139,8 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         link: server.link,
         remote_pid: row.process_id,
         tls: server.tls.clone(),
+        key: row.key,
+        vars: row.vars.clone(),
         application_name: text(&row.application_name),
         prepared_statements: row.prepared_statements,
         statement_bytes: row.statement_bytes,
@@ -164,6 +173,8 @@ pub(super) fn console(
         link: 0,
         remote_pid: peer_pid(peer),
         tls,
+        key: 0,
+        vars: Arc::default(),
         application_name: String::new(),
         prepared_statements: 0,
         statement_bytes: 0,

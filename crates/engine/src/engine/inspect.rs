@@ -9,9 +9,7 @@ use crate::report::{ClientRow, ClientState, Reading, Report, ServerPlace, Server
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::Exchange;
 use crate::stream::Stream;
-
-/// `application_name` is the fifth of the parameters that are always tracked.
-const APPLICATION_NAME: usize = 4;
+use crate::vars::APPLICATION_NAME;
 
 impl<X: Exchange> Engine<X> {
     /// Everything an operator may want to see of this worker.
@@ -100,6 +98,8 @@ fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRow {
         connected_at: client.connected_at,
         request_at: client.request_at,
         server,
+        key: client.key,
+        vars: client.vars.clone(),
         application_name: client.vars.get(APPLICATION_NAME).unwrap_or_default().to_vec(),
         prepared_statements: client
             .extended
@@ -109,6 +109,12 @@ fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRow {
         reading: reading(&client.stream),
         replication: client.replication.as_ref().map(|own| own.kind),
     }
+}
+
+/// The first eight bytes of it, as an old client would be given them.
+fn cancel_key(server: &Server) -> u64 {
+    let secret = server.secret.first_chunk().map_or(0, |first| u32::from_be_bytes(*first));
+    u64::from(server.process_id) << 32 | u64::from(secret)
 }
 
 fn reading(stream: &Stream) -> Reading {
@@ -144,6 +150,8 @@ pub fn server_row(
         request_at: server.released_at,
         client: 0,
         process_id: server.process_id,
+        key: cancel_key(server),
+        vars: server.vars.clone(),
         application_name: server.vars.get(APPLICATION_NAME).unwrap_or_default().to_vec(),
         prepared_statements: server.statements.len(),
         statement_bytes: server.statements.bytes(),

@@ -5,6 +5,8 @@ use testkit::{Pooler, frontend};
 
 const TEXT: u32 = 25;
 const INT4: u32 = 23;
+const INT8: u32 = 20;
+const BYTEA: u32 = 17;
 const NUMERIC: u32 = 1700;
 
 const POOLS: &str = "database:t user:t cl_active cl_waiting cl_active_cancel_req \
@@ -16,6 +18,9 @@ const SOCKETS: &str = "type:t user:t database:t replication:t state:t addr:t por
     tls:t application_name:t prepared_statements id";
 
 const BUFFERS: &str = "recv_pos pkt_pos pkt_remain send_pos send_remain pkt_avail send_avail";
+
+const FDS: &str = "fd task:t user:t database:t addr:t port cancel:q link client_encoding:t \
+    std_strings:t datestyle:t timezone:t password:t scram_client_key:b scram_server_key:b";
 
 const DATABASES: &str = "name:t host:t port database:t force_user:t pool_size min_pool_size \
     reserve_pool_size server_lifetime pool_mode:t load_balance_hosts:t max_connections \
@@ -40,6 +45,8 @@ fn assert_columns(pooler: &Pooler, command: &str, expected: &str) {
         .split_whitespace()
         .map(|column| match column.split_once(':') {
             Some((name, "t")) => (name.to_owned(), TEXT),
+            Some((name, "q")) => (name.to_owned(), INT8),
+            Some((name, "b")) => (name.to_owned(), BYTEA),
             Some((name, _)) => (name.to_owned(), NUMERIC),
             None => (column.to_owned(), INT4),
         })
@@ -65,6 +72,7 @@ fn every_show_command_has_the_columns_of_pgbouncer() {
     for command in ["SHOW SOCKETS", "SHOW ACTIVE_SOCKETS"] {
         assert_columns(&pooler, command, &format!("{SOCKETS} {BUFFERS}"));
     }
+    assert_columns(&pooler, "SHOW FDS", FDS);
     assert_columns(&pooler, "SHOW MEM", "name:t size used free memtotal");
     assert_columns(&pooler, "SHOW DATABASES", DATABASES);
     assert_columns(&pooler, "SHOW STATS", STATS);
@@ -88,4 +96,26 @@ fn the_columns_that_older_ones_have_too_are_there() {
             assert!(table.columns.iter().any(|name| name == column), "{command}: {column}");
         }
     }
+}
+
+#[test]
+fn show_fds_names_every_socket_and_what_cancels_it_to_admins_only() {
+    let (setup, database) = support::setup("session");
+    let pooler = setup.set("stats_users", testkit::Role::APP).start();
+    let mut client = pooler.client(&database);
+    let backend = client.value("SELECT pg_backend_pid()");
+    let shown = pooler.admin("SHOW FDS");
+    assert!(!shown.with("task", "pooler").column("fd").is_empty());
+    let (client_row, server_row) = (shown.with("task", "client"), shown.with("task", "server"));
+    assert_eq!(client_row.only("link"), server_row.only("fd"));
+    assert_eq!(server_row.only("link"), client_row.only("fd"));
+    assert_eq!(client_row.with("database", &database).only("client_encoding"), "UTF8");
+    assert_eq!(server_row.only("std_strings"), "on");
+    let cancel: u64 = server_row.only("cancel").parse().expect("a number");
+    assert_eq!((cancel >> 32).to_string(), backend);
+    let mut guest = pooler
+        .login(testkit::Role::APP, "pgbouncer", testkit::Role::APP_PASSWORD)
+        .expect("who may look");
+    let error = guest.query("SHOW FDS").error.expect("a refusal");
+    assert_eq!(error.message(), "admin access needed");
 }
