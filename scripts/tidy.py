@@ -4,7 +4,7 @@
 * crates depend on each other in the allowed directions only
 * no source file is longer than 1,000 lines (a warning from 600 on)
 * the pure crates contain no clock, thread, socket, lock or file access
-* every test COMPAT.md names exists
+* every test COMPAT.md and SECURITY.md name exists
 * no tracked file names a path of somebody's machine, or holds the marks of an unfinished merge
 * every script of the shell can be parsed
 """
@@ -40,6 +40,9 @@ IMPURE = re.compile(
 )
 # The one place where a pure crate touches the world: reading the configuration's files.
 IMPURE_ALLOWED = {"crates/config/src/load.rs": {"std::fs", "fs::read", "File::open"}}
+
+# Documents that say what works or holds, and by which test.
+PROVEN = ["COMPAT.md", "SECURITY.md"]
 
 # Spelt in two parts, since this file is tracked as well.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:wo" r"rk|ro" r"ot)/")
@@ -124,16 +127,18 @@ def cells(row):
     return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
-def check_compat(sources):
-    """Tests are written `module::name`, several with commas, in the column headed "test"."""
-    compat = ROOT / "COMPAT.md"
-    if not compat.exists():
-        return
+def check_named_tests(sources):
     tests = set()
     for text in sources.values():
         tests |= set(re.findall(r"\bfn\s+(\w+)", text))
+    for document in PROVEN:
+        yield from check_document(document, tests)
+
+
+def check_document(document, tests):
+    """Tests are written `module::name`, several with commas, in the column headed "test"."""
     column = None
-    for number, line in enumerate(compat.read_text().splitlines(), 1):
+    for number, line in enumerate((ROOT / document).read_text().splitlines(), 1):
         if not line.startswith("|"):
             column = None
             continue
@@ -146,7 +151,7 @@ def check_compat(sources):
             continue
         for test in re.findall(r"[\w:]*\w", row[column]):
             if test.rsplit("::", 1)[-1] not in tests:
-                yield f"COMPAT.md:{number}: there is no test {test}"
+                yield f"{document}:{number}: there is no test {test}"
 
 
 def check_paths(paths):
@@ -181,7 +186,7 @@ def main():
         *check_dependencies(),
         *check_length(sources),
         *check_purity(sources),
-        *check_compat(sources),
+        *check_named_tests(sources),
         *check_paths(paths),
         *check_scripts(paths),
     ]

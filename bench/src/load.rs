@@ -44,6 +44,8 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     pub(crate) transactions: u64,
     pub(crate) logins: u64,
+    /// Logins by a TLS session taken up again.
+    pub(crate) resumed: u64,
     pub(crate) bytes: u64,
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
@@ -60,6 +62,7 @@ impl Outcome {
             "transactions": self.transactions,
             "tps": self.transactions as f64 / self.seconds,
             "logins": self.logins,
+            "resumed": self.resumed,
             "bytes": self.bytes,
             "p50_us": self.p50_us,
             "p99_us": self.p99_us,
@@ -117,6 +120,7 @@ impl Load {
         reactor.traffic.latency = Histogram::new();
         reactor.each_client(|client, _, _| client.transactions = 0)?;
         let (transactions, logins, bytes) = counts(reactor);
+        let resumed = reactor.traffic.resumed;
         let cpu = self.cpu()?;
         let started = Instant::now();
         self.drive(reactor, self.clients, |reactor| match self.stop {
@@ -136,6 +140,7 @@ impl Load {
             seconds,
             transactions: traffic.transactions - transactions,
             logins: traffic.logins - logins,
+            resumed: traffic.resumed - resumed,
             bytes: traffic.bytes - bytes,
             p50_us: traffic.latency.percentile_us(0.50),
             p99_us: traffic.latency.percentile_us(0.99),

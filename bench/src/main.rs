@@ -19,6 +19,7 @@ mod socket;
 mod stats;
 mod steps;
 mod sys;
+mod tls;
 mod traffic;
 
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::server::{Session, Verdict};
 use crate::socket::{Address, Listener, Stream};
 use crate::sys::{CLOSED, Epoll};
+use crate::tls::{TlsContext, TlsEnd};
 use crate::traffic::Traffic;
 
 const READ_BYTES: usize = 64 * 1024;
@@ -26,6 +27,8 @@ pub(crate) struct Reactor {
     emptied: Vec<usize>,
     buffer: Vec<u8>,
     sessions: u32,
+    /// What clients need to begin TLS; without it they have none.
+    pub(crate) tls: Option<TlsContext>,
     pub(crate) traffic: Traffic,
 }
 
@@ -40,8 +43,11 @@ enum Slot {
 struct Connection {
     stream: Stream,
     peer: Peer,
+    tls: Option<TlsEnd>,
     /// The beginning of a message whose end has not come yet.
     inbox: Vec<u8>,
+    /// What the peer of ours has said, before TLS.
+    said: Vec<u8>,
     /// What is to be sent, from `sent` on.
     outbox: Vec<u8>,
     sent: usize,
@@ -64,6 +70,7 @@ impl Reactor {
             emptied: Vec::new(),
             buffer: vec![0; READ_BYTES],
             sessions: 0,
+            tls: None,
             traffic,
         })
     }
@@ -83,9 +90,10 @@ impl Reactor {
     pub(crate) fn open_client(&mut self, address: &Address) -> Result<()> {
         let stream =
             Stream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
-        let mut outbox = Vec::new();
-        let client = Client::start(&mut self.traffic, &mut outbox);
-        self.open(stream, Peer::Client(client), outbox)
+        let mut said = Vec::new();
+        let client = Client::start(&mut self.traffic, &mut said);
+        let tls = self.tls.clone();
+        self.open(stream, Peer::Client(client), tls.as_ref(), said)
     }
 
     /// Lets `act` do something with every client, and sends what it had them say.
@@ -97,7 +105,7 @@ impl Reactor {
             if let Slot::Connection(connection) = slot
                 && let Peer::Client(client) = &mut connection.peer
             {
-                act(client, &mut self.traffic, &mut connection.outbox);
+                act(client, &mut self.traffic, &mut connection.said);
                 connection.flush(&self.epoll, index)?;
             }
         }
@@ -138,16 +146,24 @@ impl Reactor {
         while let Slot::Listener(listener) = &self.slots[index] {
             let Some(stream) = listener.accept()? else { break };
             self.sessions += 1;
-            self.open(stream, Peer::Session(Session::new(self.sessions)), Vec::new())?;
+            self.open(stream, Peer::Session(Session::new(self.sessions)), None, Vec::new())?;
         }
         Ok(())
     }
 
-    fn open(&mut self, stream: Stream, peer: Peer, outbox: Vec<u8>) -> Result<()> {
+    fn open(
+        &mut self,
+        stream: Stream,
+        peer: Peer,
+        tls: Option<&TlsContext>,
+        said: Vec<u8>,
+    ) -> Result<()> {
         let index = self.vacancy();
         self.epoll.add(stream.as_fd(), index)?;
+        let (inbox, mut outbox) = (Vec::new(), Vec::new());
+        let tls = tls.map(|context| TlsEnd::begin(context, &mut outbox));
         let mut connection =
-            Connection { stream, peer, inbox: Vec::new(), outbox, sent: 0, blocked: false };
+            Connection { stream, peer, tls, inbox, said, outbox, sent: 0, blocked: false };
         connection.flush(&self.epoll, index)?;
         self.slots[index] = Slot::Connection(Box::new(connection));
         Ok(())
@@ -177,7 +193,7 @@ impl Connection {
             if count == 0 {
                 return self.peer.handle_end(traffic);
             }
-            let verdict = self.handle_bytes(&buffer[..count], traffic)?;
+            let verdict = self.receive(&buffer[..count], traffic)?;
             self.flush(epoll, index)?;
             if verdict == Verdict::Close {
                 return Ok(verdict);
@@ -190,14 +206,21 @@ impl Connection {
         Ok(Verdict::Stay)
     }
 
+    fn receive(&mut self, bytes: &[u8], traffic: &mut Traffic) -> Result<Verdict> {
+        let Some(tls) = &mut self.tls else { return self.handle_bytes(bytes, traffic) };
+        let mut plain = Vec::new();
+        traffic.resumed += u64::from(tls.receive(bytes, &mut plain)?);
+        self.handle_bytes(&plain, traffic)
+    }
+
     fn handle_bytes(&mut self, bytes: &[u8], traffic: &mut Traffic) -> Result<Verdict> {
         if self.inbox.is_empty() {
-            let (used, verdict) = self.peer.handle(bytes, traffic, &mut self.outbox)?;
+            let (used, verdict) = self.peer.handle(bytes, traffic, &mut self.said)?;
             self.inbox.extend_from_slice(&bytes[used..]);
             return Ok(verdict);
         }
         self.inbox.extend_from_slice(bytes);
-        let (used, verdict) = self.peer.handle(&self.inbox, traffic, &mut self.outbox)?;
+        let (used, verdict) = self.peer.handle(&self.inbox, traffic, &mut self.said)?;
         self.inbox.drain(..used);
         Ok(verdict)
     }
@@ -205,6 +228,11 @@ impl Connection {
     /// Sends until everything is sent or the socket is full. A peer that has gone is noticed when
     /// its end of the stream is read.
     fn flush(&mut self, epoll: &Epoll, index: usize) -> Result<()> {
+        match &mut self.tls {
+            Some(tls) => tls.seal(&mut self.said, &mut self.outbox)?,
+            None if self.outbox.is_empty() => std::mem::swap(&mut self.said, &mut self.outbox),
+            None => self.outbox.append(&mut self.said),
+        }
         loop {
             if self.sent == self.outbox.len() {
                 self.outbox.clear();

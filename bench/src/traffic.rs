@@ -41,6 +41,8 @@ pub(crate) struct Traffic {
     pub(crate) transactions: u64,
     /// Sessions from connect to the pooler's closing them.
     pub(crate) logins: u64,
+    /// Handshakes that took up an earlier TLS session.
+    pub(crate) resumed: u64,
     /// Bytes of large results.
     pub(crate) bytes: u64,
     pub(crate) latency: Histogram,
@@ -57,6 +59,7 @@ impl Traffic {
             ready: 0,
             transactions: 0,
             logins: 0,
+            resumed: 0,
             bytes: 0,
             latency: Histogram::new(),
             numbers: 0,

@@ -1,9 +1,10 @@
 //! The pooler under test: its program, its configuration, its process. Both poolers are given the
 //! very same `pgbouncer.ini`, except that Weir is told to use one worker.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,11 +14,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use wire::scram::ScramVerifier;
 
+use super::row::{Key, Tls};
 use crate::socket::{Address, Stream};
 use crate::sys;
 
 const START_MAX: Duration = Duration::from_secs(5);
 const ITERATIONS: u32 = 4_096;
+/// What clients are shown, and its key, in the workplace.
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
 /// As much of the pooler's log as an error shows.
 const LOG_LINES: usize = 15;
 /// The port in the name of the canned server's unix socket, which is not a port of anything.
@@ -50,6 +55,38 @@ impl Workplace {
         // An error means that there was none.
         let _ = fs::remove_file(&path);
         Address::Unix(path)
+    }
+
+    /// Writes the certificate that clients are shown, signed by itself, and its key.
+    fn certify(&self, tls: Tls) -> Result<()> {
+        let [certificate, key] = [CERTIFICATE, KEY].map(|name| self.folder.join(name));
+        match tls {
+            Tls::None => return Ok(()),
+            Tls::Fresh(Key::Rsa) => {
+                // The library that makes the others has no RSA keys to give.
+                let output = Command::new("openssl")
+                    .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj"])
+                    .args(["/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+                    .arg("-keyout")
+                    .arg(&key)
+                    .arg("-out")
+                    .arg(&certificate)
+                    .output()
+                    .context("cannot run openssl")?;
+                let said = String::from_utf8_lossy(&output.stderr);
+                ensure!(output.status.success(), "openssl: {said}");
+            }
+            Tls::Fresh(Key::P256) | Tls::Resumed => {
+                let own = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+                fs::write(&certificate, own.cert.pem())?;
+                fs::write(&key, own.signing_key.serialize_pem())?;
+            }
+        }
+        if let Some((user, group)) = self.user {
+            chown(&key, Some(user), Some(group))?;
+        }
+        fs::set_permissions(&key, Permissions::from_mode(0o600))?;
+        Ok(())
     }
 }
 
@@ -125,6 +162,7 @@ pub(super) struct Setting {
     pub(super) unix: bool,
     pub(super) scram: bool,
     pub(super) prepared: bool,
+    pub(super) tls: Tls,
     pub(super) core: usize,
     pub(super) peer_core: usize,
 }
@@ -161,8 +199,15 @@ impl Setting {
         if self.prepared {
             text.push_str("max_prepared_statements = 200\n");
         }
+        if self.tls != Tls::None {
+            let file = |name| users.with_file_name(name);
+            let _ = writeln!(text, "client_tls_sslmode = require");
+            let _ = writeln!(text, "client_tls_cert_file = {}", file(CERTIFICATE).display());
+            let _ = writeln!(text, "client_tls_key_file = {}", file(KEY).display());
+        }
         if binary.is_weir {
-            text.push_str("workers = 1\n");
+            // Its memory is to be measured by whoever runs this.
+            text.push_str("workers = 1\ncore_dumps = 1\n");
         }
         text
     }
@@ -199,6 +244,7 @@ impl Pooler {
         let port = free_port()?;
         let users = workplace.folder.join("userlist.txt");
         fs::write(&users, Setting::users())?;
+        workplace.certify(setting.tls)?;
         let configuration = workplace.folder.join("pgbouncer.ini");
         fs::write(&configuration, setting.configuration(binary, server, port, &users))?;
         let log = workplace.folder.join("log");
@@ -291,12 +337,19 @@ mod tests {
             version: (1, 18),
             is_weir,
         };
-        let setting = Setting { unix: true, scram: true, prepared: false, core: 0, peer_core: 0 };
+        let setting = Setting {
+            unix: true,
+            scram: true,
+            prepared: false,
+            tls: Tls::None,
+            core: 0,
+            peer_core: 0,
+        };
         let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
         let [pgbouncer, weir] = [false, true].map(|is_weir| {
             setting.configuration(&binary(is_weir), &server, 6_432, Path::new("/u"))
         });
         assert!(pgbouncer.contains("host=/run/x port=5432"));
-        assert_eq!(weir, format!("{pgbouncer}workers = 1\n"));
+        assert_eq!(weir, format!("{pgbouncer}workers = 1\ncore_dumps = 1\n"));
     }
 }

@@ -12,6 +12,7 @@ use crate::traffic::Protocol;
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) job: Job,
+    pub(super) tls: Tls,
     /// Measured only when named.
     extra: bool,
 }
@@ -29,23 +30,45 @@ pub(super) enum Job {
     Idle { clients: usize },
 }
 
+/// How clients secure their connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tls {
+    None,
+    /// A whole handshake each time, with a certificate for a key of this kind.
+    Fresh(Key),
+    /// Sessions are taken up again, where the pooler lets them.
+    Resumed,
+}
+
+/// The kind of the key that the pooler's certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Elliptic curve P-256.
+    P256,
+    /// RSA with 2,048 bits.
+    Rsa,
+}
+
 const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Row {
-    Row { name, job: Job::Query { clients, protocol, unix: false }, extra: false }
+    row(name, Job::Query { clients, protocol, unix: false })
 }
 
 const fn unix(name: &'static str, clients: usize) -> Row {
     Row {
-        name,
-        job: Job::Query { clients, protocol: Protocol::Simple, unix: true },
         extra: clients != 200,
+        ..row(name, Job::Query { clients, protocol: Protocol::Simple, unix: true })
     }
 }
 
 const fn row(name: &'static str, job: Job) -> Row {
-    Row { name, job, extra: false }
+    Row { name, job, tls: Tls::None, extra: false }
 }
 
-pub(super) static ROWS: [Row; 13] = [
+const fn secured(row: Row, tls: Tls) -> Row {
+    Row { tls, ..row }
+}
+
+pub(super) static ROWS: [Row; 19] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -59,6 +82,12 @@ pub(super) static ROWS: [Row; 13] = [
     row("bulk-8k", Job::Bulk { row_bytes: 8_192 }),
     row("bulk-100", Job::Bulk { row_bytes: 100 }),
     row("idle-5000", Job::Idle { clients: 5_000 }),
+    secured(query("tls-cpu-200", 200, Protocol::Simple), Tls::Fresh(Key::P256)),
+    secured(row("tls-login", Job::Login { scram: false }), Tls::Fresh(Key::P256)),
+    secured(row("tls-login-rsa", Job::Login { scram: false }), Tls::Fresh(Key::Rsa)),
+    secured(row("tls-login-resumed", Job::Login { scram: false }), Tls::Resumed),
+    secured(row("tls-bulk-8k", Job::Bulk { row_bytes: 8_192 }), Tls::Fresh(Key::P256)),
+    secured(row("tls-idle-5000", Job::Idle { clients: 5_000 }), Tls::Fresh(Key::P256)),
 ];
 
 impl Row {
@@ -84,7 +113,7 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<14} {}", self.name, self.unit())?;
+        write!(f, "{:<17} {}", self.name, self.unit())?;
         match self.job {
             Job::Query { clients, protocol, unix } => {
                 let server = if unix { "a unix socket" } else { "TCP" };
@@ -95,6 +124,11 @@ impl fmt::Display for Row {
             }
             Job::Bulk { row_bytes } => write!(f, ", one client, rows of {row_bytes} bytes")?,
             Job::Idle { clients } => write!(f, ", {clients} clients")?,
+        }
+        match self.tls {
+            Tls::None => {}
+            Tls::Fresh(key) => write!(f, ", TLS with a {key:?} certificate")?,
+            Tls::Resumed => write!(f, ", TLS sessions resumed")?,
         }
         if self.extra { write!(f, " (extra)") } else { Ok(()) }
     }

@@ -6,12 +6,13 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::pooler::{Binary, Pooler, Setting, Workplace};
-use super::row::{Job, Row};
+use super::row::{Job, Row, Tls};
 use crate::auth::Credentials;
 use crate::command::BULK_BYTES;
 use crate::load::{Load, Outcome, Stop};
 use crate::reactor::Reactor;
 use crate::socket::Address;
+use crate::tls::TlsContext;
 use crate::traffic::{Protocol, Traffic, Work};
 
 const LOGIN_CLIENTS: usize = 10;
@@ -49,11 +50,15 @@ impl Bench<'_> {
             unix: matches!(row.job, Job::Query { unix: true, .. }),
             scram: row.job == Job::Login { scram: true },
             prepared: row.is_prepared(),
+            tls: row.tls,
             core: self.pooler_core,
             peer_core: self.peer_core,
         };
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
+        if row.tls != Tls::None {
+            reactor.tls = Some(TlsContext::new(row.tls == Tls::Resumed)?);
+        }
         let server = if setting.unix {
             self.workplace.server_socket()
         } else {
@@ -113,6 +118,7 @@ mod tests {
             seconds: 2.0,
             transactions: 100,
             logins: 50,
+            resumed: 0,
             bytes: 4_000_000,
             p50_us: 0,
             p99_us: 0,

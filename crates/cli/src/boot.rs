@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use config::Config;
 use proxy::{Pooler, Service, StartOptions, TlsContexts, error, fatal, log, warning};
 
-use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privileges};
+use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privileges, sys};
 
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
 pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
@@ -53,6 +53,10 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     let tls = TlsContexts::load(global).context("TLS setup failed")?;
     privileges::switch_to(options.user.as_deref().or(global.user.as_deref()))?;
     privileges::refuse_root()?;
+    if !global.core_dumps {
+        // Passwords and keys are in it. A change of user would undo it.
+        sys::hide_memory().context("cannot forbid core dumps")?;
+    }
     // As the user that will write it.
     log::configure(&config.global)?;
 

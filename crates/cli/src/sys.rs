@@ -35,6 +35,13 @@ pub(crate) fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// From now on nobody but root can look into this process's memory, be it in a core dump or with a
+/// debugger (prctl(2), PR_SET_DUMPABLE). The kernel undoes it when a program is executed.
+pub(crate) fn hide_memory() -> io::Result<()> {
+    // SAFETY: takes integers only.
+    checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
+}
+
 /// Looks a user up by name; `None` when there is none of that name.
 pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
     let c_name = CString::new(name)?;

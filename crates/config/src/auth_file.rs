@@ -5,8 +5,9 @@
 //! 32 hexadecimal digits, or a SCRAM verifier; telling these apart is the engine's part. As in
 //! PgBouncer, a broken line ends the reading but not the start: the users before it can log in.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::error::Mistake;
@@ -19,10 +20,17 @@ const SECRET_LEN_MAX: usize = 65_531;
 /// Users and their secrets, as stored in the file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct AuthFile {
-    pub users: HashMap<String, String>,
+    pub users: BTreeMap<String, String>,
 }
 
 impl AuthFile {
+    /// The secret of the user whose name comes next in the alphabet: one who is not here can be met
+    /// as that user would be, and always in the same way.
+    pub fn stand_in(&self, user: &str) -> Option<&str> {
+        let behind = self.users.range::<str, _>((Bound::Excluded(user), Bound::Unbounded)).next();
+        behind.or_else(|| self.users.first_key_value()).map(|(_, secret)| secret.as_str())
+    }
+
     /// Reads the content of a file; what could not be read is told in the warnings.
     pub fn parse(content: &[u8], file: &Arc<str>) -> (Self, Vec<Mistake>) {
         let mut reader = Reader { content, position: 0, start: 0 };

@@ -209,7 +209,7 @@ impl Builder {
 
 /// Sets one key of `target` from its text.
 fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &str, text: &str) {
-    let name = if key == "reserve_pool" { "reserve_pool_size" } else { key };
+    let name = unaliased(key);
     let names = || T::ROWS.iter().map(|row| row.key.name);
     let Some(row) = T::row(name).filter(|row| key == name || row.key.scope == Scope::Database)
     else {
@@ -233,6 +233,11 @@ fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &st
     } else if let Some(reason) = out_of_bounds(&row.key, (row.show)(target).as_deref()) {
         report.error(place, key, reason);
     }
+}
+
+/// The key by its one name: `reserve_pool` is what an entry of `[databases]` may call it.
+pub(crate) fn unaliased(key: &str) -> &str {
+    if key == "reserve_pool" { "reserve_pool_size" } else { key }
 }
 
 /// The reason a value was not taken, in PgBouncer's words.

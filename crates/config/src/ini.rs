@@ -9,10 +9,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::build::{Builder, Place, Setting};
+use crate::build::{Builder, Place, Setting, unaliased};
 use crate::config::Config;
 use crate::connstr;
 use crate::error::ConfigError;
+use crate::table::{Database, Keyed as _};
 
 /// How deep files may include each other.
 const INCLUDE_DEPTH_MAX: usize = 10;
@@ -132,8 +133,28 @@ impl Reader<'_> {
             self.builder.report.error(&place, "", format!("syntax error in {what}"));
         }
         let setting = |(key, text)| Setting { key, text, line: place.line };
-        let settings = pairs.into_iter().map(setting).collect();
+        let settings: Vec<_> = pairs.into_iter().map(setting).collect();
+        let settings = self.without_rests_of_secrets(&place, settings);
         (place, settings)
+    }
+
+    /// What stands behind a secret and is no key may be the rest of the secret, which has a blank and
+    /// no quotes: it is not repeated.
+    fn without_rests_of_secrets(&mut self, place: &Place, settings: Vec<Setting>) -> Vec<Setting> {
+        let row = |setting: &Setting| Database::row(unaliased(&setting.key)).map(|row| &row.key);
+        let Some(secret) = settings.iter().position(|one| row(one).is_some_and(|key| key.secret))
+        else {
+            return settings;
+        };
+        let is_rest = |at: usize, one: &Setting| at > secret && row(one).is_none();
+        let all = settings.into_iter().enumerate();
+        let (rests, settings): (Vec<_>, Vec<_>) = all.partition(|(at, one)| is_rest(*at, one));
+        if !rests.is_empty() {
+            let reason = "unrecognized connection parameter behind a password (which stands in single \
+                          quotes if there is a blank in it)";
+            self.builder.report.error(place, "", reason);
+        }
+        settings.into_iter().map(|(_, one)| one).collect()
     }
 }
 

@@ -4,7 +4,8 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
 
 use config::hba::{self, IdentMap, Visitor};
 use config::{AccessPolicy, AuthType, Config};
@@ -26,6 +27,8 @@ pub struct Login {
     pub vars: Vars,
     pub replication: Option<Box<Replication>>,
     pub credential: Option<Arc<Credential>>,
+    /// Its proof is there and is not looked at yet, since too many before it were wrong.
+    pub held: bool,
     /// Did `auth_query` give the credential, rather than `auth_file`?
     pub asked: bool,
     /// Database and user name asked for.
@@ -48,6 +51,8 @@ pub struct Peer {
     pub uid: Option<u32>,
     /// The connection has TLS.
     pub secured: Option<Arc<Secured>>,
+    /// Its place among those who are logging in: given back by being dropped.
+    pub seat: Arc<()>,
 }
 
 impl Peer {
@@ -116,8 +121,8 @@ impl Login {
 /// What a user of `auth_file` or `auth_query` has to know.
 pub struct Credential {
     pub secret: Secret,
-    /// For SCRAM; worked out once from a plain password.
-    pub verifier: Option<ScramVerifier>,
+    /// For SCRAM, of a plain password; worked out when it is first needed.
+    derived: OnceLock<ScramVerifier>,
 }
 
 impl std::fmt::Debug for Credential {
@@ -127,20 +132,24 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// An empty secret is nobody's: nothing the client could say is right.
-    pub fn new(config: &Config, stored: &str, salt: [u8; 16]) -> Self {
-        let secret = Secret::parse(stored);
-        let verifier = match &secret {
+    pub fn new(secret: Secret) -> Self {
+        Self { secret, derived: OnceLock::new() }
+    }
+
+    /// What a client is checked against by SCRAM. An empty secret is nobody's: nothing the client
+    /// could say is right. The salt is for a secret that has none, and always the same for its user.
+    pub fn verifier(&self, config: &Config, salt: [u8; 16]) -> Option<ScramVerifier> {
+        match &self.secret {
             Secret::Plain(password) if password.is_empty() => None,
-            Secret::Plain(password) => Some(ScramVerifier::from_password(
-                password.as_bytes(),
-                &salt,
-                config.global.scram_iterations,
-            )),
+            Secret::Plain(password) => {
+                let iterations = config.global.scram_iterations;
+                let derive =
+                    || ScramVerifier::from_password(password.as_bytes(), &salt, iterations);
+                Some(self.derived.get_or_init(derive).clone())
+            }
             Secret::Scram(verifier) => Some(verifier.clone()),
             Secret::Md5(_) => None,
-        };
-        Self { secret, verifier }
+        }
     }
 
     /// Does this cleartext password match?
@@ -176,6 +185,8 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// How many answers of `auth_query` are kept.
 const ASKED_MAX: usize = 4_096;
+/// How many users are looked at in search of one whose keys can be derived.
+const LOOKED_AT_MAX: usize = 1_000;
 
 /// The credentials seen so far of one configuration: parsing them and deriving SCRAM keys from
 /// plain passwords is done once per user.
@@ -185,42 +196,49 @@ pub struct Credentials {
     /// By user, what `auth_query` has told. It is asked anew at each login; this saves work when
     /// it tells the same.
     asked: HashMap<String, Arc<Credential>>,
+    /// Up to which user of `auth_file` keys were derived before they were needed.
+    ahead: String,
 }
 
 impl Credentials {
     /// Of a user in `auth_file`.
-    pub fn of_user(
-        &mut self,
-        config: &Config,
-        user: &str,
-        salt: impl FnOnce() -> [u8; 16],
-    ) -> Option<Arc<Credential>> {
+    pub fn of_user(&mut self, config: &Config, user: &str) -> Option<Arc<Credential>> {
         if let Some(known) = self.stored.get(user) {
             return Some(known.clone());
         }
         let secret = config.auth_file.users.get(user)?;
-        let credential = Arc::new(Credential::new(config, secret, salt()));
+        let credential = Arc::new(Credential::new(Secret::parse(secret)));
         self.stored.insert(user.to_owned(), credential.clone());
         Some(credential)
     }
 
+    /// Derives the keys of the next user of `auth_file` whose password is stored as text.
+    pub fn derive_next(&mut self, config: &Config, salt: impl Fn(&str) -> [u8; 16]) {
+        for _ in 0..LOOKED_AT_MAX {
+            let behind = (Bound::Excluded(self.ahead.as_str()), Bound::Unbounded);
+            let Some((user, secret)) = config.auth_file.users.range::<str, _>(behind).next() else {
+                return;
+            };
+            self.ahead.clone_from(user);
+            if matches!(Secret::parse(secret), Secret::Plain(_)) {
+                let known = self.of_user(config, user);
+                drop(known.and_then(|known| known.verifier(config, salt(user))));
+                return;
+            }
+        }
+    }
+
     /// Of a user whom `auth_query` told of.
-    pub fn of_secret(
-        &mut self,
-        config: &Config,
-        user: &str,
-        secret: Option<&str>,
-        salt: impl FnOnce() -> [u8; 16],
-    ) -> Arc<Credential> {
-        let secret = secret.unwrap_or_default();
+    pub fn of_secret(&mut self, user: &str, secret: Option<&str>) -> Arc<Credential> {
+        let secret = Secret::parse(secret.unwrap_or_default());
         let known = self.asked.get(user);
-        if let Some(known) = known.filter(|known| known.secret == Secret::parse(secret)) {
+        if let Some(known) = known.filter(|known| known.secret == secret) {
             return known.clone();
         }
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
         }
-        let credential = Arc::new(Credential::new(config, secret, salt()));
+        let credential = Arc::new(Credential::new(secret));
         self.asked.insert(user.to_owned(), credential.clone());
         credential
     }

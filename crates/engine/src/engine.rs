@@ -58,6 +58,7 @@ use views::{PoolView, PoolViews};
 
 pub use handover::{Exported, ExportedClient, Shelf};
 pub use inspect::server_row;
+pub use login::LOGIN_GRACE;
 
 /// How the pooler comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,11 +153,15 @@ impl<X: Exchange> Engine<X> {
     pub fn client_readable(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
         match client.phase {
-            // While PostgreSQL is asked about it nothing can be done with what it says.
-            ClientPhase::Login(ref login) => !matches!(
-                login.step,
-                LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_)
-            ),
+            // While PostgreSQL is asked about it, or its proof must wait, nothing can be done with
+            // what it says.
+            ClientPhase::Login(ref login) => {
+                let asks = matches!(
+                    login.step,
+                    LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_)
+                );
+                !asks && !login.held
+            }
             ClientPhase::Linked | ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
@@ -344,6 +349,7 @@ impl<X: Exchange> Engine<X> {
         self.warms_pools = true;
         self.config = config;
         self.credentials.clear();
+        self.exchange.limits(|limits| limits.guesses.clear());
         for (id, view) in self.pools.iter_mut() {
             view.settings = self.exchange.pool(id, |pool| pool.settings.clone());
         }

@@ -16,6 +16,7 @@ pub mod auth;
 pub mod averages;
 pub mod client;
 mod engine;
+pub mod guesses;
 pub mod ids;
 pub mod inquiry;
 pub mod kept;
@@ -35,4 +36,4 @@ pub mod stream;
 pub mod switches;
 pub mod vars;
 
-pub use engine::{Drain, Engine, Exported, ExportedClient, Shelf, server_row};
+pub use engine::{Drain, Engine, Exported, ExportedClient, LOGIN_GRACE, Shelf, server_row};

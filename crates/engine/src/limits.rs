@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::client::Identity;
+use crate::guesses::Guesses;
 use crate::ids::PoolId;
 
 /// What a pool's servers are limited by beyond the size of the pool; 0 is no limit.
@@ -108,6 +109,7 @@ pub struct Limits {
     users: Tallies,
     /// In the order in which they began to starve; each pool once.
     starving: VecDeque<Starving>,
+    pub guesses: Guesses,
     serial: u64,
 }
 

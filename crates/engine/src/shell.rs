@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
-use crate::ids::{ClientId, Handle, PoolId, ServerId, WorkerId};
+use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId, WorkerId};
 use crate::limits::Limits;
 use crate::pool::{Pool, Waiter};
 use crate::prepared::Statement;
@@ -54,8 +54,9 @@ pub trait Io {
     fn attach_server(&mut self, server: ServerId, handle: Handle);
 
     /// The client goes on with TLS: its socket leaves with what it has said of it so far, comes
-    /// back as a new client, or never. The slot is free from now on.
-    fn start_tls(&mut self, client: ClientId, start: TlsStart);
+    /// back as a new client that is here since `connected_at`, or never. The slot is free from now
+    /// on.
+    fn start_tls(&mut self, client: ClientId, start: TlsStart, connected_at: Micros);
 
     /// The client talks to the console from now on: its socket leaves the data plane with the
     /// bytes already read. The slot is free from now on.
@@ -163,7 +164,7 @@ pub struct ConsoleLogin {
     pub user: String,
     /// May it change things, or only SHOW them?
     pub admin: bool,
-    pub connected_at: crate::ids::Micros,
+    pub connected_at: Micros,
     /// For cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],

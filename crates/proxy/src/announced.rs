@@ -38,6 +38,8 @@ pub(crate) struct Arrival {
     /// The proxy.
     pub(crate) peer: Peer,
     pub(crate) worker: WorkerId,
+    /// Its place among those who are logging in.
+    pub(crate) seat: Arc<()>,
 }
 
 /// Why there is no client.
@@ -70,7 +72,7 @@ pub(crate) fn is_expected(global: &Global, peer: &Peer) -> bool {
 /// Reads the header and gives the client to a worker, or ends the connection.
 pub(crate) async fn receive(arrival: Arrival, shared: Arc<Shared>, config: Arc<Config>) {
     let global = &config.global;
-    let Arrival { fd, peer, worker } = arrival;
+    let Arrival { fd, peer, worker, seat: _seat } = arrival;
     let (began, number) = (Instant::now(), pointer(fd.as_raw_fd()));
     let result = match TcpStream::from_std(fd.into()) {
         Ok(stream) => announced(stream, global.client_login_timeout).await,

@@ -58,7 +58,7 @@ impl Listener {
         self.open.load(Ordering::Acquire)
     }
 
-    fn is_tcp(&self) -> bool {
+    pub(crate) fn is_tcp(&self) -> bool {
         matches!(self.address, Address::Inet(_))
     }
 

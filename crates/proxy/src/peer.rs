@@ -65,6 +65,7 @@ impl Peer {
             },
             uid,
             secured,
+            seat: Arc::default(),
         }
     }
 
@@ -140,9 +141,8 @@ mod tests {
             local: true,
             same_user: true,
             loopback: true,
-            address: None,
             uid: Some(process::effective_uid()),
-            secured: None,
+            ..engine::auth::Peer::default()
         };
         assert_eq!(peer.to_auth(None), own);
         assert_eq!(peer.to_string(), format!("unix({})", std::process::id()));

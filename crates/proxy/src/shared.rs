@@ -59,6 +59,7 @@ pub(crate) enum ShellMail {
     SecuredClient {
         client: SecuredClient,
         peer: Peer,
+        connected_at: Micros,
     },
     /// What came of the handshake with the server that `server` is to be.
     SecuredServer {
@@ -85,6 +86,8 @@ pub(crate) enum ShellMail {
         serial: u64,
         checked: Checked,
     },
+    /// Too many are logging in: drop those that have kept us waiting.
+    CrowdOut,
     /// Tell about yourself.
     Report(mpsc::UnboundedSender<WorkerReport>),
     /// The configuration was replaced; the pools have its settings already.
@@ -209,6 +212,8 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
     pub(crate) handshakes: Handshakes,
+    /// Who is logging in by TCP holds a clone of it.
+    logins: Arc<()>,
     tls: RwLock<Arc<TlsContexts>>,
     /// What the servers' sockets are, by descriptor.
     server_sockets: Mutex<HashMap<RawFd, ServerSocket>>,
@@ -248,6 +253,7 @@ impl Shared {
             draining: AtomicBool::new(false),
             cold,
             handshakes,
+            logins: Arc::default(),
             tls: RwLock::new(Arc::new(tls)),
             server_sockets: Mutex::default(),
             parked_tls: Mutex::default(),
@@ -289,6 +295,20 @@ impl Shared {
 
     pub(crate) fn forget_server_socket(&self, fd: RawFd) -> ServerSocket {
         exchange::lock(&self.server_sockets).remove(&fd).unwrap_or_default()
+    }
+
+    /// A place among those who are logging in, given back by being dropped. A client of a unix socket
+    /// takes none: it is how the operator comes in when all are taken.
+    pub(crate) fn login_seat(&self, peer: &Peer) -> Arc<()> {
+        match peer {
+            Peer::Unix { .. } => Arc::default(),
+            Peer::V4(..) | Peer::V6(_) | Peer::Unknown => Arc::clone(&self.logins),
+        }
+    }
+
+    /// How many are logging in by TCP.
+    pub(crate) fn logins(&self) -> usize {
+        Arc::strong_count(&self.logins) - 1
     }
 
     /// The contexts for connections that begin now.

@@ -21,6 +21,6 @@ pub use self::{
     stream::TlsStream,
 };
 pub(crate) use self::{
-    handshake::{Handshakes, Job, SecuredClient, SecuredServer},
+    handshake::{Handshakes, Job, SecuredClient, SecuredServer, TlsArrival},
     session::{Progress, Standing},
 };

@@ -89,11 +89,10 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(id: WorkerId, shared: Arc<Shared>, config: Arc<Config>) -> Self {
-        let seed = shared.seed;
         let exchange = ShellExchange::new(Arc::clone(&shared.hub));
         let mut worker = Self {
             id,
-            engine: Engine::new(id, Arc::clone(&config), exchange, seed),
+            engine: Engine::new(id, Arc::clone(&config), exchange, shared.seed),
             sockets: Sockets::new(id, Arc::clone(&shared), config),
             buffer: vec![0; BUFFER_LEN].into(),
             progress: Progress::default(),

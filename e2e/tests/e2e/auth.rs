@@ -3,7 +3,7 @@
 mod certificate;
 mod channel_binding;
 mod hba;
-mod query;
+pub(crate) mod query;
 mod refused;
 
 use crate::support;

@@ -3,6 +3,7 @@
 //! Tests of what PgBouncer does too pass with `WEIR_BIN` set to Debian's `pgbouncer`; those of
 //! what only Weir does begin with [`support::only_weir`].
 
+mod abuse;
 mod auth;
 mod backpressure;
 mod cancel;

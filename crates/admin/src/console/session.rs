@@ -1,6 +1,7 @@
 //! One connection of the console: its messages and what is answered to each. What a command does
 //! to the process is [`crate::Control`]'s.
 
+use config::Global;
 use std::io;
 use std::sync::Arc;
 
@@ -168,7 +169,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 reply::done(out, "SET");
             }
             Command::Set { key, value } => {
-                let tag = format!("SET {key}={value}");
+                let shown = if Global::is_secret(&key) { "(secret)" } else { value.as_str() };
+                let tag = format!("SET {key}={shown}");
                 // If it fails, why is in the log.
                 control.set(key, value).await.map_err(|_| self.refuse("SET failed"))?;
                 reply::done(&mut self.out, &tag);

@@ -220,12 +220,28 @@ keys! {
     /// Cancel the query of a client that is lost while it runs; PostgreSQL would finish it for
     /// nobody. A client that says goodbye in mid-query is not lost. Weir's own.
     cancel_lost_queries: bool = "1", reload, acts;
+    /// Pause between proofs of a user from one address, once five in a row were wrong: the next one is
+    /// looked at when it is over, be it right or wrong. 0 is none. Weir's own.
+    auth_failure_delay: Duration = "1", reload, acts;
+    /// Clients that may be logging in at a time by TCP, TLS handshakes included; 0 is no limit. At the
+    /// limit nobody is accepted until there is room, and who has kept Weir waiting for a second has to
+    /// go. Weir's own.
+    max_client_logins: u32 = "1000", reload, acts;
+    /// Let the kernel write core dumps, and debuggers of the same user look into the process: both
+    /// show passwords and keys. Weir's own.
+    core_dumps: bool = "0", boot, acts;
     /// Proxies whose connections begin with a PROXY protocol header of version 2, which tells where
     /// the client is: addresses and networks (`10.0.0.0/8`). Others must not send one. Weir's own.
     proxy_protocol_trusted: Vec<Network> = "", reload, acts;
 }
 
 impl Global {
+    /// Is this a key whose value nobody is to see?
+    #[must_use]
+    pub fn is_secret(key: &str) -> bool {
+        Self::row(key).is_some_and(|row| row.key.secret)
+    }
+
     /// Sets one key from its text, as the console's `SET` does: a boot-only key is left alone.
     ///
     /// # Errors

@@ -116,8 +116,15 @@ fn show_config_has_pgbouncers_keys_defaults_and_order() {
         assert_eq!((row.key, row.value.as_deref(), row.changeable), (key, value, changeable));
     }
     let ours: Vec<&str> = rows[100..].iter().map(|row| row.key).collect();
-    let expected =
-        ["max_server_connections", "workers", "cancel_lost_queries", "proxy_protocol_trusted"];
+    let expected = [
+        "max_server_connections",
+        "workers",
+        "cancel_lost_queries",
+        "auth_failure_delay",
+        "max_client_logins",
+        "core_dumps",
+        "proxy_protocol_trusted",
+    ];
     assert_eq!(ours, expected);
 }
 

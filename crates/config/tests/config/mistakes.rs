@@ -145,3 +145,14 @@ fn secrets_are_neither_debugged_nor_described() {
     assert!(!config::describe(&config).contains("hush"));
     assert!(format!("{config:?}").contains("(secret)"));
 }
+
+#[test]
+fn the_rest_of_a_password_is_not_repeated() {
+    for rest in ["of=it", "of=it port=nowhere", "of=it it=all"] {
+        let text =
+            format!("[databases]\nd = host=x password=half {rest} reserve_pool=3\n[pgbouncer]\n");
+        let told = format!("{:?}", ini_mistakes(&text));
+        assert!(told.contains("behind a password") && !told.contains("of:"), "{told}");
+        assert!(!told.contains("reserve") && !told.contains("it:"), "{told}");
+    }
+}

@@ -200,13 +200,8 @@ impl<X: Exchange> Engine<X> {
 
     /// The login goes on as that user: who the query says it is.
     fn found(&mut self, id: ClientId, found: Found, now: Micros, io: &mut impl Io) {
-        let config = self.config.clone();
         let Found { user, secret } = found;
-        let credential = self.credentials.of_secret(&config, &user, secret.as_deref(), || {
-            let mut salt = [0; 16];
-            io.random(&mut salt);
-            salt
-        });
+        let credential = self.credentials.of_secret(&user, secret.as_deref());
         let login = self.login_mut(id);
         login.asked = true;
         if login.user != user {

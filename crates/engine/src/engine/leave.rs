@@ -17,6 +17,8 @@ use crate::shell::{Event, Exchange, Io, Mail};
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
 
 /// SQLSTATE for a server that was lost, as drivers know it (PostgreSQL's appendix A, class 08).
+/// PostgreSQL's code for a wrong password.
+const INVALID_PASSWORD: &[u8] = b"28P01";
 const CONNECTION_FAILURE: &str = "08006";
 
 /// How a client goes.
@@ -334,6 +336,9 @@ impl<X: Exchange> Engine<X> {
             self.feed(now, io);
             if server.client == Some(client) {
                 self.client_mut(client).server = None;
+                if error.sqlstate() == INVALID_PASSWORD {
+                    self.note_wrong_proof(client, now);
+                }
                 self.refuse_client(client, &error, now, io);
             }
             return;

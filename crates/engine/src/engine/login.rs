@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use config::hba::Visitor;
 use config::{AccessPolicy, AuthType, Database, SslMode};
-use wire::scram::{ScramServer, ScramVerifier};
+use wire::scram::ScramServer;
 use wire::startup::{self, MINOR_VERSION, StartupPacket, StartupRequest};
 use wire::{Header, backend, frontend};
 
@@ -21,7 +21,11 @@ use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart};
 
 mod certificate;
+mod decoy;
+mod patience;
 mod sasl;
+
+pub use patience::LOGIN_GRACE;
 
 /// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
@@ -144,8 +148,8 @@ impl<X: Exchange> Engine<X> {
 
     /// The client comes back when the handshake is made.
     fn start_tls(&mut self, id: ClientId, start: TlsStart, io: &mut impl Io) -> Step {
-        self.clients.remove(id.0 as usize);
-        io.start_tls(id, start);
+        let client = self.clients.remove(id.0 as usize);
+        io.start_tls(id, start, client.connected_at);
         Step::Done
     }
 
@@ -249,11 +253,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(step) = self.ask_about_user(id, now, io) {
             return step;
         }
-        let credential = self.credentials.of_user(&self.config, &user, || {
-            let mut salt = [0; 16];
-            io.random(&mut salt);
-            salt
-        });
+        let credential = self.credentials.of_user(&self.config, &user);
         self.challenge_user(id, credential, now, io)
     }
 
@@ -278,7 +278,10 @@ impl<X: Exchange> Engine<X> {
             database: &login.database.clone(),
             user: &user,
         };
-        let challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
+        let mut challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
+        if credential.is_none() {
+            challenge = self.decoy_challenge(&user, challenge);
+        }
         let step = match challenge {
             Challenge::None => return self.authenticated(id, now, io),
             Challenge::Refused(why) => {
@@ -298,9 +301,9 @@ impl<X: Exchange> Engine<X> {
                 LoginStep::ExpectMd5 { salt }
             }
             Challenge::Scram => {
-                let verifier = credential.as_ref().and_then(|known| known.verifier.clone());
-                let verifier =
-                    verifier.unwrap_or_else(|| ScramVerifier::mock(&self.seed, user.as_bytes()));
+                let salt = self.salt_of(&user);
+                let verifier = credential.and_then(|known| known.verifier(&self.config, salt));
+                let verifier = verifier.unwrap_or_else(|| self.decoy_verifier(&user));
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
                 let mut server = ScramServer::new(verifier, nonce);
@@ -334,6 +337,10 @@ impl<X: Exchange> Engine<X> {
         if login.buffer.len() < header.total {
             return Step::Wait;
         }
+        if !self.may_be_judged(id, now) {
+            return Step::Wait;
+        }
+        let login = self.login_mut(id);
         let rest = login.buffer.split_off(header.total);
         let message = std::mem::replace(&mut login.buffer, rest);
         let body = &message[wire::HEADER_LEN..];
@@ -348,7 +355,7 @@ impl<X: Exchange> Engine<X> {
                     .is_some_and(|known| known.accepts_md5(&login.user, salt, answer));
                 self.verdict(id, accepted, PASSWORD_FAILED, now, io)
             }
-            LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, io),
+            LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, now, io),
             LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, now, io),
             LoginStep::ExpectStartup
             | LoginStep::Proving
@@ -365,9 +372,7 @@ impl<X: Exchange> Engine<X> {
         if self.config.access == AccessPolicy::ProvenByServer {
             return self.prove(id, password, now, io);
         }
-        let login = self.login_mut(id);
-        let accepted =
-            login.credential.as_ref().is_some_and(|known| known.accepts(&login.user, password));
+        let accepted = self.accepts_cleartext(id, password);
         self.verdict(id, accepted, PASSWORD_FAILED, now, io)
     }
 
@@ -403,6 +408,7 @@ impl<X: Exchange> Engine<X> {
         if accepted {
             return self.authenticated(id, now, io);
         }
+        self.note_wrong_proof(id, now);
         self.log_login_failed(id, io);
         Step::Refuse(failure.into())
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use engine::ids::{ClientId, Handle, PoolId, ServerId};
+use engine::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
@@ -365,7 +365,7 @@ impl Io for SimIo<'_> {
         }
     }
 
-    fn start_tls(&mut self, client: ClientId, _start: TlsStart) {
+    fn start_tls(&mut self, client: ClientId, _start: TlsStart, _: Micros) {
         self.complain(format!("{client:?} went to a handshake"));
     }
 

@@ -1,6 +1,6 @@
 //! The sockets of the engine, played by buffers.
 
-use engine::ids::{ClientId, Handle, PoolId, ServerId};
+use engine::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
@@ -136,7 +136,7 @@ impl Io for Net {
         end.expect("the server is detached").place = Place::Table(server);
     }
 
-    fn start_tls(&mut self, client: ClientId, _: TlsStart) {
+    fn start_tls(&mut self, client: ClientId, _: TlsStart, _: Micros) {
         self.client(client).id = None;
     }
 

@@ -1,9 +1,9 @@
 //! What the engine asks for. Nothing here fails or blocks as the engine sees it.
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, time::Duration};
 
 use engine::{
-    ids::{ClientId, Handle, PoolId, ServerId},
+    ids::{ClientId, Handle, Micros, PoolId, ServerId},
     settings::Target,
     shell::{Check, ConsoleLogin, Event, Io, TlsStart},
 };
@@ -18,7 +18,7 @@ use crate::{
     shared::ColdRequest,
     sys::{epoll, process},
     table::{Kind, Token},
-    tls::Job,
+    tls::{Job, TlsArrival},
 };
 
 impl Io for Sockets {
@@ -88,7 +88,7 @@ impl Io for Sockets {
         self.begin_forward(cancel, peer, target, packet);
     }
 
-    fn start_tls(&mut self, client: ClientId, start: TlsStart) {
+    fn start_tls(&mut self, client: ClientId, start: TlsStart, connected_at: Micros) {
         let conn = mem::take(self.client(client));
         let peer = mem::take(&mut self.peers[client.0 as usize]);
         self.count_out();
@@ -98,9 +98,16 @@ impl Io for Sockets {
             TlsStart::Asked => (Vec::new(), false),
             TlsStart::Direct(said) => (said, true),
         };
-        let limit = self.config.global.client_login_timeout;
+        let seat = self.shared.login_seat(&peer);
         let fd = process::own(conn.fd);
-        self.shared.handshakes.begin(Job::Client { fd, peer, said, is_direct, limit });
+        let arrival = TlsArrival { fd, peer, said, is_direct, connected_at, seat };
+        // What the login has left of its time.
+        let spent = Duration::from_micros(self.now.saturating_sub(connected_at));
+        let limit = match self.config.global.client_login_timeout {
+            Duration::ZERO => Duration::ZERO,
+            limit => limit.saturating_sub(spent).max(Duration::from_millis(1)),
+        };
+        self.shared.handshakes.begin(Job::Client { arrival, limit });
     }
 
     #[inline]

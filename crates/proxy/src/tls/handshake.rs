@@ -17,12 +17,15 @@ use std::{
     time::Duration,
 };
 
-use engine::ids::{ServerId, WorkerId};
+use engine::{
+    LOGIN_GRACE,
+    ids::{Micros, ServerId, WorkerId},
+};
 use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    sync::mpsc,
+    sync::{Notify, mpsc},
     time,
 };
 
@@ -38,6 +41,7 @@ use crate::{
     sys::Address,
 };
 
+const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 /// What is read at a time, in bytes; a handshake is shorter than that.
 const READ_LEN: usize = 16 * 1024;
 
@@ -45,7 +49,7 @@ const READ_LEN: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) enum Job {
     /// A client that was told to begin, and what it has said since.
-    Client { fd: OwnedFd, peer: Peer, said: Vec<u8>, is_direct: bool, limit: Duration },
+    Client { arrival: TlsArrival, limit: Duration },
     /// A server that has said nothing yet, by the name it is reached by.
     Server {
         fd: OwnedFd,
@@ -64,6 +68,20 @@ pub(crate) enum Job {
         cancel: u64,
         limit: Duration,
     },
+}
+
+/// A client at the beginning of its handshake.
+#[derive(Debug)]
+pub(crate) struct TlsArrival {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Peer,
+    /// What it has said since it was told to begin.
+    pub(crate) said: Vec<u8>,
+    /// It was not told: it began by itself.
+    pub(crate) is_direct: bool,
+    pub(crate) connected_at: Micros,
+    /// Its place among those who are logging in.
+    pub(crate) seat: Arc<()>,
 }
 
 /// What `work` comes to; `late`, if that takes longer than `limit`. A peer that says nothing must not
@@ -88,6 +106,8 @@ pub(crate) struct SecuredClient {
     pub(crate) secured: Arc<engine::auth::Secured>,
     /// Its first words, if they came with the end of the handshake.
     pub(crate) said: Vec<u8>,
+    /// Its place among those who are logging in.
+    pub(crate) seat: Arc<()>,
 }
 
 /// A server's connection, ready for its startup packet: with TLS or, where both agree, without.
@@ -102,13 +122,15 @@ pub(crate) struct SecuredServer {
 pub(crate) struct Handshakes {
     threads: Vec<mpsc::UnboundedSender<Job>>,
     next: AtomicUsize,
+    /// Rung when too many are logging in.
+    crowd: Notify,
 }
 
 impl Handshakes {
     /// Not started yet: jobs wait until [`start`].
     pub(crate) fn new(threads: u16) -> (Self, Vec<mpsc::UnboundedReceiver<Job>>) {
         let (threads, queues) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
-        (Self { threads, next: AtomicUsize::new(0) }, queues)
+        (Self { threads, next: AtomicUsize::new(0), crowd: Notify::new() }, queues)
     }
 
     /// To the next thread in turn.
@@ -116,6 +138,11 @@ impl Handshakes {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
         // Without its thread the pooler is ending, and the connection is closed by being dropped.
         let _ = self.threads[at].send(job);
+    }
+
+    /// Clients whose handshakes keep us waiting have to go.
+    pub(crate) fn crowd_out(&self) {
+        self.crowd.notify_waiters();
     }
 }
 
@@ -141,13 +168,23 @@ pub(crate) fn start(
 
 async fn serve(job: Job, shared: Arc<Shared>) {
     match job {
-        Job::Client { fd, peer, said, is_direct, limit } => {
-            let handshake = secure_client(fd, said, is_direct, &shared);
-            match within(limit, "client_login_timeout", handshake).await {
+        Job::Client { arrival, limit } => {
+            let (peer, connected_at) = (arrival.peer.clone(), arrival.connected_at);
+            let handshake = within(limit, "client_login_timeout", secure_client(arrival, &shared));
+            let result = tokio::select! {
+                biased;
+                result = handshake => result,
+                () = crowded_out(connected_at, &shared) => Err(CROWDED_OUT.to_owned()),
+            };
+            match result {
                 Ok(client) => {
                     let worker = shared.worker_for_client(WorkerId(0));
                     shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
-                    shared.hub.mailbox(worker).post(ShellMail::SecuredClient { client, peer });
+                    shared.hub.mailbox(worker).post(ShellMail::SecuredClient {
+                        client,
+                        peer,
+                        connected_at,
+                    });
                 }
                 Err(reason) => log!("C-: (nodb)/(nouser)@{peer} closing because: {reason}"),
             }
@@ -175,12 +212,18 @@ fn into_fd(stream: TcpStream) -> Result<OwnedFd, String> {
     stream.into_std().map(OwnedFd::from).map_err(|error| error.to_string())
 }
 
-async fn secure_client(
-    fd: OwnedFd,
-    said: Vec<u8>,
-    is_direct: bool,
-    shared: &Shared,
-) -> Result<SecuredClient, String> {
+/// Returns when it has taken too long for a crowded pooler.
+async fn crowded_out(connected_at: Micros, shared: &Shared) {
+    loop {
+        shared.handshakes.crowd.notified().await;
+        if shared.clock.now().saturating_sub(connected_at) >= LOGIN_GRACE {
+            return;
+        }
+    }
+}
+
+async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredClient, String> {
+    let TlsArrival { fd, said, is_direct, seat, .. } = arrival;
     let Some(ForClients { config, end_point }) = shared.tls().clients.clone() else {
         return Err("TLS was switched off".into());
     };
@@ -194,7 +237,7 @@ async fn secure_client(
     }
     let names = tls.peer_certificate().map(certificate::names).unwrap_or_default();
     let secured = Arc::new(engine::auth::Secured { names, end_point });
-    Ok(SecuredClient { fd: into_fd(stream)?, tls: Box::new(tls), secured, said })
+    Ok(SecuredClient { fd: into_fd(stream)?, tls: Box::new(tls), secured, said, seat })
 }
 
 async fn secure_server(fd: OwnedFd, host: &str, shared: &Shared) -> Result<SecuredServer, String> {

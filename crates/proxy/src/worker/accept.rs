@@ -39,6 +39,25 @@ impl Worker {
         Ok(())
     }
 
+    /// Is there room for one more who logs in? If not, nobody is accepted by TCP until the next tick,
+    /// and everybody is told to make room.
+    fn has_room_for_login(&mut self, at: usize) -> bool {
+        let limit = self.sockets.global().max_client_logins as usize;
+        if limit == 0 || !self.shared.listeners[at].is_tcp() || self.shared.logins() < limit {
+            return true;
+        }
+        self.shared.tell_all(|| ShellMail::CrowdOut);
+        self.shared.handshakes.crowd_out();
+        for at in 0..self.shared.listeners.len() {
+            if self.shared.listeners[at].is_tcp() {
+                let fd = self.shared.listeners[at].fd();
+                self.unwatch_listener(fd);
+            }
+        }
+        self.accepting_paused = true;
+        false
+    }
+
     fn unwatch_listener(&mut self, fd: RawFd) {
         let _ = self.shared.epoll(self.id).delete(fd);
         self.sockets.table.clear(fd);
@@ -51,6 +70,9 @@ impl Worker {
             return self.unwatch_listener(listener);
         }
         for _ in 0..ACCEPT_MAX {
+            if !self.has_room_for_login(at) {
+                return;
+            }
             let failure = match socket::accept(listener) {
                 Ok((fd, address)) => {
                     let peer = Peer::new(fd.as_raw_fd(), &address);
@@ -89,7 +111,8 @@ impl Worker {
 
     fn place_client(&mut self, fd: OwnedFd, peer: Peer) {
         if announced::is_expected(self.sockets.global(), &peer) {
-            let arrival = Arrival { fd, peer, worker: self.id };
+            let seat = self.shared.login_seat(&peer);
+            let arrival = Arrival { fd, peer, worker: self.id, seat };
             // Without a cold thread the pooler is ending: the connection is closed.
             let _ = self.shared.cold.send(ColdRequest::Arrival(arrival));
             return;
@@ -107,7 +130,9 @@ impl Worker {
     /// A client of this worker, counted already.
     pub(super) fn adopt_client(&mut self, fd: RawFd, peer: Peer) {
         let now = self.sockets.now;
-        let Some(client) = self.engine.accept(peer.to_auth(None), now, &mut self.sockets) else {
+        let seat = self.shared.login_seat(&peer);
+        let origin = engine::auth::Peer { seat, ..peer.to_auth(None) };
+        let Some(client) = self.engine.accept(origin, now, &mut self.sockets) else {
             self.shared.gauge(self.id).clients.fetch_sub(1, Ordering::Relaxed);
             return process::close(fd);
         };
@@ -116,12 +141,17 @@ impl Worker {
         }
     }
 
-    /// A client that was here before, and has TLS now.
-    pub(super) fn adopt_secured(&mut self, client: SecuredClient, peer: Peer) {
-        let SecuredClient { fd, tls, secured, said } = client;
+    /// A client that has been here since `connected_at`, and has TLS now.
+    pub(super) fn adopt_secured(
+        &mut self,
+        client: SecuredClient,
+        peer: Peer,
+        connected_at: Micros,
+    ) {
+        let SecuredClient { fd, tls, secured, said, seat } = client;
         let now = self.sockets.now;
-        let peer_auth = peer.to_auth(Some(secured));
-        let Some(client) = self.engine.accept(peer_auth, now, &mut self.sockets) else {
+        let origin = engine::auth::Peer { seat, ..peer.to_auth(Some(secured)) };
+        let Some(client) = self.engine.accept(origin, connected_at, &mut self.sockets) else {
             self.shared.gauge(self.id).clients.fetch_sub(1, Ordering::Relaxed);
             return;
         };

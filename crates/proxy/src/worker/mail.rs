@@ -34,7 +34,10 @@ impl Worker {
         match letter {
             ShellMail::Engine(mail) => self.engine.handle_mail(mail, now, &mut self.sockets),
             ShellMail::Client { fd, peer } => self.adopt_client(fd, peer),
-            ShellMail::SecuredClient { client, peer } => self.adopt_secured(client, peer),
+            ShellMail::SecuredClient { client, peer, connected_at } => {
+                self.adopt_secured(client, peer, connected_at);
+            }
+            ShellMail::CrowdOut => self.engine.crowd_out(now, &mut self.sockets),
             ShellMail::SecuredServer { server, ticket, result } => {
                 self.sockets.secured(server, ticket, result);
             }

@@ -143,10 +143,10 @@ fn what_is_not_a_verifier_is_none() {
 
 #[test]
 fn a_mock_fails_like_a_wrong_password_and_looks_the_same_twice() {
-    let mock = ScramVerifier::mock(&[9; 32], b"nobody");
-    assert_eq!(mock, ScramVerifier::mock(&[9; 32], b"nobody"));
-    assert_ne!(mock.salt, ScramVerifier::mock(&[9; 32], b"somebody").salt);
-    assert_ne!(mock.salt, ScramVerifier::mock(&[8; 32], b"nobody").salt);
+    let mock = ScramVerifier::mock(&[9; 32], b"nobody", 4096);
+    assert_eq!(mock, ScramVerifier::mock(&[9; 32], b"nobody", 4096));
+    assert_ne!(mock.salt, ScramVerifier::mock(&[9; 32], b"somebody", 4096).salt);
+    assert_ne!(mock.salt, ScramVerifier::mock(&[8; 32], b"nobody", 4096).salt);
     assert_eq!((mock.salt.len(), mock.iterations), (16, ITERATIONS_DEFAULT));
     let mut server = ScramServer::new(mock, [0; NONCE_LEN]);
     let mut client = client("secret");

@@ -4,9 +4,9 @@ use std::fmt;
 
 use subtle::ConstantTimeEq;
 
+use super::MECHANISM;
 use super::attributes::{decode, decode_key, encode};
 use super::keys::{ScramKeys, hmac, sha256};
-use super::{ITERATIONS_DEFAULT, MECHANISM};
 
 /// The value PostgreSQL keeps in `pg_authid.rolpassword`. It suffices to check a client's proof,
 /// not to give one. `Display` writes the stored form; `Debug` shows no keys.
@@ -53,14 +53,21 @@ impl ScramVerifier {
     /// name give the same salt each time, so that asking twice does not tell that it is made up.
     /// The seed must be secret, and should live as long as the process or longer.
     #[must_use]
-    pub fn mock(seed: &[u8; 32], user: &[u8]) -> Self {
-        let salt = hmac(seed, &[b"salt", user]);
+    pub fn mock(seed: &[u8; 32], user: &[u8], iterations: u32) -> Self {
         Self {
-            iterations: ITERATIONS_DEFAULT,
-            salt: salt.first_chunk::<16>().map_or_else(Vec::new, |salt| salt.to_vec()),
+            iterations: iterations.max(1),
+            salt: Self::salt(seed, user).to_vec(),
             stored_key: hmac(seed, &[b"stored key", user]),
             server_key: hmac(seed, &[b"server key", user]),
         }
+    }
+
+    /// A salt for a user of whom only the password is known, or nothing at all: the same for the same
+    /// seed and name, and nobody who has not the seed can tell it from a random one.
+    #[must_use]
+    pub fn salt(seed: &[u8; 32], user: &[u8]) -> [u8; 16] {
+        let digest = hmac(seed, &[b"salt", user]);
+        digest.first_chunk().copied().unwrap_or_default()
     }
 
     /// Whether the verifier was made from this password, at the cost of deriving the keys.

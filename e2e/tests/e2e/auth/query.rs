@@ -5,7 +5,7 @@ use crate::support;
 use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, Verifier};
 
 /// A pooler whose users are all PostgreSQL's, asked about by a role that may run `lookup`.
-fn setup(auth_type: &str) -> (Setup, String) {
+pub(crate) fn setup(auth_type: &str) -> (Setup, String) {
     let postgres = Postgres::shared();
     let asker = postgres.role(ServerAuth::Scram);
     let (setup, database) = support::setup("transaction");

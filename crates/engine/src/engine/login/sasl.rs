@@ -19,6 +19,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         mut server: ScramServer,
         body: &[u8],
+        now: Micros,
         io: &mut impl Io,
     ) -> Step {
         let Ok(initial) = SaslInitialResponse::decode(body) else {
@@ -32,7 +33,7 @@ impl<X: Exchange> Engine<X> {
                 self.login_mut(id).step = LoginStep::ExpectSaslResponse(server);
                 Step::Continue
             }
-            Err(error) => self.sasl_failed(id, error, io),
+            Err(error) => self.sasl_failed(id, error, now, io),
         }
     }
 
@@ -46,7 +47,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Step {
         let finished = match server.client_final(body) {
             Ok(finished) => finished,
-            Err(error) => return self.sasl_failed(id, error, io),
+            Err(error) => return self.sasl_failed(id, error, now, io),
         };
         let Some(credential) = self.login_mut(id).credential.clone() else {
             return self.verdict(id, false, SASL_FAILED, now, io);
@@ -90,7 +91,14 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn sasl_failed(&mut self, id: ClientId, error: ScramError, io: &mut impl Io) -> Step {
+    fn sasl_failed(
+        &mut self,
+        id: ClientId,
+        error: ScramError,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        self.note_wrong_proof(id, now);
         self.log_login_failed(id, io);
         match error {
             ScramError::AuthorizationIdentity

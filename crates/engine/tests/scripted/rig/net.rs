@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use engine::ids::{ClientId, Handle, PoolId, ServerId};
+use engine::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
@@ -184,7 +184,7 @@ impl Io for FakeIo<'_> {
         end.worker = worker;
     }
 
-    fn start_tls(&mut self, client: ClientId, start: TlsStart) {
+    fn start_tls(&mut self, client: ClientId, start: TlsStart, _: Micros) {
         self.client(client).id = None;
         self.net.handshakes.push(start);
     }

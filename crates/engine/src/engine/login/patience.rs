@@ -1,0 +1,96 @@
+//! What those who are logging in have to wait for, and how long we wait for them: the pause after
+//! wrong proofs (`auth_failure_delay`), and who has to go when too many are logging in at a time
+//! (`max_client_logins`).
+
+use super::{Engine, Step};
+use crate::auth::LoginStep;
+use crate::client::ClientPhase;
+use crate::guesses::Origin;
+use crate::ids::{ClientId, Micros};
+use crate::shell::{Exchange, Io};
+
+/// How long anybody who is logging in may keep us waiting, however many others there are.
+pub const LOGIN_GRACE: Micros = 1_000_000;
+const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
+
+impl<X: Exchange> Engine<X> {
+    /// May the proof that has come be looked at? If not, that is done later, and nothing is read of
+    /// the client until then.
+    pub(super) fn may_be_judged(&mut self, id: ClientId, now: Micros) -> bool {
+        let is_proof = match self.login_mut(id).step {
+            LoginStep::ExpectCleartext
+            | LoginStep::ExpectMd5 { .. }
+            | LoginStep::ExpectSaslResponse(_) => true,
+            LoginStep::ExpectSaslInitial(_)
+            | LoginStep::ExpectStartup
+            | LoginStep::Proving
+            | LoginStep::Asking(_)
+            | LoginStep::Checking(_) => false,
+        };
+        let delay = self.failure_delay();
+        if !is_proof || delay == 0 {
+            return true;
+        }
+        let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return true };
+        let (origin, user) = (Origin::new(login.peer.address), login.user.as_str());
+        let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
+        self.login_mut(id).held = !may;
+        may
+    }
+
+    /// The client has not proven that it is who it says it is.
+    pub(in crate::engine) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
+        let delay = self.failure_delay();
+        let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return };
+        let (origin, user) = (Origin::new(login.peer.address), login.user.as_str());
+        self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
+    }
+
+    /// Those whose proofs had to wait may have their turn, the oldest first.
+    pub(in crate::engine) fn judge_held(&mut self, now: Micros, io: &mut impl Io) {
+        let is_held =
+            |phase: &ClientPhase| matches!(phase, ClientPhase::Login(login) if login.held);
+        let held = self.clients.iter().filter(|(_, client)| is_held(&client.phase));
+        let mut held: Vec<_> = held.map(|(slot, client)| (client.serial, slot)).collect();
+        held.sort_unstable();
+        for (serial, slot) in held {
+            let id = ClientId(slot as u32);
+            self.login_mut(id).held = false;
+            self.go_on_login(id, Step::Continue, now, io);
+            let is_there = self.clients.get(slot).is_some_and(|client| client.serial == serial);
+            if is_there && !is_held(&self.clients[slot].phase) {
+                // What it has said since is still unread.
+                io.resume_client(id);
+            }
+        }
+    }
+
+    /// Too many are logging in: those go that have kept us waiting.
+    pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io) {
+        let keeps_us = |login: &LoginStep| match login {
+            // It is somebody else that we wait for.
+            LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_) => false,
+            LoginStep::ExpectStartup
+            | LoginStep::ExpectCleartext
+            | LoginStep::ExpectMd5 { .. }
+            | LoginStep::ExpectSaslInitial(_)
+            | LoginStep::ExpectSaslResponse(_) => true,
+        };
+        let slow = self.clients.iter().filter(|(_, client)| match &client.phase {
+            ClientPhase::Login(login) => {
+                !login.peer.local
+                    && keeps_us(&login.step)
+                    && now.saturating_sub(client.connected_at) >= LOGIN_GRACE
+            }
+            _ => false,
+        });
+        let slow: Vec<_> = slow.map(|(slot, _)| ClientId(slot as u32)).collect();
+        for id in slow {
+            self.disconnect(id, CROWDED_OUT, now, io);
+        }
+    }
+
+    fn failure_delay(&self) -> Micros {
+        self.config.global.auth_failure_delay.as_micros() as Micros
+    }
+}

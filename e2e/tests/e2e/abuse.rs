@@ -1,0 +1,203 @@
+//! Clients that mean harm, and everybody else's service meanwhile: who never logs in, who guesses,
+//! who sends more than there is room for, who cancels what is not theirs.
+
+mod guessing;
+mod secrets;
+mod telling;
+
+use std::time::{Duration, Instant};
+
+use crate::support;
+use testkit::{
+    Authority, Pooler, Postgres, RawClient, Role, ServerAuth, Setup, eventually, frontend,
+};
+
+/// Longer than any test is patient: what happens within a test happens for another reason.
+const FAR_AWAY: u32 = 600;
+
+/// A pooler that takes connections before they have said anything, and gives them all the time.
+fn patient(logins_max: u32) -> (Setup, String) {
+    let (setup, database) = support::setup("transaction");
+    let setup = setup
+        .set("tcp_defer_accept", 0)
+        .set("client_login_timeout", FAR_AWAY)
+        .set("max_client_logins", logins_max);
+    (setup, database)
+}
+
+fn connections(pooler: &Pooler, count: usize, first_words: &[u8]) -> Vec<RawClient> {
+    let connect = |_| {
+        let mut client = RawClient::connect(pooler.port());
+        // It may have been turned away already.
+        let _ = client.try_send(first_words);
+        client
+    };
+    (0..count).map(connect).collect()
+}
+
+/// The beginning of a startup packet.
+fn half_a_packet() -> Vec<u8> {
+    frontend::startup(&[("user", "app"), ("database", "app")])[..12].to_vec()
+}
+
+#[test]
+fn those_who_never_log_in_make_room_for_those_who_do() {
+    if !support::only_weir() {
+        return;
+    }
+    for first_words in [Vec::new(), half_a_packet(), frontend::startup(&[("user", Role::APP)])] {
+        let (setup, database) = patient(20);
+        let pooler = setup.set("auth_type", "md5").start();
+        let mut before = pooler.client(&database);
+        let mut attackers = connections(&pooler, 100, &first_words);
+        // All seats are taken; nobody would be let in for ten minutes.
+        let mut client = pooler.client(&database);
+        assert_eq!(client.value("SELECT 1"), "1");
+        assert_eq!(before.value("SELECT 2"), "2");
+        let told = attackers[0].read_to_end();
+        let error = told.iter().find_map(testkit::Message::error).expect("it is told why");
+        assert_eq!(error.message(), "too many clients are logging in (max_client_logins)");
+    }
+}
+
+#[test]
+fn the_operator_comes_in_by_the_unix_socket_while_all_seats_are_taken() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = patient(1);
+    let pooler = setup.start();
+    let _attackers = connections(&pooler, 50, b"");
+    assert_eq!(pooler.unix_client(&database).value("SELECT 1"), "1");
+}
+
+#[test]
+fn half_open_tls_makes_room_for_whole_handshakes() {
+    if !support::only_weir() {
+        return;
+    }
+    let authority = Authority::new("weir test");
+    let own = authority.server();
+    let (setup, database) = patient(20);
+    let pooler = setup
+        .set("client_tls_sslmode", "require")
+        .set("client_tls_cert_file", own.certificate())
+        .set("client_tls_key_file", own.key())
+        .start();
+    // Asked for TLS and silent; in the middle of a record; direct TLS that never goes on.
+    let record = [0x16, 3, 1, 2, 0, 1, 0];
+    let _asked = connections(&pooler, 40, &frontend::ssl_request());
+    let _halfway = connections(&pooler, 40, &record);
+    let mut psql = pooler.client_program("psql", &database);
+    psql.env("PGHOST", "localhost").env("PGSSLMODE", "require").args(["-XAtc", "SELECT 7"]);
+    assert_eq!(support::run(&mut psql).trim(), "7");
+    pooler.log_contains("too many clients are logging in");
+}
+
+#[test]
+fn a_login_has_its_time_in_all_however_it_is_spread() {
+    let authority = Authority::new("weir test");
+    let own = authority.server();
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup
+        .set("client_login_timeout", 2)
+        .set("client_tls_sslmode", "allow")
+        .set("client_tls_cert_file", own.certificate())
+        .set("client_tls_key_file", own.key())
+        .start();
+    let packet = frontend::startup(&[("user", Role::APP), ("database", &database)]);
+    let mut client = RawClient::connect(pooler.port());
+    let began = Instant::now();
+    // A byte at a time, never silent for long, and never done.
+    let mut bytes = packet[..packet.len() - 1].iter().cycle();
+    client.set_timeout(Duration::from_millis(100));
+    eventually("the drip is cut off", Duration::from_secs(30), || {
+        let sent = client.try_send([*bytes.next().expect("endless")]);
+        match client.try_read() {
+            Ok(None) => Some(()),
+            Ok(Some(message)) => {
+                assert_eq!(message.tag, b'E', "{message:?}");
+                None
+            }
+            Err(_) => sent.is_err().then_some(()),
+        }
+    });
+    assert!(began.elapsed() >= Duration::from_millis(1500), "it was cut off for another reason");
+    assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
+}
+
+#[test]
+fn more_than_fits_into_a_login_is_refused_before_it_has_come() {
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("auth_type", "md5").start();
+    let before = pooler.resident_kib();
+    // Lengths that no packet may have, with nothing behind them: nobody waits for the rest.
+    for length in [0u32, 7, 65_537, 0x7fff_ffff, u32::MAX] {
+        let mut client = RawClient::connect(pooler.port());
+        client.send([length.to_be_bytes(), 196_608u32.to_be_bytes()].concat());
+        let told = client.read_to_end();
+        assert!(told.iter().all(|message| message.tag == b'E'), "{length}: {told:?}");
+    }
+    let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
+    for length in [100_000u32, 0x7fff_ffff] {
+        let mut client = RawClient::connect(pooler.port());
+        client.send(&startup);
+        assert_eq!(client.read().tag, b'R');
+        client.send([&b"p"[..], &length.to_be_bytes()].concat());
+        let told = client.read_to_end();
+        assert!(told.iter().all(|message| message.tag == b'E'), "{length}: {told:?}");
+    }
+    assert!(pooler.login(Role::APP, &database, Role::APP_PASSWORD).is_ok());
+    let grown = pooler.resident_kib().saturating_sub(before);
+    assert!(grown < 8_192, "{grown} KiB for packets that never came");
+}
+
+#[test]
+fn cancel_requests_with_wrong_keys_cancel_nothing_and_delay_nobody() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.send(frontend::query("SELECT pg_sleep(2), 1805"));
+    support::until_running(&database, "SELECT pg_sleep(2), 1805");
+    let (pid, secret) = (client.pid, client.secret.clone());
+    let mut flood = Vec::new();
+    for n in 0..400u32 {
+        let mut canceller = RawClient::connect(pooler.port());
+        // The right process id, or the right secret, never both.
+        let (pid, secret) =
+            if n % 2 == 0 { (pid, n.to_be_bytes().to_vec()) } else { (pid ^ 1, secret.clone()) };
+        canceller.send(frontend::cancel_request(pid, &secret));
+        flood.push(canceller);
+    }
+    assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
+    for mut canceller in flood {
+        assert!(canceller.read_to_end().is_empty(), "a cancel request got an answer");
+    }
+    let rows = client.read_to_ready();
+    assert_eq!(rows[1].row()[1].as_deref(), Some("1805"));
+}
+
+#[test]
+fn many_cancel_requests_for_one_query_are_one() {
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    let backends = || Postgres::shared().backends(&database).len();
+    client.send(frontend::query("SELECT pg_sleep(100)"));
+    support::until_running(&database, "SELECT pg_sleep(100)");
+    let request = frontend::cancel_request(client.pid, &client.secret);
+    let mut flood: Vec<_> = (0..200).map(|_| RawClient::connect(pooler.port())).collect();
+    flood.iter_mut().for_each(|canceller| canceller.send(&request));
+    let error = client.read_to_ready().iter().find_map(testkit::Message::error);
+    assert_eq!(error.expect("it was cancelled").code(), "57014");
+    flood.iter_mut().for_each(|canceller| assert!(canceller.read_to_end().is_empty()));
+    // What came late hits nobody.
+    for _ in 0..20 {
+        assert_eq!(client.value("SELECT 'fine'"), "fine");
+    }
+    assert_eq!(backends(), 1);
+}
+
+/// A role with a password of its own, known to the pooler.
+fn known_role(setup: Setup) -> (Setup, Role) {
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    (setup.secret(&role.name, &role.password), role)
+}
