@@ -120,6 +120,8 @@ pub struct ServerLogin {
     /// Did the server ask for a password at all?
     pub challenged: bool,
     pub authenticated: bool,
+    /// It is at work on `connect_query`, the last step.
+    pub runs_connect_query: bool,
 }
 
 impl ServerLogin {

@@ -51,6 +51,8 @@ pub struct PoolSettings {
     /// May every client use these credentials (`user=` in `[databases]`), or is the secret the
     /// client's own?
     pub forced_user: bool,
+    /// Run on each new server before anybody gets it; empty = nothing.
+    pub connect_query: String,
     pub reset_query: String,
     pub reset_always: bool,
     /// Empty = never check. PgBouncer's `<empty>` (an empty query) is held as a single blank.
@@ -95,6 +97,7 @@ impl PoolSettings {
             startup: startup_parameters(database, user),
             secret: server_secret(config, database, user),
             forced_user: database.user.as_deref() == Some(user),
+            connect_query: database.connect_query.clone().unwrap_or_default(),
             reset_query: global.server_reset_query.clone(),
             reset_always: global.server_reset_query_always,
             check_query,
@@ -127,6 +130,7 @@ impl PoolSettings {
         };
         self.targets == other.targets
             && self.forced_user == other.forced_user
+            && self.connect_query == other.connect_query
             && login(self) == login(other)
     }
 
@@ -135,7 +139,7 @@ impl PoolSettings {
         let login = self.startup.iter();
         let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
         let login = login.collect::<Vec<_>>();
-        format!("{:?} {login:?} {}", self.targets, self.forced_user)
+        format!("{:?} {login:?} {} {:?}", self.targets, self.forced_user, self.connect_query)
     }
 
     pub fn is_session(&self) -> bool {

@@ -214,6 +214,12 @@ pub enum Event<'a> {
         client: Option<ClientId>,
         name: (&'a str, &'a str),
     },
+    /// `connect_query` was answered with an error, which changes nothing.
+    ConnectQueryFailed {
+        server: ServerId,
+        name: (&'a str, &'a str),
+        message: &'a str,
+    },
     ServerLoginFailed {
         server: ServerId,
         name: (&'a str, &'a str),

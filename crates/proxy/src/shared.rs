@@ -214,6 +214,8 @@ pub(crate) struct Shared {
     pub(crate) handshakes: Handshakes,
     /// Who is logging in by TCP holds a clone of it.
     logins: Arc<()>,
+    /// Cancel requests under way to each peer.
+    forwards: Mutex<HashMap<u32, u32>>,
     tls: RwLock<Arc<TlsContexts>>,
     /// What the servers' sockets are, by descriptor.
     server_sockets: Mutex<HashMap<RawFd, ServerSocket>>,
@@ -254,6 +256,7 @@ impl Shared {
             cold,
             handshakes,
             logins: Arc::default(),
+            forwards: Mutex::default(),
             tls: RwLock::new(Arc::new(tls)),
             server_sockets: Mutex::default(),
             parked_tls: Mutex::default(),
@@ -282,6 +285,26 @@ impl Shared {
         match least {
             Some((at, gauge)) if mine > load(gauge) + 8 + load(gauge) / 8 => WorkerId(at as u16),
             _ => own,
+        }
+    }
+
+    /// May one more cancel request be sent to the peer, of which so many may be under way (0 = any
+    /// number)? It is counted if so, until [`Shared::end_forward`].
+    pub(crate) fn begin_forward(&self, peer: u32, most: u32) -> bool {
+        let mut forwards = exchange::lock(&self.forwards);
+        let count = forwards.entry(peer).or_default();
+        let fits = most == 0 || *count < most;
+        *count += u32::from(fits);
+        fits
+    }
+
+    pub(crate) fn end_forward(&self, peer: u32) {
+        let mut forwards = exchange::lock(&self.forwards);
+        if let Some(count) = forwards.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                forwards.remove(&peer);
+            }
         }
     }
 

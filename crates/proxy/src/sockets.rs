@@ -29,7 +29,11 @@ use config::{Config, Global};
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 
 pub(crate) use self::flow::LastWords;
-use self::{cancel::Cancel, connect::Connecting, flow::Lingering};
+use self::{
+    cancel::{Cancel, Queued},
+    connect::Connecting,
+    flow::Lingering,
+};
 use crate::{
     conn::{Conn, QUEUED, READABLE},
     peer::Peer,
@@ -77,6 +81,8 @@ pub(crate) struct Sockets {
     cancels: HashMap<RawFd, Cancel>,
     /// Cancel requests for peers whose addresses are being looked up, by ticket.
     forwards: HashMap<u64, Cancel>,
+    /// Cancel requests for peers to which as many as may be are under way.
+    queued: VecDeque<Queued>,
     lingering: HashMap<RawFd, Lingering>,
     /// To be read without waiting for an event.
     pub(crate) ready: VecDeque<Token>,
@@ -101,6 +107,7 @@ impl Sockets {
             next_ticket: 1,
             cancels: HashMap::new(),
             forwards: HashMap::new(),
+            queued: VecDeque::new(),
             lingering: HashMap::new(),
             ready: VecDeque::new(),
             outcomes: VecDeque::new(),

@@ -1,7 +1,9 @@
 //! PAUSE and its kin, from outside: what the operator is told and what clients feel of it.
 
+use std::time::Duration;
+
 use crate::support;
-use testkit::{Message, Outcome, Pooler, RawClient, Role, frontend};
+use testkit::{Message, Outcome, Pooler, RawClient, Role, eventually, frontend};
 
 #[track_caller]
 fn error(outcome: &Outcome) -> (&str, &str, &str) {
@@ -327,4 +329,29 @@ fn reloads_and_sighups_at_once_all_end_well() {
             assert!(console.read_to_ready().iter().all(|message| message.error().is_none()));
         }
     }
+}
+
+#[test]
+fn who_does_not_come_to_rest_in_time_is_dropped_by_a_suspension() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("suspend_timeout", 0.3).start();
+    let (mut half, mut whole) = (pooler.client(&database), pooler.client(&database));
+    let query = frontend::query("SELECT 1");
+    half.send(&query[..query.len() - 1]);
+    eventually("the pooler has read all but a byte", Duration::from_secs(20), || {
+        let shown = pooler.admin("SHOW ACTIVE_SOCKETS").with("state", "cl_active");
+        (shown.column("pkt_remain") == ["1"]).then_some(())
+    });
+    let mut console = pooler.console();
+    assert_eq!(console.query("SUSPEND").tags, ["SUSPEND"]);
+    let error = half.read_to_end().iter().find_map(Message::error).expect("it is told");
+    assert_eq!(
+        (error.severity(), error.code(), error.message()),
+        ("FATAL", "08P01", "suspend_timeout")
+    );
+    assert_eq!(console.query("RESUME").tags, ["RESUME"]);
+    assert_eq!(whole.value("SELECT 'served'"), "served");
 }

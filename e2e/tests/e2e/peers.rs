@@ -1,6 +1,8 @@
 //! Several processes on one port: they pass cancel requests on to each other, and one after the
 //! other can be replaced while clients come and go.
 
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -125,6 +127,56 @@ fn one_process_after_the_other_is_replaced_without_an_error() {
     let mut new = peers.busy(0);
     new.cancel_over(peers.unix(1));
     assert_canceled(&mut new);
+}
+
+/// A cancel request with a key of peer 2's, as it is sent by a client.
+fn request_for_the_other(serial: u8) -> Vec<u8> {
+    const CANCEL: u32 = 80_877_102;
+    let key = [serial, 2, 0, 0, 0, 0, 0, 3];
+    [&16_u32.to_be_bytes()[..], &CANCEL.to_be_bytes(), &key].concat()
+}
+
+#[test]
+fn no_more_requests_than_allowed_are_under_way_to_a_peer() {
+    if !support::only_weir() {
+        return;
+    }
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = other.local_addr().expect("it is bound").port();
+    let (setup, _) = support::setup("transaction");
+    let pooler = setup
+        .workers(2)
+        .set("peer_id", 1)
+        .peer(1, "host=127.0.0.1")
+        .peer(2, &format!("host=127.0.0.1 port={port} pool_size=1"))
+        .start();
+    let requesters: Vec<_> = (0..3)
+        .map(|serial| {
+            let mut client = RawClient::try_connect(pooler.port()).expect("the pooler listens");
+            client.send(request_for_the_other(serial));
+            client
+        })
+        .collect();
+    let under_way = || {
+        let shown = pooler.admin("SHOW PEER_POOLS").with("peer_id", "2");
+        let number = |column| shown.only(column).parse::<u32>().expect("a number");
+        (number("cl_active_cancel_req"), number("cl_waiting_cancel_req"))
+    };
+    let mut served = std::collections::BTreeSet::new();
+    for waiting in [2, 1, 0] {
+        eventually("one is under way, the others wait", Duration::from_secs(20), || {
+            (under_way() == (1, waiting)).then_some(())
+        });
+        let (mut connection, _) = other.accept().expect("the request comes");
+        let mut packet = [0; 16];
+        connection.read_exact(&mut packet).expect("a whole request");
+        assert_eq!((packet[9], packet[15] & 3), (2, 2), "to peer 2, one hop fewer");
+        served.insert(packet[8]);
+    }
+    assert_eq!(served.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    for mut requester in requesters {
+        requester.read_to_end();
+    }
 }
 
 fn login(port: u16, database: &str) -> RawClient {

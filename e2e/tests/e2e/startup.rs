@@ -185,3 +185,45 @@ fn bytes_sent_behind_an_ssl_request_are_not_taken_for_the_login() {
     let messages: Vec<u8> = client.read_raw_to_end();
     assert!(!messages.contains(&b'Z'), "{}", messages.escape_ascii());
 }
+
+#[test]
+fn connect_query_runs_once_on_each_new_server_and_its_errors_are_told_to_the_log() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    support::direct(&database).rows("CREATE TABLE opened (pid int)");
+    let sql = "INSERT INTO opened SELECT pg_backend_pid(); SET TimeZone = 'Asia/Tokyo'";
+    let mut pooler = setup
+        .database(
+            &database,
+            &format!("dbname={database} connect_query='{}'", sql.replace('\'', "''")),
+        )
+        .start();
+    let mut clients = [pooler.client(&database), pooler.client(&database)];
+    for client in &mut clients {
+        assert_eq!(client.value("SHOW TimeZone"), "Asia/Tokyo");
+        assert_eq!(client.value("SELECT count(*) FROM opened WHERE pid = pg_backend_pid()"), "1");
+    }
+    let [first, second] = &mut clients;
+    first.rows("BEGIN");
+    second.rows("BEGIN");
+    assert_eq!(first.value("SELECT count(*) FROM opened"), "2");
+    first.rows("COMMIT");
+    second.rows("COMMIT");
+
+    // One that fails is told to the log, and that is all.
+    pooler.reconfigure(|ini| {
+        ini.database(
+            &database,
+            &format!(
+                "host=127.0.0.1 port={} connect_query='wrong'",
+                testkit::Postgres::shared().port()
+            ),
+        );
+    });
+    pooler.reload();
+    assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
+    pooler.log_contains("error while executing connect_query: ERROR syntax error at or near");
+    assert_eq!(first.value("SELECT count(*) FROM opened WHERE pid = pg_backend_pid()"), "0");
+}

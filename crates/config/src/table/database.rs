@@ -51,7 +51,7 @@ keys! {
     /// With several hosts: spread connections over them, or stay with one until it fails.
     load_balance_hosts: LoadBalanceHosts = "round-robin", reload, acts;
     /// SQL to run once on each new server connection.
-    connect_query: Option<String> = unset, reload, later;
+    connect_query: Option<String> = unset, reload, acts;
     /// `client_encoding` asked of the server at login.
     client_encoding: Option<String> = unset, reload, acts;
     /// `datestyle` asked of the server at login.

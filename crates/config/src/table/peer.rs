@@ -12,5 +12,5 @@ keys! {
     /// TCP port of the peer, and suffix of its Unix socket name.
     port: u16 = "6432", reload, acts;
     /// Cancel requests forwarded to the peer at the same time; -1 inherits `default_pool_size`.
-    pool_size: Option<u32> = unset, reload, later;
+    pool_size: Option<u32> = unset, reload, acts;
 }

@@ -111,7 +111,11 @@ impl<X: Exchange> Engine<X> {
             }
             at += header.total;
             let body = &rest[wire::HEADER_LEN..header.total];
-            match self.login_message(id, header.code, body, io) {
+            let step = match self.server_login(id).runs_connect_query {
+                true => self.connect_query_message(id, header.code, body, io),
+                false => self.login_message(id, header.code, body, io),
+            };
+            match step {
                 Step::Continue => {}
                 Step::Ready => {
                     // Nothing may follow the first ReadyForQuery unasked but news, which the
@@ -172,14 +176,7 @@ impl<X: Exchange> Engine<X> {
                 self.server_login(id).version_settled = true;
                 self.authentication(id, body, io)
             }
-            backend::PARAMETER_STATUS => match ParameterStatus::decode(body) {
-                Ok(status) => {
-                    let names = self.names.clone();
-                    self.server_login(id).welcome.learn(status.name, status.value, &names);
-                    Step::Continue
-                }
-                Err(error) => Step::Failed(error.to_string()),
-            },
+            backend::PARAMETER_STATUS => self.learn_parameter(id, body),
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
                 Ok(key) => {
                     let server = self.server_mut(id);
@@ -189,7 +186,9 @@ impl<X: Exchange> Engine<X> {
                 }
                 Err(error) => Step::Failed(error.to_string()),
             },
-            backend::READY_FOR_QUERY if self.server_login(id).authenticated => Step::Ready,
+            backend::READY_FOR_QUERY if self.server_login(id).authenticated => {
+                self.begin_connect_query(id, io)
+            }
             backend::NOTICE => Step::Continue,
             backend::NEGOTIATE_PROTOCOL_VERSION => self.negotiated(id, body),
             backend::ERROR => match ErrorFields::decode(body) {
@@ -197,6 +196,63 @@ impl<X: Exchange> Engine<X> {
                 Err(error) => Step::Failed(error.to_string()),
             },
             other => Step::Failed(format!("unknown message {:?} during login", char::from(other))),
+        }
+    }
+
+    fn learn_parameter(&mut self, id: ServerId, body: &[u8]) -> Step {
+        match ParameterStatus::decode(body) {
+            Ok(status) => {
+                let names = self.names.clone();
+                self.server_login(id).welcome.learn(status.name, status.value, &names);
+                Step::Continue
+            }
+            Err(error) => Step::Failed(error.to_string()),
+        }
+    }
+
+    /// Logged in. What the operator wants run on each new server comes before anybody gets it, so
+    /// that settings made by it are the pool's own. Who replicates has no use for it.
+    fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+        let replicates = matches!(self.server_login(id).errand, Some(Errand::Replication { .. }));
+        let settings = self.settings(self.server(id).pool);
+        if replicates || settings.connect_query.is_empty() {
+            return Step::Ready;
+        }
+        let mut out = Vec::new();
+        frontend::query(&mut out, settings.connect_query.as_bytes());
+        self.server_login(id).runs_connect_query = true;
+        io.send_server(id, &out);
+        Step::Continue
+    }
+
+    /// Its results are nobody's, and an error in it is told to the log only.
+    fn connect_query_message(
+        &mut self,
+        id: ServerId,
+        code: u8,
+        body: &[u8],
+        io: &mut impl Io,
+    ) -> Step {
+        match code {
+            backend::PARAMETER_STATUS => self.learn_parameter(id, body),
+            backend::READY_FOR_QUERY if body == b"I" => Step::Ready,
+            backend::READY_FOR_QUERY => {
+                Step::Failed("connect_query has left a transaction open".into())
+            }
+            backend::COPY_IN => Step::Failed("connect_query wants data".into()),
+            backend::ERROR => match ErrorFields::decode(body) {
+                Ok(error) => {
+                    let pool = self.server(id).pool;
+                    let identity = self.view(pool).identity.clone();
+                    let severity = String::from_utf8_lossy(error.severity()).into_owned();
+                    let message = format!("{severity} {}", error.message());
+                    let name = (identity.database.as_str(), identity.user.as_str());
+                    io.event(Event::ConnectQueryFailed { server: id, name, message: &message });
+                    Step::Continue
+                }
+                Err(error) => Step::Failed(error.to_string()),
+            },
+            _ => Step::Continue,
         }
     }
 

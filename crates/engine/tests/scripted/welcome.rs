@@ -343,3 +343,37 @@ fn a_check_comes_before_the_clients_values() {
     server.answers("mine");
     client.expect([done("OK")]);
 }
+
+#[test]
+fn what_connect_query_sets_is_the_pools_own() {
+    let rig = Rig::new(|config| app(config).connect_query = Some("set it".into())).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    server.send([crate::rig::server_welcome(0)]);
+    let startup = server_startup(&[("user", "alice"), ("database", "app")]);
+    server.expect([startup.clone(), query("set it")]);
+    client.expect([]);
+    let said = [columns("a"), row("1"), complete("SELECT 1"), error("42601", "no"), notice("so")];
+    server.send(said);
+    server.send([status("TimeZone", "Mars"), ready('I')]);
+    assert!(rig.logged("ConnectQueryFailed"));
+    client.expect_welcome(&[("TimeZone", "Mars")]);
+    client.send([query("one")]);
+    server.answers("one");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn a_connect_query_that_leaves_a_transaction_open_fails_the_login() {
+    let rig = Rig::new(|config| app(config).connect_query = Some("begin".into())).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    server.send([crate::rig::server_welcome(0)]);
+    server.send([complete("BEGIN"), ready('T')]);
+    assert!(!server.is_open());
+    assert!(rig.logged("connect_query has left a transaction open"));
+}

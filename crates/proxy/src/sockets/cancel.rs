@@ -21,6 +21,14 @@ use crate::{
     tls::Job,
 };
 
+/// A request for a peer to which as many as may be are under way.
+#[derive(Debug)]
+pub(super) struct Queued {
+    cancel: Cancel,
+    peer: u32,
+    target: Target,
+}
+
 /// A cancel request on its way.
 #[derive(Debug)]
 pub(super) struct Cancel {
@@ -57,9 +65,30 @@ impl Sockets {
         }
     }
 
-    /// A connection to a peer delivers `packet`. If the peer has a name, that comes first.
+    /// A connection to a peer delivers `packet`, as soon as there may be one more.
     pub(super) fn begin_forward(&mut self, id: u64, peer: u32, target: &Target, packet: &[u8]) {
         let cancel = self.new_cancel(id, Some(peer), packet);
+        self.queued.push_back(Queued { cancel, peer, target: target.clone() });
+        self.begin_queued();
+    }
+
+    /// Those that have had to wait, the oldest first. Places that another worker gives up are
+    /// found at the next tick.
+    fn begin_queued(&mut self) {
+        for _ in 0..self.queued.len() {
+            let Some(next) = self.queued.pop_front() else { break };
+            let own = self.config.peers.get(&next.peer).and_then(|entry| entry.pool_size);
+            let most = own.unwrap_or(self.config.global.default_pool_size);
+            if self.shared.begin_forward(next.peer, most) {
+                self.connect_to_peer(next.cancel, &next.target);
+            } else {
+                self.queued.push_back(next);
+            }
+        }
+    }
+
+    /// If the peer has a name, its address comes first.
+    fn connect_to_peer(&mut self, cancel: Cancel, target: &Target) {
         let address = match target {
             Target::Unix(path) => Address::Unix(path.clone()),
             Target::Abstract(name) => Address::Abstract(name.clone().into()),
@@ -78,22 +107,19 @@ impl Sockets {
         if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
             self.forwards.insert(ticket, cancel);
         } else {
-            self.outcomes.push_back(Outcome::CancelDone(cancel.id));
+            self.finish(&cancel);
         }
     }
 
     pub(super) fn forward_resolved(&mut self, cancel: Cancel, addresses: Vec<SocketAddr>) {
         match addresses.first() {
             Some(address) => self.open_cancel(cancel, &Address::Inet(*address)),
-            None => self.outcomes.push_back(Outcome::CancelDone(cancel.id)),
+            None => self.finish(&cancel),
         }
     }
 
     fn open_cancel(&mut self, cancel: Cancel, address: &Address) {
-        let id = cancel.id;
-        let Ok((fd, _)) = self.open_towards(address) else {
-            return self.outcomes.push_back(Outcome::CancelDone(id));
-        };
+        let Ok((fd, _)) = self.open_towards(address) else { return self.finish(&cancel) };
         let fd = fd.into_raw_fd();
         let token = self.table.register(fd, Kind::Cancel);
         self.cancels.insert(fd, cancel);
@@ -121,7 +147,15 @@ impl Sockets {
     fn end_cancel(&mut self, fd: RawFd) {
         if let Some(cancel) = self.cancels.remove(&fd) {
             self.discard(fd);
-            self.outcomes.push_back(Outcome::CancelDone(cancel.id));
+            self.finish(&cancel);
+        }
+    }
+
+    /// It is delivered, or given up.
+    fn finish(&mut self, cancel: &Cancel) {
+        self.outcomes.push_back(Outcome::CancelDone(cancel.id));
+        if let Some(peer) = cancel.peer {
+            self.shared.end_forward(peer);
         }
     }
 
@@ -132,19 +166,23 @@ impl Sockets {
         let late: Vec<_> =
             self.cancels.iter().filter(|(_, cancel)| is_late(cancel)).map(|(fd, _)| *fd).collect();
         late.into_iter().for_each(|fd| self.end_cancel(fd));
+        let unresolved: Vec<_> = self.forwards.extract_if(|_, cancel| is_late(cancel)).collect();
+        unresolved.iter().for_each(|(_, cancel)| self.finish(cancel));
         let outcomes = &mut self.outcomes;
-        self.forwards.retain(|_, cancel| {
+        self.queued.retain(|Queued { cancel, .. }| {
             let late = is_late(cancel);
             if late {
                 outcomes.push_back(Outcome::CancelDone(cancel.id));
             }
             !late
         });
+        self.begin_queued();
     }
 
     /// Requests for peers.
     pub(crate) fn forwards(&self) -> Vec<ForwardInfo> {
-        let all = self.cancels.values().chain(self.forwards.values());
+        let queued = self.queued.iter().map(|queued| &queued.cancel);
+        let all = self.cancels.values().chain(self.forwards.values()).chain(queued);
         all.filter_map(|cancel| Some(ForwardInfo { peer: cancel.peer?, sent: cancel.sent }))
             .collect()
     }

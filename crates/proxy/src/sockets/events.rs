@@ -83,6 +83,11 @@ impl Sockets {
                     warning!("{label} server login failed: {message}");
                 });
             }
+            Event::ConnectQueryFailed { server, name, message } => {
+                self.server_line(server, name, |label| {
+                    warning!("{label} error while executing connect_query: {message}");
+                });
+            }
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
             | Event::ServerOpening { .. }
