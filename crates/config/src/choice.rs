@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::value::{Kind, Value, ValueError};
 
-/// An enum with a word for each variant; `later` marks the words Weir knows and cannot act on yet.
+/// An enum with a word for each variant.
 macro_rules! choices {
     ($(
         $(#[$outer:meta])*
         pub enum $Enum:ident {
-            $( $(#[$inner:meta])* $Variant:ident = $word:literal $($later:ident)?, )+
+            $( $(#[$inner:meta])* $Variant:ident = $word:literal, )+
         }
     )+) => {$(
         $(#[$outer])*
@@ -21,7 +21,6 @@ macro_rules! choices {
         impl $Enum {
             /// Every word this key takes, in the order of the documentation.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
-            const LATER: &'static [&'static str] = &[$($({ stringify!($later); $word },)?)+];
 
             /// The word in the configuration file.
             pub fn word(self) -> &'static str {
@@ -39,9 +38,6 @@ macro_rules! choices {
             const KIND: Kind = Kind::Choice(Self::WORDS);
 
             fn parse(text: &str) -> Result<Self, ValueError> {
-                if Self::LATER.iter().any(|word| word.eq_ignore_ascii_case(text)) {
-                    return Err(ValueError::Unsupported);
-                }
                 $( if text.eq_ignore_ascii_case($word) { return Ok(Self::$Variant); } )+
                 Err(ValueError::Expected(format!("one of {}", Self::WORDS.join(", "))))
             }
@@ -83,9 +79,9 @@ choices! {
         /// By the first matching rule of `auth_hba_file`.
         Hba = "hba",
         /// By a password that an LDAP server checks.
-        Ldap = "ldap" later,
+        Ldap = "ldap",
         /// By a password that PAM checks.
-        Pam = "pam" later,
+        Pam = "pam",
     }
 
     /// How much TLS is asked of the other side; the words are libpq's.
@@ -134,13 +130,5 @@ mod tests {
         assert_eq!(PoolMode::parse("Transaction"), Ok(PoolMode::Transaction));
         assert_eq!(SslMode::parse("PREFER"), Ok(SslMode::Prefer));
         assert!(matches!(PoolMode::parse("auto"), Err(ValueError::Expected(_))));
-    }
-
-    #[test]
-    fn what_weir_cannot_do_yet_is_refused() {
-        for word in ["ldap", "PAM"] {
-            assert_eq!(AuthType::parse(word), Err(ValueError::Unsupported), "{word}");
-        }
-        assert_eq!(AuthType::parse("scram-sha-256"), Ok(AuthType::ScramSha256));
     }
 }

@@ -10,6 +10,7 @@ use crate::auth_file::AuthFile;
 use crate::choice::PoolMode;
 use crate::error::Mistake;
 use crate::hba::Hba;
+use crate::ldap::LdapOptions;
 use crate::table::{Database, Global, Keyed, Peer, UserSettings};
 
 /// Everything Weir was told; plain data, replaced as a whole on reload.
@@ -26,6 +27,8 @@ pub struct Config {
     pub auth_file: AuthFile,
     /// The rules of `auth_hba_file`, with the maps of `auth_ident_file`.
     pub hba: Hba,
+    /// `auth_ldap_options`, if they mean anything.
+    pub ldap: Option<Arc<LdapOptions>>,
     pub access: AccessPolicy,
     /// The file this came from; none for a URL.
     pub path: Option<PathBuf>,

@@ -78,7 +78,6 @@ impl ValueError {
     /// The phrase for a bad value; PgBouncer's words where it has them. Secrets are not repeated.
     pub(crate) fn reason(&self, key: &Key, text: &str) -> String {
         match self {
-            Self::Unsupported => format!("{} \"{text}\" is not yet supported by Weir", key.name),
             Self::Expected(form) if key.secret => {
                 format!("invalid value for parameter {}: expected {form}", key.name)
             }

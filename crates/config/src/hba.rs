@@ -9,11 +9,13 @@ use core::net::IpAddr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::ldap::LdapOptions;
+
 pub use self::ident::{IdentMap, IdentMaps};
 
 mod ident;
 mod parse;
-mod words;
+pub(crate) mod words;
 
 /// All rules, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +68,7 @@ pub enum Address {
 }
 
 /// How a client has to prove itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
     Trust,
     Reject,
@@ -77,6 +79,8 @@ pub enum Method {
     /// By being a process of the user of that name.
     Peer,
     Cert,
+    Ldap(Arc<LdapOptions>),
+    Pam,
 }
 
 /// A client, as far as rules look at it.

@@ -23,6 +23,7 @@ pub mod hba;
 mod help;
 mod host;
 mod ini;
+pub mod ldap;
 mod load;
 mod network;
 mod show;

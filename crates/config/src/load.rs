@@ -9,6 +9,7 @@ use crate::build::Place;
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::hba::{Hba, IdentMaps};
+use crate::ldap::LdapOptions;
 
 impl Config {
     /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
@@ -34,6 +35,7 @@ impl Config {
         config.global.conffile.get_or_insert(file);
         config.load_auth_file(fs::read);
         config.load_hba(|name| fs::read_to_string(name));
+        config.read_ldap_options();
         Ok(config)
     }
 
@@ -47,6 +49,7 @@ impl Config {
         match key {
             "auth_file" => self.load_auth_file(fs::read),
             "auth_hba_file" | "auth_ident_file" => self.load_hba(|name| fs::read_to_string(name)),
+            "auth_ldap_options" => self.read_ldap_options(),
             _ => {}
         }
         Ok(())
@@ -75,6 +78,21 @@ impl Config {
         let (hba, odder) = Hba::parse(&content, &Arc::from(name.as_str()), &maps, &further);
         self.hba = hba;
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
+    }
+
+    /// Options that mean nothing let nobody in.
+    fn read_ldap_options(&mut self) {
+        let text = self.global.auth_ldap_options.as_deref().filter(|text| !text.is_empty());
+        self.ldap = match text.map(LdapOptions::parse) {
+            None => None,
+            Some(Ok(options)) => Some(Arc::new(options)),
+            Some(Err(why)) => {
+                let file = self.global.conffile.clone().unwrap_or_default();
+                let place = Place::new(&Arc::from(file), 0, "pgbouncer", "");
+                self.warnings.push(place.mistake("auth_ldap_options", why));
+                None
+            }
+        };
     }
 
     fn load_auth_file(&mut self, read: impl Fn(String) -> io::Result<Vec<u8>>) {

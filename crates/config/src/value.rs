@@ -42,8 +42,6 @@ impl Kind {
 pub(crate) enum ValueError {
     /// It is not of the right form; the phrase says what would be.
     Expected(String),
-    /// It is well formed and means something Weir cannot do.
-    Unsupported,
 }
 
 /// A type that a key can have.

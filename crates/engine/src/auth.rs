@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use config::hba::{self, IdentMap, Visitor};
+use config::ldap::LdapOptions;
 use config::{AccessPolicy, AuthType, Config};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
@@ -31,6 +32,8 @@ pub struct Login {
     pub held: bool,
     /// Did `auth_query` give the credential, rather than `auth_file`?
     pub asked: bool,
+    /// Its password, which somebody else has found right: so its user logs in to servers.
+    pub proven: Option<Password>,
     /// Database and user name asked for.
     pub database: String,
     pub user: String,
@@ -79,6 +82,8 @@ pub enum LoginStep {
     #[default]
     ExpectStartup,
     ExpectCleartext,
+    /// A password in clear, which somebody else judges.
+    ExpectJudged(Judge),
     ExpectMd5 {
         salt: [u8; 4],
     },
@@ -97,6 +102,35 @@ pub enum LoginStep {
 pub enum Checking {
     /// The name of the operating system's user who it is; whom that one may be.
     Peer(Option<Arc<IdentMap>>),
+    /// Whether this is its password.
+    Password { judge: Judge, password: Password },
+}
+
+/// Who says whether a password is right, if not we.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judge {
+    Ldap(Arc<LdapOptions>),
+    Pam,
+}
+
+impl Judge {
+    /// What a client is told whose password is wrong.
+    pub(crate) fn refusal(&self) -> &'static str {
+        match self {
+            Self::Ldap(_) => "LDAP authentication failed",
+            Self::Pam => "PAM authentication failed",
+        }
+    }
+}
+
+/// A password in clear. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(..)")
+    }
 }
 
 /// A client that waits for the answer to `auth_query`.
@@ -258,6 +292,8 @@ pub enum Method {
     ScramSha256,
     Peer(Option<Arc<IdentMap>>),
     Cert(Option<Arc<IdentMap>>),
+    /// By a password that somebody else judges.
+    Judged(Judge),
     /// By nothing at all, with these words.
     Rejected(&'static str),
 }
@@ -277,9 +313,12 @@ impl Method {
             AuthType::Plain => Self::Password,
             AuthType::Md5 => Self::Md5,
             AuthType::ScramSha256 => Self::ScramSha256,
-            AuthType::Ldap => Self::Rejected("LDAP authentication failed"),
+            AuthType::Ldap => match &config.ldap {
+                Some(options) => Self::Judged(Judge::Ldap(options.clone())),
+                None => Self::Rejected("auth_ldap_options is null"),
+            },
             AuthType::Cert => Self::Cert(None),
-            AuthType::Pam => Self::Rejected("PAM authentication failed"),
+            AuthType::Pam => Self::Judged(Judge::Pam),
             AuthType::Hba => match config.hba.rule(visitor) {
                 Some(rule) => Self::of_rule(rule),
                 None => Self::Rejected("no authentication method is found"),
@@ -288,7 +327,7 @@ impl Method {
     }
 
     fn of_rule(rule: &hba::Rule) -> Self {
-        match rule.method {
+        match &rule.method {
             hba::Method::Trust => Self::Trust,
             hba::Method::Reject => Self::Rejected("login rejected"),
             hba::Method::Md5 => Self::Md5,
@@ -296,6 +335,8 @@ impl Method {
             hba::Method::ScramSha256 => Self::ScramSha256,
             hba::Method::Peer => Self::Peer(rule.map.clone()),
             hba::Method::Cert => Self::Cert(rule.map.clone()),
+            hba::Method::Ldap(options) => Self::Judged(Judge::Ldap(options.clone())),
+            hba::Method::Pam => Self::Judged(Judge::Pam),
         }
     }
 }
@@ -306,6 +347,8 @@ pub enum Challenge {
     /// None: it is in.
     None,
     Cleartext,
+    /// The same, and somebody else judges it.
+    Judged(Judge),
     Md5,
     Scram,
     /// It need not say anything, nor here: its operating system or its certificate does.
@@ -328,6 +371,7 @@ pub fn challenge(method: Method, credential: Option<&Credential>) -> Challenge {
         Method::ScramSha256 => Challenge::Scram,
         Method::Peer(map) => Challenge::Peer(map),
         Method::Cert(map) => Challenge::Cert(map),
+        Method::Judged(judge) => Challenge::Judged(judge),
         Method::Rejected(why) => Challenge::Refused(why),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
+use crate::auth::{Judge, Password};
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId, WorkerId};
 use crate::limits::Limits;
 use crate::pool::{Pool, Waiter};
@@ -124,6 +125,8 @@ pub trait Exchange {
 pub enum Check {
     /// The name of the operating system's user with that number.
     PeerName(u32),
+    /// Whether this is that user's password.
+    Password { judge: Judge, user: String, password: Password },
 }
 
 /// What was found out.
@@ -131,6 +134,8 @@ pub enum Check {
 pub enum Checked {
     /// None if nobody has that number.
     PeerName(Option<String>),
+    /// Is it right?
+    Password(bool),
 }
 
 /// What one worker tells another.

@@ -49,7 +49,7 @@ fn written(rule: &Rule) -> Option<String> {
             write!(line, " {net} {mask}").expect("a string grows");
         }
     }
-    line.push_str(match rule.method {
+    line.push_str(match &rule.method {
         Method::Trust => " trust",
         Method::Reject => " reject",
         Method::Md5 => " md5",
@@ -57,6 +57,9 @@ fn written(rule: &Rule) -> Option<String> {
         Method::ScramSha256 => " scram-sha-256",
         Method::Peer => " peer",
         Method::Cert => " cert",
+        Method::Pam => " pam",
+        // Its options are not kept as they were written.
+        Method::Ldap(_) => return None,
     });
     Some(line)
 }

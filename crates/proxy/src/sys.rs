@@ -7,6 +7,7 @@
 pub(crate) mod address;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
+pub(crate) mod pam;
 pub(crate) mod process;
 pub(crate) mod rights;
 pub(crate) mod signal;

@@ -3,6 +3,8 @@
 mod certificate;
 mod channel_binding;
 mod hba;
+mod ldap;
+mod pam;
 pub(crate) mod query;
 mod refused;
 

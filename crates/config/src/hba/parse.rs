@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::words::{Word, Words};
 use super::{Address, Connection, Hba, IdentMaps, Method, Names, Rule};
 use crate::error::Mistake;
+use crate::ldap::LdapOptions;
 
 /// Files named by `@` within files named by `@`, at most.
 const DEPTH_MAX: u32 = 10;
@@ -65,6 +66,11 @@ fn rule(
         Connection::Host | Connection::HostSsl | Connection::HostNoSsl => address(&mut words)?,
     };
     let method = method(&mut words)?;
+    if let Method::Ldap(_) = method {
+        let method = Method::Ldap(Arc::new(LdapOptions::parse(words.rest())?));
+        let map = None;
+        return Ok(Some(Rule { line: number, connection, databases, users, address, method, map }));
+    }
     let map = map(&mut words, maps)?;
     match next(&mut words)? {
         None => Ok(Some(Rule { line: number, connection, databases, users, address, method, map })),
@@ -182,6 +188,9 @@ fn method(words: &mut Words<'_>) -> Result<Method, String> {
         "scram-sha-256" => Method::ScramSha256,
         "peer" => Method::Peer,
         "cert" => Method::Cert,
+        "pam" => Method::Pam,
+        // Its options are read from what follows.
+        "ldap" => Method::Ldap(Arc::default()),
         _ => return Err(format!("unsupported method {word}")),
     })
 }

@@ -8,7 +8,7 @@ hostssl \"all\"           all          all                cert
 host    app,other       alice,\"al, ice\" 10.1.2.0/24     scram-sha-256 # why not
 hostnossl all           @names       192.168.0.0 255.255.0.0  password
 host    replication     all          ::1/128            trust
-host    all             carol        0.0.0.0/0          md5
+host    all             carol        0.0.0.0/0          ldap ldapserver=l ldapprefix=\"cn=\"
 host    all             all          fe80::/10          reject
 ";
 
@@ -92,7 +92,9 @@ fn a_line_that_means_nothing_is_left_out() {
         "local all, md5 trust",
         "local all all",
         "local all all ident",
-        "local all all pam",
+        "local all all gss",
+        "local all all ldap",
+        "local all all ldap ldapserver=x",
         "local all all md5 please",
         "local all all peer map=nobody",
         "local all all peer map",

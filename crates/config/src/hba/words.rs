@@ -50,15 +50,20 @@ impl<'a> Words<'a> {
     pub(super) fn peek(&self) -> Result<Option<Word>, Unclosed> {
         Self { rest: self.rest }.next()
     }
+
+    /// All that is left, as it stands.
+    pub(super) fn rest(self) -> &'a str {
+        self.rest
+    }
 }
 
 /// What C's isspace() takes for a blank.
-fn is_blank(c: char) -> bool {
+pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '\x0b' | '\x0c')
 }
 
 /// The text up to the closing quote, and what follows that.
-fn quoted(text: &str) -> Option<(String, &str)> {
+pub(crate) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut word = String::new();
     let mut rest = text;
     loop {

@@ -23,10 +23,10 @@ keys! {
     /// File that maps names proven by certificate or by the operating system to users.
     auth_ident_file: Option<String> = unset, reload, acts;
     /// Options for `auth_type = ldap`, written as in PostgreSQL's HBA file.
-    auth_ldap_options: Option<String> = unset, reload, later, secret;
+    auth_ldap_options: Option<String> = unset, reload, acts, secret;
     /// Query that looks up a user and its secret; `$1` is the user name.
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
-    /// How clients prove who they are; ldap and pam are not supported yet.
+    /// How clients prove who they are (docs/authentication.md).
     auth_type: AuthType = "md5", reload, acts;
     /// User that runs `auth_query` for users that are not in `auth_file`.
     auth_user: Option<String> = unset, reload, acts;

@@ -38,7 +38,6 @@ fn each_mistake_in_the_main_section() {
             "pool_mode = transactoin",
             "pool_mode: invalid value \"transactoin\" for parameter pool_mode: expected one of session, transaction, statement (did you mean \"transaction\"?)",
         ),
-        ("auth_type = pam", "auth_type: auth_type \"pam\" is not yet supported by Weir"),
         (
             "auth_dbname = pgbouncer",
             "auth_dbname: cannot use the reserved \"pgbouncer\" database as an auth_dbname",

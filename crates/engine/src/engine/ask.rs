@@ -25,7 +25,7 @@ use crate::inquiry::{Found, Inquiry};
 use crate::ledger::Expect;
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
-use crate::shell::{Exchange, Io};
+use crate::shell::{Event, Exchange, Io};
 
 const CONFIG_ERROR: &str = "bouncer config error";
 
@@ -73,6 +73,17 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         let is_console = self.is_console(&database);
+        if self.config.global.auth_type == AuthType::Pam && !is_console {
+            let entry = self.config.database(&database);
+            let asks = entry
+                .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
+            if asks {
+                let reason = "PAM can't be used together with database authentication";
+                let name = (database.as_str(), user.as_str());
+                io.event(Event::LoginTrouble { client: id, name, reason });
+                return Some(Step::Refuse(CONFIG_ERROR.into()));
+            }
+        }
         let question = Question::new(&self.config, &database, is_console, &user)?;
         let entry = question.database.as_deref().and_then(|name| self.config.database(name));
         let Some(entry) = entry else { return Some(Step::Refuse(CONFIG_ERROR.into())) };

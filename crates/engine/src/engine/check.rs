@@ -1,5 +1,6 @@
 //! What is found out about a client that logs in where it may take time: the name of the operating
-//! system's user at the other end (`peer`). The shell finds out and tells; the client waits.
+//! system's user at the other end (`peer`), whether a password is right (`ldap`, `pam`). The shell
+//! finds out and tells; the client waits.
 
 use std::sync::Arc;
 
@@ -7,12 +8,16 @@ use config::hba::IdentMap;
 
 use super::Engine;
 use super::login::Step;
-use crate::auth::{Checking, LoginStep};
+use crate::auth::{Checking, Judge, LoginStep, Password};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros};
 use crate::shell::{Check, Checked, Exchange, Io};
 
 const NOT_THE_PEER: &str = "unix socket login rejected";
+
+/// Longer passwords are not passed on, in bytes; PgBouncer's limit. So what waits to be judged is
+/// not more than so much for each client.
+const JUDGED_LEN_MAX: usize = 2047;
 
 impl<X: Exchange> Engine<X> {
     /// Who runs the program at the other end of the unix socket?
@@ -28,8 +33,38 @@ impl<X: Exchange> Engine<X> {
             self.log_login_failed(id, io);
             return Step::Refuse(NOT_THE_PEER.into());
         };
-        login.step = LoginStep::Checking(Checking::Peer(map));
-        io.check(id, self.client(id).serial, Check::PeerName(uid));
+        self.check(id, Checking::Peer(map), Check::PeerName(uid), io)
+    }
+
+    /// Is that its password? Who is not known to us may be known to the judge.
+    pub(super) fn check_password(
+        &mut self,
+        id: ClientId,
+        judge: Judge,
+        body: &[u8],
+        io: &mut impl Io,
+    ) -> Step {
+        let password = body.strip_suffix(b"\0").unwrap_or(body);
+        if password.is_empty() {
+            // To many a directory it would be no password at all, but a visit without a name.
+            return Step::Refuse("empty password returned by client".into());
+        }
+        if password.len() > JUDGED_LEN_MAX {
+            return Step::Refuse("password too long".into());
+        }
+        let text = str::from_utf8(password).ok().filter(|text| !text.contains('\0'));
+        let Some(password) = text.map(|text| Password(text.to_owned())) else {
+            self.log_login_failed(id, io);
+            return Step::Refuse(judge.refusal().into());
+        };
+        let user = self.login_mut(id).user.clone();
+        let check = Check::Password { judge: judge.clone(), user, password: password.clone() };
+        self.check(id, Checking::Password { judge, password }, check, io)
+    }
+
+    fn check(&mut self, id: ClientId, checking: Checking, check: Check, io: &mut impl Io) -> Step {
+        self.login_mut(id).step = LoginStep::Checking(checking);
+        io.check(id, self.client(id).serial, check);
         Step::Wait
     }
 
@@ -44,17 +79,30 @@ impl<X: Exchange> Engine<X> {
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
         let ClientPhase::Login(login) = &mut client.phase else { return };
-        let LoginStep::Checking(Checking::Peer(map)) = &login.step else { return };
-        if client.serial != serial {
+        if client.serial != serial || !matches!(login.step, LoginStep::Checking(_)) {
             return;
         }
-        let Checked::PeerName(name) = checked;
-        let fits = name.as_ref().is_some_and(|name| match map {
-            Some(map) => map.who_may_be(&login.user).any(|other| other == name),
-            None => *name == login.user,
-        });
-        login.step = LoginStep::ExpectStartup;
-        let step = self.verdict(id, fits, NOT_THE_PEER, now, io);
+        let LoginStep::Checking(checking) = std::mem::take(&mut login.step) else { return };
+        let (fits, refusal) = match (checking, checked) {
+            (Checking::Peer(map), Checked::PeerName(name)) => {
+                let user = &login.user;
+                let fits = name.as_ref().is_some_and(|name| match &map {
+                    Some(map) => map.who_may_be(user).any(|other| other == name),
+                    None => name == user,
+                });
+                (fits, NOT_THE_PEER)
+            }
+            (Checking::Password { judge, password }, Checked::Password(right)) => {
+                login.proven = right.then_some(password);
+                (*right, judge.refusal())
+            }
+            (Checking::Peer(_), Checked::Password(_))
+            | (Checking::Password { .. }, Checked::PeerName(_)) => {
+                debug_assert!(false, "the answer to another question");
+                (false, "login rejected")
+            }
+        };
+        let step = self.verdict(id, fits, refusal, now, io);
         self.go_on_login(id, step, now, io);
     }
 }

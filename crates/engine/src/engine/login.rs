@@ -73,6 +73,7 @@ impl<X: Exchange> Engine<X> {
                 LoginStep::ExpectStartup => self.startup_step(id, now, io),
                 LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_) => Step::Wait,
                 LoginStep::ExpectCleartext
+                | LoginStep::ExpectJudged(_)
                 | LoginStep::ExpectMd5 { .. }
                 | LoginStep::ExpectSaslInitial(_)
                 | LoginStep::ExpectSaslResponse(_) => self.password_step(id, now, io),
@@ -290,6 +291,10 @@ impl<X: Exchange> Engine<X> {
             }
             Challenge::Peer(map) => return self.check_peer(id, map, io),
             Challenge::Cert(map) => return self.check_certificate(id, map.as_deref(), now, io),
+            Challenge::Judged(judge) => {
+                backend::authentication_cleartext(&mut out);
+                LoginStep::ExpectJudged(judge)
+            }
             Challenge::Cleartext => {
                 backend::authentication_cleartext(&mut out);
                 LoginStep::ExpectCleartext
@@ -346,6 +351,7 @@ impl<X: Exchange> Engine<X> {
         let body = &message[wire::HEADER_LEN..];
         match std::mem::take(&mut login.step) {
             LoginStep::ExpectCleartext => self.cleartext(id, body, now, io),
+            LoginStep::ExpectJudged(judge) => self.check_password(id, judge, body, io),
             LoginStep::ExpectMd5 { salt } => {
                 let login = self.login_mut(id);
                 let answer = body.strip_suffix(b"\0").unwrap_or(body);
@@ -442,6 +448,7 @@ impl<X: Exchange> Engine<X> {
             return Step::Refuse(format!("database \"{database}\" is disabled"));
         }
         self.learn_answer(id, pool);
+        self.learn_password(id, pool);
         self.enter_pool(id, pool, now, io);
         Step::Done
     }

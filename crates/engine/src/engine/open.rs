@@ -442,7 +442,7 @@ fn cleartext_password<'a>(
         (Some(_), _, _) => {
             Err("the server asks for cleartext passwords: give user and password in the URL")
         }
-        (None, Some(Secret::Plain(password)), _) | (None, _, Some(Learnt::Password(password))) => {
+        (None, _, Some(Learnt::Password(password))) | (None, Some(Secret::Plain(password)), _) => {
             Ok(password)
         }
         (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None, _) => {
@@ -455,9 +455,9 @@ fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
     let hash = |password: &[u8]| md5::hash(startup_user(settings).as_bytes(), password);
     match (login.proof(), &settings.secret, &login.learnt) {
         (Some(password), _, _) => Some(hash(password)),
+        (None, _, Some(Learnt::Password(password))) => Some(hash(password.as_bytes())),
         (None, Some(Secret::Plain(password)), _) => Some(hash(password.as_bytes())),
         (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
-        (None, _, Some(Learnt::Password(password))) => Some(hash(password.as_bytes())),
         (None, _, Some(Learnt::Md5(stored))) => Some(stored.clone()),
         (None, Some(Secret::Scram(_)) | None, Some(Learnt::Scram(_)) | None) => None,
     }
@@ -469,7 +469,7 @@ fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSec
         return Ok(ScramSecret::Password(password.to_vec()));
     }
     match (&settings.secret, &login.learnt) {
-        (Some(Secret::Plain(password)), _) | (_, Some(Learnt::Password(password))) => {
+        (_, Some(Learnt::Password(password))) | (Some(Secret::Plain(password)), _) => {
             Ok(ScramSecret::Password(password.clone().into_bytes()))
         }
         (_, Some(Learnt::Scram(keys))) => Ok(ScramSecret::Keys(keys.clone())),

@@ -11,6 +11,7 @@ mod drain;
 mod dying;
 mod handover;
 mod hba;
+mod judged;
 mod limits;
 mod login;
 mod messages;

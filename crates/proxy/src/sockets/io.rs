@@ -174,7 +174,8 @@ impl Io for Sockets {
     }
 
     fn check(&mut self, client: ClientId, serial: u64, check: Check) {
-        let inquiry = check::Inquiry { worker: self.worker, client, serial, check };
+        let host = self.peer(client).host();
+        let inquiry = check::Inquiry { worker: self.worker, client, serial, check, host };
         // Without a cold thread the pooler is ending.
         let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
     }

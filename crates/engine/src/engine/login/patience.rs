@@ -19,6 +19,7 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn may_be_judged(&mut self, id: ClientId, now: Micros) -> bool {
         let is_proof = match self.login_mut(id).step {
             LoginStep::ExpectCleartext
+            | LoginStep::ExpectJudged(_)
             | LoginStep::ExpectMd5 { .. }
             | LoginStep::ExpectSaslResponse(_) => true,
             LoginStep::ExpectSaslInitial(_)
@@ -72,6 +73,7 @@ impl<X: Exchange> Engine<X> {
             LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_) => false,
             LoginStep::ExpectStartup
             | LoginStep::ExpectCleartext
+            | LoginStep::ExpectJudged(_)
             | LoginStep::ExpectMd5 { .. }
             | LoginStep::ExpectSaslInitial(_)
             | LoginStep::ExpectSaslResponse(_) => true,

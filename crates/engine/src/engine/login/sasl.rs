@@ -6,7 +6,7 @@ use wire::messages::SaslInitialResponse;
 use wire::scram::{self, ScramError, ScramServer};
 
 use super::{Engine, Step};
-use crate::auth::{Credential, LoginStep};
+use crate::auth::{Credential, LoginStep, Password};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::server::Learnt;
 use crate::shell::{Exchange, Io};
@@ -76,6 +76,13 @@ impl<X: Exchange> Engine<X> {
                 pool.learnt = Some(learnt);
             }
         });
+    }
+
+    /// The password that somebody else has found right also opens its servers.
+    pub(super) fn learn_password(&mut self, id: ClientId, pool: PoolId) {
+        if let Some(Password(password)) = self.login_mut(id).proven.take() {
+            self.learn(pool, Learnt::Password(password));
+        }
     }
 
     /// What `auth_query` has told of the user also opens its servers.

@@ -1,0 +1,222 @@
+//! Asks an LDAP server whether a password is right, by binding with it, as PostgreSQL does (its
+//! chapter "LDAP Authentication").
+//!
+//! TLS is ours (rustls). Which authorities are trusted is said where OpenLDAP's own programs, and so
+//! PgBouncer, look for it: `LDAPTLS_CACERT`, then `TLS_CACERT` in `ldap.conf`; else the system's.
+
+use std::{env, fs, io, sync::Arc, time::Duration};
+
+use config::ldap::{Find, LdapOptions, Scope};
+use ldap3::{
+    Ldap, LdapConnAsync, LdapConnSettings, LdapError, Scope as Ldap3Scope, SearchEntry,
+    SearchResult,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use tokio::{task, time};
+
+use crate::warning;
+
+/// How long it may take to be connected to one server, with TLS.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a server may take for each answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why the password is not accepted.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("could not connect to LDAP server \"{0}\": {1}")]
+    Connect(String, String),
+    #[error("could not perform initial LDAP bind for ldapbinddn \"{0}\": {1}")]
+    FirstBind(String, LdapError),
+    #[error("could not search LDAP for filter \"{0}\": {1}")]
+    Search(String, LdapError),
+    #[error("LDAP login failed for user {0}: {1}")]
+    Wrong(String, LdapError),
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+    #[error("invalid character in user name for LDAP authentication")]
+    Name,
+    #[error("LDAP user \"{0}\" does not exist")]
+    Nobody(String),
+    #[error("LDAP user \"{0}\" is not unique")]
+    Several(String),
+}
+
+/// Is this the user's password?
+pub(super) async fn accepts(options: &LdapOptions, user: &str, password: &str) -> bool {
+    let bound = bind_as(options, user, password).await;
+    bound.inspect_err(|trouble| warning!("{trouble}")).is_ok()
+}
+
+async fn bind_as(options: &LdapOptions, user: &str, password: &str) -> Result<(), Trouble> {
+    let name = match &options.find {
+        Find::Between { prefix, suffix } => format!("{prefix}{user}{suffix}"),
+        Find::Search { base, scope, bind_dn, bind_password, filter } => {
+            let filter = filter_for(filter, user).ok_or(Trouble::Name)?;
+            let mut ldap = connect(options).await?;
+            bind(&mut ldap, bind_dn, bind_password)
+                .await
+                .map_err(|error| Trouble::FirstBind(bind_dn.clone(), error))?;
+            let found = search(&mut ldap, base, *scope, &filter, user).await;
+            // Whatever comes of it, we are done here.
+            let _ = ldap.unbind().await;
+            if let Err(Trouble::Nobody(_)) = &found {
+                // Whether there is such a user is not to be told from how long it takes.
+                let mut ldap = connect(options).await?;
+                let _ = bind(&mut ldap, &format!("cn=nobody,{base}"), password).await;
+                let _ = ldap.unbind().await;
+            }
+            found?
+        }
+    };
+    let mut ldap = connect(options).await?;
+    let bound = bind(&mut ldap, &name, password).await;
+    let _ = ldap.unbind().await;
+    bound.map_err(|error| Trouble::Wrong(name, error))
+}
+
+/// A bind without a password is an anonymous one, which proves nothing (RFC 4513, 5.1.2): the engine
+/// lets no empty one through.
+async fn bind(ldap: &mut Ldap, name: &str, password: &str) -> Result<(), LdapError> {
+    ldap.with_timeout(ANSWER_PATIENCE).simple_bind(name, password).await?.success().map(drop)
+}
+
+/// The filter for that user; none if its name has one of the characters that could change what is
+/// searched for (PostgreSQL's rule).
+fn filter_for(filter: &str, user: &str) -> Option<String> {
+    let is_plain = !user.contains(['*', '(', ')', '\\', '/']);
+    is_plain.then(|| filter.replace("$username", user))
+}
+
+/// The name of the one entry that fits.
+async fn search(
+    ldap: &mut Ldap,
+    base: &str,
+    scope: Scope,
+    filter: &str,
+    user: &str,
+) -> Result<String, Trouble> {
+    let scope = match scope {
+        Scope::Base => Ldap3Scope::Base,
+        Scope::One => Ldap3Scope::OneLevel,
+        Scope::Sub => Ldap3Scope::Subtree,
+    };
+    let no_attributes = vec!["1.1"];
+    let searched = ldap.with_timeout(ANSWER_PATIENCE).search(base, scope, filter, no_attributes);
+    let (entries, _) = searched
+        .await
+        .and_then(SearchResult::success)
+        .map_err(|error| Trouble::Search(filter.to_owned(), error))?;
+    let mut entries =
+        entries.into_iter().filter(|entry| !entry.is_ref() && !entry.is_intermediate());
+    match (entries.next(), entries.next()) {
+        (None, _) => Err(Trouble::Nobody(user.to_owned())),
+        (Some(_), Some(_)) => Err(Trouble::Several(user.to_owned())),
+        (Some(one), None) => Ok(SearchEntry::construct(one).dn),
+    }
+}
+
+/// To the first server that can be reached.
+async fn connect(options: &LdapOptions) -> Result<Ldap, Trouble> {
+    let tls = match options.ldaps || options.start_tls {
+        true => Some(tls().await?),
+        false => None,
+    };
+    let mut reasons = Vec::new();
+    for server in &options.servers {
+        let connected = connect_to(options, server, tls.clone());
+        match time::timeout(CONNECT_PATIENCE, connected).await {
+            Ok(Ok(ldap)) => return Ok(ldap),
+            Ok(Err(error)) => reasons.push(error.to_string()),
+            Err(_) => reasons.push("timed out".to_owned()),
+        }
+    }
+    Err(Trouble::Connect(options.servers.join(" "), reasons.join(", ")))
+}
+
+async fn connect_to(
+    options: &LdapOptions,
+    server: &str,
+    tls: Option<Arc<ClientConfig>>,
+) -> Result<Ldap, LdapError> {
+    let scheme = if options.ldaps { "ldaps" } else { "ldap" };
+    let url = format!("{scheme}://{server}:{}", options.port());
+    let mut settings = LdapConnSettings::new();
+    if let Some(tls) = tls {
+        settings = settings.set_starttls(options.start_tls && !options.ldaps).set_config(tls);
+    }
+    let (connection, ldap) = LdapConnAsync::with_settings(settings, &url).await?;
+    task::spawn(async move {
+        // Whoever uses it sees what is wrong with it.
+        let _ = connection.drive().await;
+    });
+    Ok(ldap)
+}
+
+/// Read anew each time: so a certificate that was replaced counts at once.
+async fn tls() -> Result<Arc<ClientConfig>, Trouble> {
+    let authorities = task::spawn_blocking(authorities).await;
+    let authorities = authorities.map_err(|error| Trouble::Tls(error.to_string()))?;
+    let authorities = authorities.map_err(|error| Trouble::Tls(error.to_string()))?;
+    let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Trouble::Tls(error.to_string()))?
+        .with_root_certificates(authorities)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+fn authorities() -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let file = env::var("LDAPTLS_CACERT").ok().or_else(|| cacert(&ldap_conf()?));
+    let certificates = match file {
+        Some(file) => CertificateDer::pem_slice_iter(&fs::read(&file)?)
+            .collect::<Result<_, _>>()
+            .map_err(|error| io::Error::other(format!("{file}: {error}")))?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    roots.add_parsable_certificates(certificates);
+    Ok(roots)
+}
+
+/// The content of OpenLDAP's configuration for clients, where Debian and others have it.
+fn ldap_conf() -> Option<String> {
+    let places = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
+    let named = env::var("LDAPCONF").ok();
+    named.iter().map(String::as_str).chain(places).find_map(|place| fs::read_to_string(place).ok())
+}
+
+/// The value of `TLS_CACERT` in it (manual page `ldap.conf(5)`).
+fn cacert(conf: &str) -> Option<String> {
+    conf.lines().find_map(|line| {
+        let (key, value) = line.split_once(|c: char| c.is_ascii_whitespace())?;
+        key.eq_ignore_ascii_case("TLS_CACERT").then(|| value.trim().to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_change_what_is_searched_for() {
+        let filter = "(&(uid=$username)(class=person))";
+        let found = filter_for(filter, "jane doe");
+        assert_eq!(found.as_deref(), Some("(&(uid=jane doe)(class=person))"));
+        for name in ["*", "jane)(uid=*", "jane\\2a", "a/b", "("] {
+            assert_eq!(filter_for(filter, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn openldaps_file_names_the_authorities() {
+        let conf = "# TLS_CACERT /none\nBASE dc=example\ntls_cacert\t /etc/ssl/own.pem \n";
+        assert_eq!(cacert(conf).as_deref(), Some("/etc/ssl/own.pem"));
+        assert_eq!(cacert("TLS_CACERTDIR /etc\n"), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! `auth_type = ldap`, and `ldap` in rules: an LDAP server judges passwords.
+
+mod directory;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use self::directory::{Directory, READER_PASSWORD, between, reader, search, url};
+use super::requests;
+use crate::support;
+use testkit::{Authority, Pooler, Postgres, RawClient, Role, ServerAuth, Setup, open_folder};
+
+const REFUSED: &str = "LDAP authentication failed";
+
+/// A pooler that knows nobody itself.
+fn setup(options: &str) -> (Setup, String) {
+    let (setup, database) = support::setup("transaction");
+    (setup.set("auth_type", "ldap").set("auth_ldap_options", options), database)
+}
+
+/// What comes of a login: the user's name in PostgreSQL, or what the client is told.
+fn login(pooler: &Pooler, database: &str, user: &str, password: &str) -> Result<String, String> {
+    let mut client = RawClient::connect(pooler.port());
+    match client.authenticate(&[("user", user), ("database", database)], password) {
+        Ok(messages) => {
+            assert_eq!(requests(&messages), [3, 0], "asked for its password in clear");
+            Ok(client.value("SELECT current_user"))
+        }
+        Err(error) => Err(error.message().to_owned()),
+    }
+}
+
+#[track_caller]
+fn check(pooler: &Pooler, database: &str, role: &Role) {
+    let Role { name, password, .. } = role;
+    assert_eq!(login(pooler, database, name, password).as_ref(), Ok(name), "{}", pooler.log());
+    assert_eq!(login(pooler, database, name, "wrong"), Err(REFUSED.into()));
+    assert_eq!(login(pooler, database, "nobody", password), Err(REFUSED.into()));
+}
+
+#[test]
+fn a_password_is_right_if_one_can_bind_with_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
+    let (setup, database) = setup(&between(directory.port));
+    let pooler = setup.set("verbose", 3).start();
+    check(&pooler, &database, &role);
+    pooler.log_contains("LDAP login failed for user uid=");
+    let empty = login(&pooler, &database, &role.name, "");
+    assert_eq!(empty, Err("empty password returned by client".into()));
+    assert_eq!(
+        login(&pooler, &database, &role.name, &"x".repeat(2048)),
+        Err("password too long".into())
+    );
+    // An unknown database is told of behind the proof only.
+    assert_eq!(login(&pooler, "none", &role.name, "wrong"), Err(REFUSED.into()));
+    assert_eq!(
+        login(&pooler, "none", &role.name, &role.password),
+        Err("no such database: none".into())
+    );
+    assert!(!pooler.log().contains(&role.password));
+}
+
+#[test]
+fn the_entry_to_bind_as_may_be_searched_for() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let (role, other) = (postgres.role(ServerAuth::Scram), postgres.role(ServerAuth::Password));
+    let people = [&role, &other];
+    let directory = Directory::start(&people, &Authority::new("weir test").server(), false);
+    let port = directory.port;
+    let by_mail = "ldapsearchfilter=\"(&(mail=$username)(objectClass=person))\"";
+    for options in [
+        search(port, &reader()),
+        search(port, &format!("{} ldapsearchattribute=mail", reader())),
+        search(port, &format!("{} {by_mail}", reader())),
+        url(port),
+    ] {
+        let (setup, database) = setup(&options);
+        let pooler = setup.set("verbose", 3).start();
+        people.iter().for_each(|role| check(&pooler, &database, role));
+        pooler.log_contains("LDAP user \"nobody\" does not exist");
+        assert_eq!(login(&pooler, &database, "*", &role.password), Err(REFUSED.into()));
+        pooler.log_contains("invalid character in user name for LDAP authentication");
+        assert!(!pooler.log().contains(READER_PASSWORD));
+    }
+
+    let everybody = search(port, &format!("{} ldapsearchfilter=(sn=everybody)", reader()));
+    let nobody_may = search(port, "");
+    let stranger = search(port, "ldapbinddn=cn=stranger ldapbindpasswd=wrong");
+    for (options, why) in [
+        (everybody, "is not unique"),
+        (nobody_may, "could not search LDAP"),
+        (stranger, "could not perform initial LDAP bind"),
+    ] {
+        let (setup, database) = setup(&options);
+        let pooler = setup.start();
+        let answer = login(&pooler, &database, &role.name, &role.password);
+        assert_eq!(answer, Err(REFUSED.into()), "{options}");
+        pooler.log_contains(why);
+    }
+}
+
+#[test]
+fn tls_is_from_the_beginning_or_on_demand_and_makes_sure_who_it_is() {
+    if !support::only_weir() {
+        return;
+    }
+    let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    // It refuses passwords that come without TLS.
+    let directory = Directory::start(&[&role], &authority.server(), true);
+    let tls = between(directory.tls_port);
+    let start_tls = format!("{} ldaptls=1", between(directory.port));
+    for options in [format!("{tls} ldapscheme=ldaps"), start_tls] {
+        let (setup, database) = setup(&options);
+        let pooler = setup.environment("LDAPTLS_CACERT", authority.file()).start();
+        check(&pooler, &database, &role);
+
+        let (setup, database) = self::setup(&options);
+        let pooler = setup.environment("LDAPTLS_CACERT", stranger.file()).start();
+        let answer = login(&pooler, &database, &role.name, &role.password);
+        assert_eq!(answer, Err(REFUSED.into()), "{options}");
+        pooler.log_contains("could not connect to LDAP server");
+    }
+    let (setup, database) = setup(&between(directory.port));
+    let pooler = setup.start();
+    let answer = login(&pooler, &database, &role.name, &role.password);
+    assert_eq!(answer, Err(REFUSED.into()));
+}
+
+#[test]
+fn a_rule_may_say_which_server_judges() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let [known, other] = [(); 2].map(|()| postgres.role(ServerAuth::Scram));
+    let directory = Directory::start(&[&known], &Authority::new("weir test").server(), false);
+    let rules = open_folder("ldap-rules").join("hba.conf");
+    let options = between(directory.port);
+    let text =
+        format!("host all {} all ldap {options}\nhost all all all scram-sha-256\n", known.name);
+    std::fs::write(&rules, text).expect("our own folder");
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.set("auth_type", "hba").set("auth_hba_file", rules.display());
+    let pooler = setup.secret(&other.name, &other.password).start();
+    check_one(&pooler, &database, &known);
+    let mut client = pooler.login(&other.name, &database, &other.password).expect("by SCRAM");
+    assert_eq!(client.value("SELECT 1"), "1");
+}
+
+#[track_caller]
+fn check_one(pooler: &Pooler, database: &str, role: &Role) {
+    let Role { name, password, .. } = role;
+    assert_eq!(login(pooler, database, name, password).as_ref(), Ok(name), "{}", pooler.log());
+    assert_eq!(login(pooler, database, name, "wrong"), Err(REFUSED.into()));
+}
+
+#[test]
+fn a_server_that_is_down_is_passed_over_and_one_that_says_nothing_holds_up_nobody_else() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
+    // Nobody listens on that address of this machine.
+    let options = between(directory.port).replace("=127.0.0.1 ", "=\"127.0.0.9 127.0.0.1\" ");
+    let (setup, database) = setup(&options);
+    let pooler = setup.start();
+    check_one(&pooler, &database, &role);
+    drop(directory);
+    let answer = login(&pooler, &database, &role.name, &role.password);
+    assert_eq!(answer, Err(REFUSED.into()));
+    pooler.log_contains("could not connect to LDAP server");
+
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = silent.local_addr().expect("bound").port();
+    let rules = open_folder("ldap-rules").join("hba.conf");
+    let text = format!("host all {} all ldap {}\nhost all all all md5\n", role.name, between(port));
+    std::fs::write(&rules, text).expect("our own folder");
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup
+        .set("auth_type", "hba")
+        .set("auth_hba_file", rules.display())
+        .set("client_login_timeout", 3)
+        .start();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| login(&pooler, &database, &role.name, &role.password));
+        let connected = silent.accept();
+        assert!(connected.is_ok(), "the server is asked");
+        assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
+        let answer = waiting.join().expect("no panic");
+        assert!(answer.is_err_and(|error| error.contains("client_login_timeout")));
+    });
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn many_may_come_at_once_and_options_count_from_the_next_reload_on() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
+    let (setup, database) = setup(&between(1));
+    let mut pooler = setup.workers(2).set("admin_users", &role.name).start();
+    let answer = login(&pooler, &database, &role.name, &role.password);
+    assert_eq!(answer, Err(REFUSED.into()));
+    pooler.reconfigure(|ini| ini.set("auth_ldap_options", between(directory.port)));
+    pooler.signal("HUP");
+    testkit::eventually("the options count", Duration::from_secs(20), || {
+        login(&pooler, &database, &role.name, &role.password).ok()
+    });
+    std::thread::scope(|scope| {
+        for at in 0..60 {
+            let (pooler, database, role) = (&pooler, &database, &role);
+            scope.spawn(move || {
+                let right = at % 3 != 0;
+                let password = if right { role.password.as_str() } else { "wrong" };
+                assert_eq!(login(pooler, database, &role.name, password).is_ok(), right);
+            });
+        }
+    });
+    // An operator, too, is judged there.
+    let console = pooler.login(&role.name, "pgbouncer", &role.password);
+    assert!(console.is_ok());
+    assert!(pooler.login(&role.name, "pgbouncer", "wrong").is_err());
+}
+
+#[test]
+fn without_options_nobody_is_let_in() {
+    if !support::only_weir() {
+        return;
+    }
+    for (options, told) in [("", None), ("ldapserver=x", Some("auth_ldap_options"))] {
+        let (setup, database) = setup(options);
+        let pooler = setup.start();
+        let answer = login(&pooler, &database, "app", "x");
+        assert_eq!(answer, Err("auth_ldap_options is null".into()));
+        if let Some(told) = told {
+            pooler.log_contains(told);
+        }
+    }
+}

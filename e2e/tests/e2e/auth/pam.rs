@@ -1,0 +1,171 @@
+//! `auth_type = pam`, and `pam` in rules: a real PAM stack judges passwords. The library and its
+//! modules are the system's; only the folder of the services is the test's own (pam_wrapper).
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::requests;
+use crate::support;
+use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, eventually, open_folder};
+
+const REFUSED: &str = "PAM authentication failed";
+
+/// Where Debian has the library that makes PAM look for services elsewhere, and its module that
+/// knows users from a file.
+fn libraries() -> String {
+    format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH)
+}
+
+/// A pooler whose service `pgbouncer` reads so.
+fn setup(service: &str) -> (Setup, String, PathBuf) {
+    let folder = open_folder("pam");
+    let services = folder.join("services");
+    fs::create_dir(&services).expect("our own folder");
+    fs::write(services.join("pgbouncer"), service.replace("FOLDER", &folder.display().to_string()))
+        .expect("our own folder");
+    let wrapper = Path::new(&libraries()).join("libpam_wrapper.so");
+    assert!(wrapper.is_file(), "there is no {}: see scripts/setup", wrapper.display());
+    let (setup, database) = support::setup("transaction");
+    let setup = setup
+        .environment("LD_PRELOAD", wrapper.display())
+        .environment("PAM_WRAPPER", 1)
+        .environment("PAM_WRAPPER_SERVICE_DIR", services.display())
+        .set("auth_type", "pam");
+    (setup, database, folder)
+}
+
+/// By a file of users.
+fn matrix(roles: &[&Role]) -> (Setup, String) {
+    let module = format!("{}/pam_wrapper/pam_matrix.so passdb=FOLDER/users", libraries());
+    let (setup, database, folder) =
+        setup(&format!("auth required {module}\naccount required {module}\n"));
+    let users: String =
+        roles.iter().map(|role| format!("{}:{}:pgbouncer\n", role.name, role.password)).collect();
+    fs::write(folder.join("users"), users).expect("our own folder");
+    (setup, database)
+}
+
+/// By a program that gets the password as its input.
+fn program(script: &str) -> (Setup, String, PathBuf) {
+    let (setup, database, folder) = setup(
+        "auth required pam_exec.so quiet expose_authtok FOLDER/judge\naccount required pam_permit.so\n",
+    );
+    let judge = folder.join("judge");
+    fs::write(
+        &judge,
+        format!("#!/bin/sh\n{}\n", script.replace("FOLDER", &folder.display().to_string())),
+    )
+    .expect("our own folder");
+    fs::set_permissions(&judge, fs::Permissions::from_mode(0o755)).expect("our own file");
+    (setup, database, folder)
+}
+
+fn login(pooler: &Pooler, database: &str, user: &str, password: &str) -> Result<String, String> {
+    let mut client = RawClient::connect(pooler.port());
+    match client.authenticate(&[("user", user), ("database", database)], password) {
+        Ok(messages) => {
+            assert_eq!(requests(&messages), [3, 0], "asked for its password in clear");
+            Ok(client.value("SELECT current_user"))
+        }
+        Err(error) => Err(error.message().to_owned()),
+    }
+}
+
+#[test]
+fn a_password_that_the_service_accepts_is_right() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let [role, other] = [ServerAuth::Scram, ServerAuth::Password].map(|way| postgres.role(way));
+    let (setup, database) = matrix(&[&role, &other]);
+    let pooler = setup.set("verbose", 3).set("admin_users", &role.name).start();
+    for Role { name, password, .. } in [&role, &other] {
+        let answer = login(&pooler, &database, name, password);
+        assert_eq!(answer.as_ref(), Ok(name), "{}", pooler.log());
+        assert_eq!(login(&pooler, &database, name, "wrong"), Err(REFUSED.into()));
+    }
+    assert_eq!(login(&pooler, &database, "nobody", &role.password), Err(REFUSED.into()));
+    pooler.log_contains("pam_authenticate() failed: ");
+    let empty = login(&pooler, &database, &role.name, "");
+    assert_eq!(empty, Err("empty password returned by client".into()));
+    assert!(!pooler.log().contains(&role.password));
+    assert!(pooler.login(&role.name, "pgbouncer", &role.password).is_ok(), "the console");
+    assert!(pooler.login(&role.name, "pgbouncer", "wrong").is_err(), "the console");
+}
+
+#[test]
+fn a_right_password_is_not_enough_for_an_account_that_is_closed() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database, _) = setup("auth required pam_permit.so\naccount required pam_deny.so\n");
+    let pooler = setup.start();
+    assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()));
+    pooler.log_contains("pam_acct_mgmt() failed: ");
+    // Without a service of that name the one called `other` decides, or nobody gets in.
+    let (setup, database, folder) = self::setup("");
+    fs::remove_file(folder.join("services/pgbouncer")).expect("our own file");
+    let pooler = setup.start();
+    assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()));
+}
+
+#[test]
+fn a_slow_judge_holds_up_nobody_else() {
+    if !support::only_weir() {
+        return;
+    }
+    let script = "echo \"$PAM_USER $PAM_RHOST\" >>FOLDER/asked\n\
+                  while ! [ -e FOLDER/go ]; do sleep 0.05; done; read -r word; [ \"$word\" = right ]";
+    let (setup, database, folder) = program(script);
+    let rules = folder.join("hba.conf");
+    fs::write(&rules, "host all app all md5\nhost all all all pam\n").expect("our own folder");
+    let pooler = setup.set("auth_type", "hba").set("auth_hba_file", rules.display()).start();
+    std::thread::scope(|scope| {
+        let waiting = ["wrong", "wrong", "wrong"]
+            .map(|password| scope.spawn(|| login(&pooler, &database, "other", password)));
+        eventually("the program is asked", Duration::from_secs(30), || {
+            fs::read_to_string(folder.join("asked")).ok().filter(|text| !text.is_empty())
+        });
+        assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
+        let asked = fs::read_to_string(folder.join("asked")).expect("our own folder");
+        assert_eq!(asked, "other 127.0.0.1\n", "one at a time");
+        fs::write(folder.join("go"), "").expect("our own folder");
+        for answer in waiting {
+            assert_eq!(answer.join().expect("no panic"), Err(REFUSED.into()));
+        }
+    });
+}
+
+#[test]
+fn a_wrong_password_is_answered_late_and_a_right_one_is_not() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let module = format!("{}/pam_wrapper/pam_matrix.so passdb=FOLDER/users", libraries());
+    // Two seconds, which PAM itself makes vary by half of it.
+    let (setup, database, folder) = setup(&format!(
+        "auth optional pam_faildelay.so delay=2000000\n\
+         auth required {module}\naccount required {module}\n"
+    ));
+    let users = format!("{}:{}:pgbouncer\n", role.name, role.password);
+    fs::write(folder.join("users"), users).expect("our own folder");
+    let pooler = setup.start();
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| {
+            let began = Instant::now();
+            let answer = login(&pooler, &database, &role.name, "wrong");
+            assert_eq!(answer, Err(REFUSED.into()));
+            (began, Instant::now())
+        });
+        pooler.log_contains("pam_authenticate() failed");
+        // While that one still waits.
+        let answer = login(&pooler, &database, &role.name, &role.password);
+        assert_eq!(answer.as_ref(), Ok(&role.name));
+        let (began, ended) = late.join().expect("no panic");
+        assert!(ended - began >= Duration::from_millis(900), "{:?}", ended - began);
+    });
+}
