@@ -55,7 +55,8 @@ pub struct Used {
     pub since: u64,
 }
 
-/// A statement was refused because its result would no longer be what it was.
+/// A statement was refused because its result would no longer be what it was; or would have been
+/// by a server that had it.
 #[derive(Debug)]
 pub struct Refused {
     /// PostgreSQL's words, for the client if they turn out to be right.
@@ -72,6 +73,14 @@ pub struct Refused {
 /// may be in any language, the name of the function that says it is not.
 pub fn is_changed_result(error: &ErrorFields) -> bool {
     error.sqlstate() == b"0A000" && error.get(b'R') == Some(b"RevalidateCachedQuery")
+}
+
+/// PostgreSQL's words for that, where it cannot know what the client was told.
+pub fn changed_result() -> ErrorFields {
+    let text = "cached plan must not change result type";
+    let mut error = ErrorFields::new("ERROR", "0A000", text);
+    error.replace(b'R', *b"RevalidateCachedQuery");
+    error
 }
 
 /// Does the text of a simple Query do nothing but open a transaction?

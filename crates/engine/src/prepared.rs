@@ -96,6 +96,11 @@ impl Interner {
         statement
     }
 
+    /// Has the schema changed since that statement was first prepared?
+    pub fn is_outdated(&self, statement: &Statement) -> bool {
+        statement.schema != self.schema
+    }
+
     fn sweep(&mut self) {
         if self.known.len() < self.sweep_at.max(1024) {
             return;

@@ -53,6 +53,8 @@ pub enum Preparation {
     Unwind,
     /// Prepare the refused statement anew.
     Renew,
+    /// Prepare a statement that the server does not have, and tell what it returns now.
+    Confirm,
     /// Drop a client's settings, before `auth_query` is asked.
     Restore,
     /// Answer `auth_query`.

@@ -116,6 +116,9 @@ pub trait Exchange {
     /// A server has said that it has changed the schema.
     fn schema_changed(&mut self);
 
+    /// Has the schema changed since that statement was first prepared?
+    fn is_outdated(&mut self, statement: &Statement) -> bool;
+
     /// Run `f` on the counts of all connections under their lock. Never nested with another.
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R;
 }

@@ -214,6 +214,10 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         lock(&self.hub.interner).schema_changed();
     }
 
+    fn is_outdated(&mut self, statement: &Statement) -> bool {
+        lock(&self.hub.interner).is_outdated(statement)
+    }
+
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
         f(&mut lock(&self.hub.limits))
     }

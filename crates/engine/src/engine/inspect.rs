@@ -139,7 +139,9 @@ pub fn server_row(
             }
             ServerPhase::Parked => ServerState::Idle,
             // What it is asked then is its client's request, once more.
-            ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew)
+            ServerPhase::Preparing(
+                Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
+            )
             | ServerPhase::Linked => ServerState::Active,
             ServerPhase::Preparing(_) => ServerState::Tested,
             ServerPhase::Finishing => ServerState::BeingCanceled,

@@ -175,10 +175,16 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.open_failed(id, reason, None, now, io);
             }
-            ServerPhase::Preparing(Preparation::Check | Preparation::Apply) => {
-                // Nothing of the client's was sent: it goes back to its place in the queue.
+            ServerPhase::Preparing(
+                step @ (Preparation::Check | Preparation::Apply | Preparation::Confirm),
+            ) => {
+                // Nothing of the client's was sent: it goes back to its place in the queue. But its
+                // statement may be the reason, so it is not asked about once more.
                 let client = server.client;
                 let pool = server.pool;
+                if let Some(client) = client {
+                    self.client_mut(client).resent |= step == Preparation::Confirm;
+                }
                 self.close_server(id, reason, now, io);
                 if let Some(client) = client {
                     self.requeue(client, pool, now, io);

@@ -144,8 +144,8 @@ impl<X: Exchange> Engine<X> {
         let done = match step {
             Preparation::Restore => return self.restored(on, now, io),
             Preparation::Ask => return self.answered(on, now, io),
-            Preparation::Unwind => return self.renew(on, io),
-            Preparation::Renew => self.renewed(on, now, io),
+            Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
+            Preparation::Renew | Preparation::Confirm => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
                 return self.server_closed(on, "test query failed", now, io);
             }

@@ -11,6 +11,7 @@ use super::Engine;
 use super::leave::Leaving;
 use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Micros};
+use crate::kept::Used;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::server::Server;
 use crate::settings::PoolSettings;
@@ -41,6 +42,9 @@ enum Stop {
     Incomplete,
     Terminate,
     Violation(String),
+    /// The message in front uses a statement that this server does not have, and that may return
+    /// other columns than the client was told of. It has to be known whether it does.
+    Outdated(Used),
 }
 
 /// What is done with the message in front.
@@ -54,6 +58,8 @@ enum Fate {
     Head(usize),
     /// More of it is needed.
     Hold,
+    /// See [`Stop::Outdated`].
+    Confirm(Used),
 }
 
 impl<X: Exchange> Engine<X> {
@@ -113,6 +119,11 @@ impl<X: Exchange> Engine<X> {
                     client.stream.hold_rest(joined, bytes, used);
                 }
                 self.give_back_unused(id, on, now, io);
+            }
+            Stop::Outdated(of) => {
+                let client = &mut self.clients[id.0 as usize];
+                client.stream.hold_rest(joined, bytes, used);
+                self.confirm_shape(id, on, of, now, io);
             }
             Stop::Terminate => self.drop_client(id, Leaving::Goodbye, now, io),
             Stop::Violation(why) => self.disconnect(id, &why, now, io),
@@ -202,6 +213,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Fate::Head(len) => self.out.pass(from + len, to),
                 Fate::Drop | Fate::Replaced => {}
                 Fate::Hold => return Stop::Incomplete,
+                Fate::Confirm(used) => return Stop::Outdated(used),
             }
             self.at = to;
             self.client.stream.remaining = header.total - available;
@@ -387,6 +399,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
             return Ok(Fate::Hold);
         };
+        if let Some(outdated) = self.outdated(name) {
+            self.stats.binds -= 1;
+            return Ok(Fate::Confirm(outdated));
+        }
         let mut entry = Entry::new(Expect::Bind, Verb::Forward);
         let mut used = None;
         self.undescribed = 0;

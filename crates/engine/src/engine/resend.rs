@@ -3,6 +3,8 @@
 //! prepared. What may be sent again, and why nothing else ever is, stands in `kept.rs`.
 //!
 //! ```text
+//!                                      outdated
+//!                                          ▼
 //!  refused ─► Unwind (end of the batch) ─► Renew (close, parse, describe) ─┬─ same shape ─► again
 //!                                                                          └─ other ─► the error
 //! ```
@@ -15,10 +17,11 @@ use super::replies::undo;
 use super::requests::write_reply;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId};
-use crate::kept::{Refused, Used};
+use crate::kept::{Kept, Outline, Refused, Used, changed_result};
 use crate::ledger::{Entry, Expect, Verb};
 use crate::mutant::{self, Mutant};
 use crate::pool::Waiter;
+use crate::prepared::DOUBTFUL;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -140,14 +143,52 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The refused batch is at its end, and the server idle: have the statement prepared anew.
-    pub(super) fn renew(&mut self, on: ServerId, io: &mut impl Io) {
+    /// The statement is to be prepared on this server, and may not return what the client was told
+    /// that it returns. The client's request is held back until that is known: as if PostgreSQL had
+    /// refused it, which it would have done on a connection of the client's own.
+    pub(super) fn confirm_shape(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        used: Used,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = self.server_mut(on);
+        let kept = &mut **server.kept.get_or_insert_default();
+        let refused =
+            Refused { error: changed_result(), was_older: false, synced: false, shape: None };
+        let outline = Outline { uses: Some(used), ..Outline::default() };
+        *kept = Kept { outline, refused: Some(refused), ..Kept::default() };
+        server.asked_at = now;
+        server.own_error = None;
+        let waiter = Waiter { client: id, ticket: 0, since: now };
+        self.client_mut(id).phase = ClientPhase::Preparing(waiter);
+        self.make_room(on, io);
+        self.renew(on, Preparation::Confirm, io);
+    }
+
+    /// An idle server is about to get one more statement.
+    fn make_room(&mut self, on: ServerId, io: &mut impl Io) {
+        let limit = self.settings(self.server(on).pool).max_prepared_statements;
+        let mut messages = Vec::new();
+        let mut closed = 0;
+        while let Some((old, _)) = self.server_mut(on).statements.evict(limit) {
+            frontend::close_statement(&mut messages, &old.server_name);
+            closed += 1;
+        }
+        self.ask(on, &vec![Expect::Close; closed], 0, &messages, io);
+    }
+
+    /// The server is idle, the refused batch at its end if there was one: have the statement
+    /// prepared anew.
+    pub(super) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io) {
         let server = self.server_mut(on);
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let Some(Used { statement, .. }) = used else { return };
-        server.phase = ServerPhase::Preparing(Preparation::Renew);
+        server.phase = ServerPhase::Preparing(step);
         // It stays in doubt until the answer is there: the client may leave before that.
-        server.statements.doubt(statement.id);
+        server.statements.insert(statement.clone(), DOUBTFUL);
         let mut messages = Vec::new();
         frontend::close_statement(&mut messages, &statement.server_name);
         frontend::parse(&mut messages, &statement.server_name, &statement.sql, &statement.types);
@@ -172,11 +213,13 @@ impl<X: Exchange> Engine<X> {
             entry.statement = statement;
             self.server_mut(on).ledger.owe(entry);
         }
-        io.send_server(on, messages);
+        if !messages.is_empty() {
+            io.send_server(on, messages);
+        }
     }
 
     /// The statement has been prepared anew, if that can be. True if the client's batch is to be
-    /// dealt with once more, false if the client has had its error.
+    /// dealt with once more, or what else the client has sent.
     pub(super) fn renewed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
         let serial = self.next_serial();
         let server = &mut *self.servers[on.0 as usize];
@@ -193,7 +236,11 @@ impl<X: Exchange> Engine<X> {
             Some(shape) => refused.shape == Some(shape),
             None => refused.was_older,
         };
-        let again = !failed && (is_the_same || mutant::is(Mutant::RenewsBlindly));
+        let again = match failed {
+            // Nothing was asked yet: PostgreSQL's own words are had by asking.
+            true => matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm)),
+            false => is_the_same || mutant::is(Mutant::RenewsBlindly),
+        };
         if !failed {
             server.statements.insert(used.statement, serial);
         }
@@ -205,7 +252,8 @@ impl<X: Exchange> Engine<X> {
             return self.ready(id, on, now, io);
         }
         self.pass_refusal_on(id, on, &refused, now, io);
-        false
+        // What was held of the batch is to be discarded up to its Sync.
+        !refused.synced
     }
 
     fn pass_refusal_on(

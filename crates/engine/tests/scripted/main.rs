@@ -15,6 +15,7 @@ mod judged;
 mod limits;
 mod login;
 mod messages;
+mod outdated;
 mod peers;
 mod pooling;
 mod prepared;

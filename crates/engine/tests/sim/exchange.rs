@@ -136,6 +136,10 @@ impl Exchange for SimExchange {
         self.0.borrow_mut().interner.schema_changed();
     }
 
+    fn is_outdated(&mut self, statement: &Statement) -> bool {
+        self.0.borrow_mut().interner.is_outdated(statement)
+    }
+
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
         f(&mut self.0.borrow_mut().limits)
     }

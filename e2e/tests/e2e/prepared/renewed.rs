@@ -87,3 +87,36 @@ fn in_a_transaction_the_error_is_the_clients() {
         assert_eq!(tags(&try_run(&mut second, "mine", &[])), "2DCZ");
     }
 }
+
+/// The first client was told column `a` of `t`; the server it is given next has never seen its
+/// statement, and the table is as `change` leaves it.
+fn moved(change: &str) -> (testkit::Pooler, RawClient, RawClient) {
+    let (pooler, database) = pooler(2);
+    let mut first = pooler.client(&database);
+    first.query("DROP TABLE IF EXISTS t");
+    first.query("CREATE TABLE t (a int)");
+    first.query("INSERT INTO t VALUES (1)");
+    prepare(&mut first, "mine", SQL);
+    assert_eq!(tags(&describe(&mut first, "mine")), "tTZ");
+    let mut holds_its_server = pooler.client(&database);
+    holds_its_server.query("BEGIN");
+    let mut changes = pooler.client(&database);
+    changes.query(change);
+    (pooler, first, holds_its_server)
+}
+
+#[test]
+fn on_a_server_that_has_not_seen_it_either_the_same_rows_come_or_the_error() {
+    let (_pooler, mut first, _holds) = moved("CREATE INDEX ON t (a)");
+    assert_eq!(run(&mut first, "mine", &[]), "1");
+    let (_pooler, mut first, _holds) = moved("ALTER TABLE t ALTER a TYPE bigint");
+    let refused = try_run(&mut first, "mine", &[]);
+    assert_eq!((tags(&refused).as_str(), code(&refused).as_str()), ("EZ", "0A000"));
+    first.send([frontend::close_statement("mine"), frontend::sync()].concat());
+    assert_eq!(tags(&first.read_to_ready()), "3Z");
+    prepare(&mut first, "mine", SQL);
+    assert_eq!(run(&mut first, "mine", &[]), "1");
+    let (_pooler, mut first, _holds) = moved("DROP TABLE t");
+    let gone = try_run(&mut first, "mine", &[]);
+    assert_eq!((tags(&gone).as_str(), code(&gone).as_str()), ("EZ", "42P01"));
+}

@@ -7,6 +7,7 @@ use wire::frontend;
 use wire::messages::Parse;
 
 use super::Requests;
+use crate::kept::Used;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::mutant::{self, Mutant};
 use crate::prepared::{DOUBTFUL, SERVER_NAME_PREFIX, Statement};
@@ -80,6 +81,22 @@ impl<X: Exchange> Requests<'_, X> {
             .undo(Undo::Prepare { statement: statement.clone() });
         entry.statement = statement.id;
         self.owe(entry);
+    }
+
+    /// The client's use of a statement that would have to be prepared on this server, after a change
+    /// of the schema and after the client was told its columns: on a connection of its own the
+    /// client would be told if they had changed. Where it cannot be found out first (within a
+    /// transaction, behind other messages) the statement is taken as it is now.
+    pub(super) fn outdated(&mut self, name: &[u8]) -> Option<Used> {
+        let statements = &self.client.extended.as_deref()?.statements;
+        if !statements.is_described(name) {
+            return None;
+        }
+        let used =
+            Used { statement: statements.get(name)?.clone(), since: statements.since(name)? };
+        let is_first = self.server.status == b'I' && self.server.ledger.is_untouched();
+        let unknown = is_first && !self.client.resent && !self.has(&used.statement);
+        (unknown && self.exchange.is_outdated(&used.statement)).then_some(used)
     }
 
     /// Does the server have the statement, or will it by the time it gets to the next message?

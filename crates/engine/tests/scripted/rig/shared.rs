@@ -71,6 +71,10 @@ impl Exchange for Shared {
         self.state(|state| state.interner.schema_changed());
     }
 
+    fn is_outdated(&mut self, statement: &Statement) -> bool {
+        self.state(|state| state.interner.is_outdated(statement))
+    }
+
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
         self.state(|state| f(&mut state.limits))
     }
