@@ -4,6 +4,7 @@ mod certificate;
 mod channel_binding;
 mod hba;
 mod ldap;
+mod matrix;
 mod pam;
 pub(crate) mod query;
 mod refused;

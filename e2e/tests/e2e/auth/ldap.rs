@@ -1,6 +1,6 @@
 //! `auth_type = ldap`, and `ldap` in rules: an LDAP server judges passwords.
 
-mod directory;
+pub(super) mod directory;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -248,4 +248,21 @@ fn without_options_nobody_is_let_in() {
             pooler.log_contains(told);
         }
     }
+}
+
+#[test]
+fn guessing_is_slowed_there_too() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
+    let (setup, database) = setup(&between(directory.port));
+    let pooler = setup.set("auth_failure_delay", 2).start();
+    for _ in 0..5 {
+        assert!(login(&pooler, &database, &role.name, "wrong").is_err());
+    }
+    let began = Instant::now();
+    assert!(login(&pooler, &database, &role.name, "wrong").is_err());
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }

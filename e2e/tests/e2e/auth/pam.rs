@@ -18,8 +18,8 @@ fn libraries() -> String {
     format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH)
 }
 
-/// A pooler whose service `pgbouncer` reads so.
-fn setup(service: &str) -> (Setup, String, PathBuf) {
+/// The pooler's service `pgbouncer` reads so; the folder that is called FOLDER in it.
+fn with_service(setup: Setup, service: &str) -> (Setup, PathBuf) {
     let folder = open_folder("pam");
     let services = folder.join("services");
     fs::create_dir(&services).expect("our own folder");
@@ -27,24 +27,28 @@ fn setup(service: &str) -> (Setup, String, PathBuf) {
         .expect("our own folder");
     let wrapper = Path::new(&libraries()).join("libpam_wrapper.so");
     assert!(wrapper.is_file(), "there is no {}: see scripts/setup", wrapper.display());
-    let (setup, database) = support::setup("transaction");
     let setup = setup
         .environment("LD_PRELOAD", wrapper.display())
         .environment("PAM_WRAPPER", 1)
-        .environment("PAM_WRAPPER_SERVICE_DIR", services.display())
-        .set("auth_type", "pam");
+        .environment("PAM_WRAPPER_SERVICE_DIR", services.display());
+    (setup, folder)
+}
+
+fn setup(service: &str) -> (Setup, String, PathBuf) {
+    let (setup, database) = support::setup("transaction");
+    let (setup, folder) = with_service(setup.set("auth_type", "pam"), service);
     (setup, database, folder)
 }
 
-/// By a file of users.
-fn matrix(roles: &[&Role]) -> (Setup, String) {
+/// PAM knows these users, from a file.
+pub(super) fn with_users(setup: Setup, roles: &[Role]) -> Setup {
     let module = format!("{}/pam_wrapper/pam_matrix.so passdb=FOLDER/users", libraries());
-    let (setup, database, folder) =
-        setup(&format!("auth required {module}\naccount required {module}\n"));
+    let service = format!("auth required {module}\naccount required {module}\n");
+    let (setup, folder) = with_service(setup, &service);
     let users: String =
         roles.iter().map(|role| format!("{}:{}:pgbouncer\n", role.name, role.password)).collect();
     fs::write(folder.join("users"), users).expect("our own folder");
-    (setup, database)
+    setup
 }
 
 /// By a program that gets the password as its input.
@@ -79,10 +83,12 @@ fn a_password_that_the_service_accepts_is_right() {
         return;
     }
     let postgres = Postgres::shared();
-    let [role, other] = [ServerAuth::Scram, ServerAuth::Password].map(|way| postgres.role(way));
-    let (setup, database) = matrix(&[&role, &other]);
-    let pooler = setup.set("verbose", 3).set("admin_users", &role.name).start();
-    for Role { name, password, .. } in [&role, &other] {
+    let roles = [ServerAuth::Scram, ServerAuth::Password].map(|way| postgres.role(way));
+    let (setup, database) = support::setup("transaction");
+    let setup = with_users(setup.set("auth_type", "pam"), &roles).set("verbose", 3);
+    let role = &roles[0];
+    let pooler = setup.set("admin_users", &role.name).start();
+    for Role { name, password, .. } in &roles {
         let answer = login(&pooler, &database, name, password);
         assert_eq!(answer.as_ref(), Ok(name), "{}", pooler.log());
         assert_eq!(login(&pooler, &database, name, "wrong"), Err(REFUSED.into()));
