@@ -45,6 +45,7 @@ fn the_first_rule_that_fits_says_how() {
     let postgres = Postgres::shared();
     let roles = [(); 5].map(|()| postgres.role(ServerAuth::Scram));
     let [md5, scram, password, rejected, other] = &roles;
+    // Debian 12's PgBouncer does not know the address `all`.
     let rules = format!(
         "# rules\n\
          local all all trust\n\
@@ -52,9 +53,9 @@ fn the_first_rule_that_fits_says_how() {
          host all {} 127.0.0.1/32 md5\n\
          host \"all\",sameuser all 127.0.0.1/32 trust\n\
          host all \"{}\" 127.0.0.0 255.0.0.0 scram-sha-256\n\
-         hostnossl all @users all password\n\
-         hostssl all {} all trust\n\
-         host all {} all reject\n",
+         hostnossl all @users 0.0.0.0/0 password\n\
+         hostssl all {} 0.0.0.0/0 trust\n\
+         host all {} 0.0.0.0/0 reject\n",
         md5.name, scram.name, other.name, rejected.name
     );
     let (mut setup, database, folder) = setup(&rules, "");
@@ -88,7 +89,8 @@ fn without_a_rule_nobody_gets_in_and_a_bad_line_is_left_out() {
 
 #[test]
 fn rules_count_from_the_next_reload_on() {
-    let (setup, database, folder) = setup("host all app all reject\nhost all all all md5\n", "");
+    let (setup, database, folder) =
+        setup("host all app 0.0.0.0/0 reject\nhost all all 0.0.0.0/0 md5\n", "");
     let pooler = setup.start();
     assert!(pooler.login(Role::APP, &database, Role::APP_PASSWORD).is_err());
     fs::write(folder.join("hba.conf"), "host all all 127.0.0.1/32 md5\n").expect("our own folder");
