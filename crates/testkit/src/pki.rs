@@ -5,9 +5,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384,
+    PKCS_ED25519, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 
 use crate::{guest, scratch};
@@ -35,6 +38,7 @@ pub enum Signature {
 pub struct Identity {
     certificate: PathBuf,
     key: PathBuf,
+    serial: u64,
 }
 
 /// The certificate that is wanted.
@@ -90,15 +94,37 @@ impl Authority {
     /// Signs a certificate. Its file also holds the authority's own, so that those who know only
     /// an authority above it can follow.
     pub fn issue(&self, wanted: &Wanted<'_>) -> Identity {
+        static SERIALS: AtomicU64 = AtomicU64::new(1);
+        let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         let key = KeyPair::generate().expect("a key");
         let hosts: Vec<String> = wanted.hosts.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(hosts).expect("sound names");
         params.distinguished_name.push(DnType::CommonName, wanted.name);
+        params.serial_number = Some(SerialNumber::from(serial));
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(if wanted.expired { 2021 } else { 2120 }, 1, 1);
         let own = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
         let certificate = write("certificate.pem", &format!("{own}{}", self.pem));
-        Identity { certificate, key: write("key.pem", &key.serialize_pem()) }
+        Identity { certificate, key: write("key.pem", &key.serialize_pem()), serial }
+    }
+
+    /// A file of its own certificate and a revocation list that names this one.
+    pub fn revoke(&self, identity: &Identity) -> String {
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2021, 1, 1),
+            next_update: date_time_ymd(2120, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![RevokedCertParams {
+                serial_number: SerialNumber::from(identity.serial),
+                revocation_time: date_time_ymd(2021, 1, 1),
+                reason_code: None,
+                invalidity_date: None,
+            }],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).expect("a list").pem().expect("of text");
+        text(&write("revoked.pem", &format!("{}{list}", self.pem))).to_owned()
     }
 
     /// A certificate for `localhost` and 127.0.0.1.

@@ -96,6 +96,9 @@ fn half_open_tls_makes_room_for_whole_handshakes() {
 
 #[test]
 fn a_login_has_its_time_in_all_however_it_is_spread() {
+    if !support::only_weir() {
+        return;
+    }
     let authority = Authority::new("weir test");
     let own = authority.server();
     let (setup, database) = support::setup("transaction");

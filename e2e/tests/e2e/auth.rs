@@ -8,6 +8,7 @@ mod matrix;
 mod pam;
 pub(crate) mod query;
 mod refused;
+mod words;
 
 use crate::support;
 use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, Verifier};

@@ -1,5 +1,6 @@
 //! TLS on either side of the pooler, with certificates made for each test, psql and PostgreSQL.
 
+mod outside;
 mod servers;
 
 use std::process::{Command, Output, Stdio};
