@@ -72,6 +72,7 @@ fn queries() -> Vec<Script> {
         ),
         script("a long query", Statement, &[query(&long)]),
         script("a long row", Statement, &[query(&format!("SELECT repeat('x', {LONG})"))]),
+        script("rows that look like messages", Statement, &[query("SELECT repeat('ZEDC', 50)")]),
     ]
 }
 
@@ -170,6 +171,21 @@ fn statements() -> Vec<Script> {
                 parse("named", "SELECT $1::int + 3"),
                 use_it.clone(),
                 close_statement("named"),
+                sync(),
+            ],
+        ),
+        script(
+            "a known text behind what is not answered yet",
+            Statement,
+            &[
+                parse("named", "SELECT $1::int + 1"),
+                sync(),
+                parse("", "SELECT 1"),
+                bind("", "", &[]),
+                execute("", 0),
+                parse("another", "SELECT $1::int + 1"),
+                close_statement("named"),
+                close_statement("another"),
                 sync(),
             ],
         ),
