@@ -213,6 +213,11 @@ impl Limits {
         self.starving.iter().any(|one| one.claim.pool == pool)
     }
 
+    /// The pool is no more.
+    pub fn forget_pool(&mut self, pool: PoolId) {
+        self.starving.retain(|one| one.claim.pool != pool);
+    }
+
     /// Who starves for want of a seat of this database and user, and the serial of that.
     pub fn starving_for(&self, identity: &Identity) -> Option<(PoolId, u64)> {
         let hungry = self.starving.iter();

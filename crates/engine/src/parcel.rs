@@ -22,7 +22,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,8 +49,8 @@ pub struct Estate {
     pub names: Vec<String>,
     /// What the next statements are numbered from.
     pub statements: Numbering,
-    /// In the order of their numbers.
-    pub pools: Vec<PoolRecord>,
+    /// In the order of their numbers; nothing where a number is free.
+    pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub parcels: Vec<Parcel>,
 }

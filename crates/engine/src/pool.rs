@@ -509,6 +509,11 @@ impl Pool {
         self.waiting[usize::from(worker.0)].front().copied()
     }
 
+    /// Has it neither clients nor servers?
+    pub fn is_unused(&self) -> bool {
+        self.clients == 0 && self.servers == 0 && self.waiting_total() == 0
+    }
+
     pub fn waiting_total(&self) -> u32 {
         self.waiting.iter().map(|queue| queue.len() as u32).sum()
     }

@@ -104,8 +104,11 @@ pub trait Exchange {
     /// The pool of that key, made by `make` when there is none.
     fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId;
 
-    /// Every pool there is now.
-    fn pool_ids(&self) -> Vec<PoolId>;
+    /// Every pool there is now. Each of them may be asked for until the present event is over.
+    fn pool_ids(&mut self) -> Vec<PoolId>;
+
+    /// There are pools fewer: whatever is kept of them, to find them sooner, is void.
+    fn pools_forgotten(&mut self) {}
 
     /// Deliver to another worker's `handle_mail`, in order, soon.
     fn post(&mut self, worker: WorkerId, mail: Mail);

@@ -5,7 +5,7 @@
 //! A worker keeps the pools it has met in a list of its own, so that an ordinary transaction
 //! takes the pool's own lock and no other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use config::Config;
 use engine::{
@@ -24,10 +24,13 @@ use super::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
+/// Pools by number; none where a number is free.
+pub(crate) type Slots = Vec<Option<Arc<Mutex<Pool>>>>;
+
 /// What is shared. `M` is what the mailboxes carry, `W` how their owners are waked.
 #[derive(Debug)]
 pub(crate) struct Hub<M, W> {
-    pools: RwLock<Vec<Arc<Mutex<Pool>>>>,
+    pools: RwLock<Slots>,
     registry: Mutex<Registry>,
     interner: Mutex<Interner>,
     limits: Mutex<Limits>,
@@ -39,6 +42,10 @@ pub(crate) struct Hub<M, W> {
 #[derive(Debug, Default)]
 struct Registry {
     by_key: HashMap<PoolKey, PoolId>,
+    /// Numbers that were pools' and may be others'.
+    vacant: Vec<PoolId>,
+    /// Pools that were asked for since somebody looked last.
+    looked_up: HashSet<PoolId>,
     switches: Switches,
     /// The configuration of the last reload. Before there was one, workers have the right one.
     config: Option<Arc<Config>>,
@@ -91,23 +98,68 @@ impl<M, W: Wake> Hub<M, W> {
         &self.mailboxes
     }
 
-    /// All pools there are now, by their number.
+    /// All pools there are now.
     pub(crate) fn pools(&self) -> Vec<Arc<Mutex<Pool>>> {
+        self.slots().into_iter().flatten().collect()
+    }
+
+    pub(crate) fn slots(&self) -> Slots {
         self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn find(&self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
         let mut registry = lock(&self.registry);
-        if let Some(id) = registry.by_key.get(key) {
-            return *id;
+        if let Some(id) = registry.by_key.get(key).copied() {
+            registry.looked_up.insert(id);
+            return id;
         }
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
-        let id = PoolId(pools.len() as u32);
+        let id = registry.vacant.pop().unwrap_or_else(|| {
+            pools.push(None);
+            PoolId(pools.len() as u32 - 1)
+        });
         let mut pool = make(id);
         registry.settle(&mut pool);
-        pools.push(Arc::new(Mutex::new(pool)));
+        pools[id.0 as usize] = Some(Arc::new(Mutex::new(pool)));
         registry.by_key.insert(key.clone(), id);
+        registry.looked_up.insert(id);
         id
+    }
+
+    /// The pools that were asked for, by name, since the last call.
+    pub(crate) fn take_lookups(&self) -> HashSet<PoolId> {
+        std::mem::take(&mut lock(&self.registry).looked_up)
+    }
+
+    /// Of these pools, those that nobody uses and nobody has asked for since
+    /// [`Hub::take_lookups`] cannot be found by name any more. They are returned.
+    pub(crate) fn unname(&self, ids: &[PoolId]) -> Vec<PoolId> {
+        let mut registry = lock(&self.registry);
+        let slots = self.slots();
+        let goes = |id: &PoolId| {
+            let Some(pool) = slots.get(id.0 as usize).and_then(Option::as_ref) else {
+                return false;
+            };
+            let pool = lock(pool);
+            let is_free = pool.is_unused() && !registry.looked_up.contains(id);
+            is_free && registry.by_key.remove(&pool.key).is_some()
+        };
+        let gone: Vec<_> = ids.iter().copied().filter(goes).collect();
+        drop(registry);
+        let mut limits = lock(&self.limits);
+        gone.iter().for_each(|id| limits.forget_pool(*id));
+        gone
+    }
+
+    /// No worker knows these pools any more, be it that it looks at their numbers by chance.
+    pub(crate) fn clear(&self, ids: &[PoolId]) {
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().for_each(|id| pools[id.0 as usize] = None);
+    }
+
+    /// Nor does any worker look at them by chance: the numbers are free.
+    pub(crate) fn reuse(&self, ids: &[PoolId]) {
+        lock(&self.registry).vacant.extend_from_slice(ids);
     }
 
     pub(crate) fn numbering(&self) -> Numbering {
@@ -169,8 +221,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(crate) struct WorkerExchange<M, W> {
     hub: Arc<Hub<M, W>>,
-    /// Pools by number, as far as they were known when one was last missing.
-    known: Vec<Arc<Mutex<Pool>>>,
+    /// As far as they were known when one was last missing.
+    known: Slots,
 }
 
 impl<M, W: Wake> WorkerExchange<M, W> {
@@ -187,19 +239,25 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
     #[inline]
     fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
         let at = id.0 as usize;
-        if at >= self.known.len() {
-            self.known = self.hub.pools();
+        if !matches!(self.known.get(at), Some(Some(_))) {
+            self.known = self.hub.slots();
         }
-        f(&mut lock(&self.known[at]))
+        let pool = self.known[at].as_ref();
+        f(&mut lock(pool.expect("a pool is forgotten only when no worker has its number")))
     }
 
     fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
         self.hub.find(key, make)
     }
 
-    fn pool_ids(&self) -> Vec<PoolId> {
-        let count = self.hub.pools.read().unwrap_or_else(PoisonError::into_inner).len();
-        (0..count as u32).map(PoolId).collect()
+    fn pool_ids(&mut self) -> Vec<PoolId> {
+        self.known = self.hub.slots();
+        let all = self.known.iter().enumerate();
+        all.filter_map(|(at, pool)| pool.as_ref().map(|_| PoolId(at as u32))).collect()
+    }
+
+    fn pools_forgotten(&mut self) {
+        self.known.clear();
     }
 
     fn post(&mut self, worker: WorkerId, mail: Mail) {

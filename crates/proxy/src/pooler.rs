@@ -1,11 +1,13 @@
 //! A pooler from start to end: threads, signals, reload, shutdown.
 //!
 //! * `cold.rs`: the thread for everything that is not the data plane
+//! * `idle.rs`: pools that nobody uses are forgotten
 //! * `reload.rs`: a new configuration is put in force
 //! * `stats.rs`: the `stats:` line and the averages
 //! * `start.rs`: what is done once, before the first client
 
 mod cold;
+mod idle;
 mod reload;
 mod start;
 mod stats;

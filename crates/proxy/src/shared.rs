@@ -16,7 +16,7 @@ use std::{
 use config::Config;
 use engine::{
     Drain,
-    ids::{ClientId, Micros, ServerId, WorkerId},
+    ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
     parcel::{Estate, Parcel},
     shell::{Checked, Mail},
 };
@@ -118,6 +118,8 @@ pub(crate) enum ShellMail {
     Cede(mpsc::UnboundedSender<()>),
     /// The take-over is over, one way or the other.
     Thaw,
+    /// These pools are no more. The sender is dropped when they are forgotten.
+    ForgetPools(Arc<[PoolId]>, mpsc::UnboundedSender<()>),
     /// Close everything and end.
     Stop,
 }

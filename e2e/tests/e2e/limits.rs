@@ -7,6 +7,7 @@ use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, eventually, 
 
 use crate::support;
 
+const PATIENCE: Duration = Duration::from_secs(20);
 const VIOLATION: (&str, &str) = ("FATAL", "08P01");
 const SERVERS: [&str; 5] = ["sv_active", "sv_idle", "sv_used", "sv_tested", "sv_login"];
 
@@ -323,4 +324,56 @@ fn a_smaller_limit_counts_from_the_reload_on() {
     eventually("the pool shrinks", Duration::from_secs(10), || {
         (servers(&pooler, &database) == 1).then_some(())
     });
+}
+
+#[test]
+fn pools_that_nobody_uses_are_forgotten_and_their_numbers_used_again() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup
+        .workers(2)
+        .database("*", &format!("dbname={database}"))
+        .set("autodb_idle_timeout", 1)
+        .set("server_idle_timeout", 1)
+        .start();
+    let mut lasting = pooler.client("lasting");
+    assert_eq!(lasting.value("SELECT 'served'"), "served");
+    pooler.client(&database).rows("SELECT 1");
+    for round in 0..3 {
+        for n in 0..10 {
+            let mut client = pooler.client(&format!("auto_{round}_{n}"));
+            assert_eq!(client.value("SELECT 'served'"), "served");
+        }
+        eventually("they are forgotten", PATIENCE, || {
+            let shown = pooler.admin("SHOW POOLS");
+            let names = shown.column("database");
+            (!names.iter().any(|name| name.starts_with("auto_"))).then_some(())
+        });
+        for n in 0..10 {
+            pooler.log_contains(&format!(
+                "dropping database 'auto_{round}_{n}' as it does not exist anymore or inactive \
+                 auto-database"
+            ));
+        }
+        // Neither one in use nor one that is configured.
+        let names = pooler.admin("SHOW POOLS");
+        assert_eq!(names.with("database", "lasting").column("cl_active"), ["1"]);
+        assert_eq!(names.with("database", &database).column("cl_active"), ["0"]);
+        assert_eq!(lasting.value("SELECT 'served'"), "served");
+    }
+    // By its own time, too; and what comes back begins anew.
+    pooler.admin("SET pool_idle_timeout = 1");
+    eventually("the configured one is forgotten", PATIENCE, || {
+        pooler
+            .admin("SHOW POOLS")
+            .with("database", &database)
+            .column("user")
+            .is_empty()
+            .then_some(())
+    });
+    assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
+    let stats = pooler.admin("SHOW STATS_TOTALS").with("database", &database);
+    assert_eq!(stats.only("query_count"), "1");
 }

@@ -31,7 +31,7 @@ keys! {
     /// User that runs `auth_query` for users that are not in `auth_file`.
     auth_user: Option<String> = unset, reload, acts;
     /// Time after which an unused database made from the `*` entry is forgotten.
-    autodb_idle_timeout: Duration = "3600", reload, later;
+    autodb_idle_timeout: Duration = "3600", reload, acts;
     /// How long a cancel request may wait for a server connection; 0 is for ever.
     cancel_wait_timeout: Duration = "10", reload, acts;
     /// Longest silence of a client that holds no server; 0 is for ever.
@@ -118,7 +118,7 @@ keys! {
     /// When a server goes back to its pool.
     pool_mode: PoolMode = "session", reload, acts;
     /// Time after which an empty pool is forgotten; 0 is never.
-    pool_idle_timeout: Duration = "0", reload, later;
+    pool_idle_timeout: Duration = "0", reload, acts;
     /// Longest query; 0 is for ever. Its server connection is closed.
     query_timeout: Duration = "0", reload, acts;
     /// Waiting time after which a client is told, by a notice, that it waits; 0 is never.

@@ -107,6 +107,15 @@ impl<X: Exchange> Engine<X> {
         })
     }
 
+    /// These pools are no more; they have neither clients nor servers. Their numbers may be others'
+    /// later.
+    pub fn forget_pools(&mut self, pools: &[PoolId]) {
+        for id in pools {
+            self.pools.remove(*id);
+        }
+        self.exchange.pools_forgotten();
+    }
+
     pub(super) fn known_pools(&self) -> Vec<PoolId> {
         self.pools.iter().map(|(id, _)| id).collect()
     }

@@ -45,6 +45,13 @@ impl PoolViews {
         self.0[at].get_or_insert_with(make)
     }
 
+    /// The number may be another pool's later.
+    pub(super) fn remove(&mut self, id: PoolId) {
+        if let Some(view) = self.0.get_mut(id.0 as usize) {
+            *view = None;
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (PoolId, &PoolView)> {
         let known = self.0.iter().enumerate();
         known.filter_map(|(at, view)| Some((PoolId(at as u32), view.as_ref()?)))

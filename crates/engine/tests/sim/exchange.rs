@@ -107,7 +107,7 @@ impl Exchange for SimExchange {
         })
     }
 
-    fn pool_ids(&self) -> Vec<PoolId> {
+    fn pool_ids(&mut self) -> Vec<PoolId> {
         (0..self.0.borrow().pools.len() as u32).map(PoolId).collect()
     }
 

@@ -17,7 +17,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{ConsoleHandler, ConsoleRequest, Exit, Shutdown, stats};
+use super::{ConsoleHandler, ConsoleRequest, Exit, Shutdown, idle, stats};
 use crate::{
     announced, check,
     controller::{Controller, OrderError},
@@ -64,6 +64,7 @@ impl Cold {
             signal::watch(fd).inspect_err(|error| error!("cannot wait for signals: {error}")).ok()
         });
         let stats = tokio::spawn(stats::keep(self.controller.clone()));
+        let idle = tokio::spawn(idle::keep(self.controller.clone()));
         let zones = tokio::spawn(resolve::watch_zones(self.controller.clone()));
         let mut drain = None;
         let exit = loop {
@@ -86,6 +87,7 @@ impl Cold {
             }
         };
         stats.abort();
+        idle.abort();
         zones.abort();
         exit
     }

@@ -186,14 +186,15 @@ struct Baggage {
 
 fn pack(controller: &Controller, exports: Vec<WorkerExport>) -> Result<Baggage, Failure> {
     let shared = &controller.0.shared;
-    let pools = shared.hub.pools();
+    let slots = shared.hub.slots();
+    let pools = slots.iter().map(|slot| slot.as_ref().map(|pool| PoolRecord::of(&lock(pool))));
     let names = exports.first().map_or_else(Vec::new, |export| export.names.clone());
     let mut estate = Estate {
         now: shared.clock.now(),
         seed: shared.seed,
         names,
         statements: shared.hub.numbering(),
-        pools: pools.iter().map(|pool| PoolRecord::of(&lock(pool))).collect(),
+        pools: pools.collect(),
         disabled: shared.hub.switches().disabled().cloned().collect(),
         parcels: Vec::new(),
     };

@@ -95,7 +95,7 @@ impl Worker {
         self.engine.tracked_names()
     }
 
-    pub(crate) fn import_pools(&mut self, pools: Vec<PoolRecord>, shelf: &mut Shelf) {
+    pub(crate) fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, shelf: &mut Shelf) {
         self.engine.import_pools(pools, shelf);
     }
 

@@ -92,6 +92,7 @@ impl Worker {
             ShellMail::Export(reply) => drop(reply.send(self.export())),
             ShellMail::Cede(_done) => self.cede(),
             ShellMail::Thaw => self.thaw(),
+            ShellMail::ForgetPools(pools, _done) => self.engine.forget_pools(&pools),
             ShellMail::Stop => self.stopped = true,
         }
     }

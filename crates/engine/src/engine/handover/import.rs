@@ -29,7 +29,7 @@ pub struct Shelf {
     /// Are there parameters that we track and the other process did not? Then nobody knows what
     /// its servers have there.
     lacks_names: bool,
-    pools: Vec<Destination>,
+    pools: Vec<Option<Destination>>,
 }
 
 /// What has become of a pool.
@@ -108,8 +108,12 @@ impl Shelf {
 
 impl<X: Exchange> Engine<X> {
     /// The pools come first: what their servers had to tell is known again.
-    pub fn import_pools(&mut self, pools: Vec<PoolRecord>, shelf: &mut Shelf) {
+    pub fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, shelf: &mut Shelf) {
         for record in pools {
+            let Some(record) = record else {
+                shelf.pools.push(None);
+                continue;
+            };
             let (database, user) = (record.database.clone(), record.user.clone());
             let found = self.find_pool(&database, &user);
             let is_same = !shelf.lacks_names
@@ -118,7 +122,7 @@ impl<X: Exchange> Engine<X> {
                 let welcome = record.welcome.as_ref().map(|welcome| shelf.welcome_of(welcome));
                 self.exchange.pool(id, |pool| record.teach(pool, welcome));
             }
-            shelf.pools.push(Destination { database, user, is_same });
+            shelf.pools.push(Some(Destination { database, user, is_same }));
         }
     }
 
@@ -192,7 +196,8 @@ impl<X: Exchange> Engine<X> {
         unnamed: u64,
         shelf: &Shelf,
     ) -> Option<ServerId> {
-        let Destination { database, user, is_same } = shelf.pools.get(record.pool as usize)?;
+        let destination = shelf.pools.get(record.pool as usize)?.as_ref()?;
+        let Destination { database, user, is_same } = destination;
         let pool = self.find_pool(database, user)?;
         let is_current = *is_same && !record.is_obsolete;
         let epoch = self.exchange.pool(pool, |pool| pool.adopt(is_current));

@@ -23,7 +23,9 @@ impl World {
         let names = self.engines[0].tracked_names().all().to_vec();
         self.shared
             .state(|state| state.pools.iter_mut().for_each(|pool| pool.set_gate(Gate::Held)));
-        let pools = self.shared.state(|state| state.pools.iter().map(PoolRecord::of).collect());
+        let pools = self
+            .shared
+            .state(|state| state.pools.iter().map(|pool| Some(PoolRecord::of(pool))).collect());
         let (parcels, exported): (Vec<_>, Vec<_>) =
             self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip();
         let ends: Vec<_> =

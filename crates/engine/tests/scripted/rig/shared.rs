@@ -55,7 +55,7 @@ impl Exchange for Shared {
         })
     }
 
-    fn pool_ids(&self) -> Vec<PoolId> {
+    fn pool_ids(&mut self) -> Vec<PoolId> {
         self.state(|state| state.pools.iter().map(|pool| pool.id).collect())
     }
 
