@@ -56,7 +56,7 @@ impl Line {
             range(&ratios).map_or("-".to_owned(), |(from, to)| format!("{from:.2}..{to:.2}"));
         let _ = writeln!(
             text,
-            "  {name:<17} {pgbouncer:>10} {weir:>10} {ratio:>7} {spread:>12} {pgbouncer_rate:>10} {weir_rate:>10}"
+            "  {name:<20} {pgbouncer:>10} {weir:>10} {ratio:>7} {spread:>12} {pgbouncer_rate:>10} {weir_rate:>10}"
         );
     }
 
@@ -133,7 +133,7 @@ impl Report {
                 unit = line.unit;
                 let _ = writeln!(
                     text,
-                    "\n  {unit}\n  {:<17} {:>10} {:>10} {:>7} {:>12} {:>10} {:>10}",
+                    "\n  {unit}\n  {:<20} {:>10} {:>10} {:>7} {:>12} {:>10} {:>10}",
                     "", "A", "B", "B/A", "range", "A per s", "B per s"
                 );
             }
