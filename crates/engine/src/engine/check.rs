@@ -20,16 +20,15 @@ const NOT_THE_PEER: &str = "unix socket login rejected";
 const JUDGED_LEN_MAX: usize = 2047;
 
 impl<X: Exchange> Engine<X> {
-    /// Who runs the program at the other end of the unix socket?
+    /// Who runs the program at the other end of the unix socket? Asked for an unknown user as well,
+    /// so that the time it takes does not tell who is known.
     pub(super) fn check_peer(
         &mut self,
         id: ClientId,
         map: Option<Arc<IdentMap>>,
         io: &mut impl Io,
     ) -> Step {
-        let login = self.login_mut(id);
-        let known = login.credential.is_some();
-        let Some(uid) = login.peer.uid.filter(|_| known) else {
+        let Some(uid) = self.login_mut(id).peer.uid else {
             self.log_login_failed(id, io);
             return Step::Refuse(NOT_THE_PEER.into());
         };
@@ -90,7 +89,7 @@ impl<X: Exchange> Engine<X> {
                     Some(map) => map.who_may_be(user).any(|other| other == name),
                     None => name == user,
                 });
-                (fits, NOT_THE_PEER)
+                (fits && login.credential.is_some(), NOT_THE_PEER)
             }
             (Checking::Password { judge, password }, Checked::Password(right)) => {
                 login.proven = right.then_some(password);

@@ -101,7 +101,10 @@ fn a_peer_is_the_user_of_its_name() {
 #[test]
 fn who_is_unknown_or_far_away_is_no_peer() {
     let rig = ruled("local all all peer\nhost all all all peer\n");
-    hello(&rig, local(), "mallory").expect_fatal("unix socket login rejected");
+    let client = hello(&rig, local(), "mallory");
+    let (id, serial, _) = rig.check();
+    rig.answer_check(id, serial, &Checked::PeerName(Some("mallory".into())));
+    client.expect_fatal("unix socket login rejected");
     hello(&rig, far("::1"), "alice").expect_fatal("unix socket login rejected");
 }
 
