@@ -49,6 +49,22 @@ pub enum AccessPolicy {
 }
 
 impl Config {
+    /// A database that has logged in as one user for all (`user=`) goes on doing so, even if the
+    /// file does not say so any more: as in PgBouncer that needs a new start. Returns whose
+    /// databases these are.
+    pub fn keep_forced_users(&mut self, running: &Self) -> Vec<String> {
+        let mut kept = Vec::new();
+        for (name, old) in running.databases.iter().filter(|(_, old)| old.user.is_some()) {
+            if let Some(new) = self.databases.get_mut(name).filter(|new| new.user.is_none()) {
+                let new = Arc::make_mut(new);
+                new.user.clone_from(&old.user);
+                new.password.clone_from(&old.password);
+                kept.push(name.clone());
+            }
+        }
+        kept
+    }
+
     /// The database a client asks for by `name`: its entry, else one made from the entry `*`.
     ///
     /// Every call makes a new one from `*`; who needs the same one again has to keep it.

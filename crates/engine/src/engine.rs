@@ -8,6 +8,7 @@
 //! * `seat.rs`: whether a server may be opened, and what has to go for it
 //! * `open.rs`: a server up to "logged in"
 //! * `replication.rs`: a client gets a server that is nobody else's
+//! * `renamed.rs`: a database logs in as another user from now on
 //! * `link.rs`: a server is given to a client, prepared for it, and taken back
 //! * `requests.rs`: what a linked client sends
 //! * `replies.rs`: what a server sends
@@ -45,6 +46,7 @@ mod link;
 mod login;
 mod moved;
 mod open;
+mod renamed;
 mod replication;
 mod replies;
 mod requests;
@@ -94,6 +96,8 @@ pub struct Engine<X> {
     drain: Option<Drain>,
     /// Has any user limits of its own for its clients' waiting or idling?
     limits_users: bool,
+    /// Pools whose database logs in as another user since a reload.
+    renamed: Vec<PoolId>,
     /// Are pools to be looked for that are filled without a client?
     warms_pools: bool,
     /// Servers without a client that are being placed.
@@ -128,6 +132,7 @@ impl<X: Exchange> Engine<X> {
             seed,
             drain: None,
             limits_users: limits_users(&config),
+            renamed: Vec::new(),
             warms_pools: true,
             to_place: VecDeque::new(),
             scratch: Vec::new(),
@@ -351,7 +356,13 @@ impl<X: Exchange> Engine<X> {
         self.credentials.clear();
         self.exchange.limits(|limits| limits.guesses.clear());
         for (id, view) in self.pools.iter_mut() {
-            view.settings = self.exchange.pool(id, |pool| pool.settings.clone());
+            let settings = self.exchange.pool(id, |pool| pool.settings.clone());
+            if settings.forced_user {
+                self.renamed.retain(|pool| *pool != id);
+            } else if view.settings.forced_user {
+                self.renamed.push(id);
+            }
+            view.settings = settings;
         }
     }
 

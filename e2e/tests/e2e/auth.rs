@@ -128,6 +128,53 @@ fn a_forced_user_is_who_the_server_sees() {
 }
 
 #[test]
+fn another_forced_user_is_who_old_clients_meet_with_their_next_transaction() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let [client_role, first, second] = [0; 3].map(|_| postgres.role(ServerAuth::Scram));
+    let database = postgres.database();
+    let entry = |role: &Role| {
+        format!(
+            "host=127.0.0.1 port={} user={} password='{}'",
+            postgres.port(),
+            role.name,
+            role.password
+        )
+    };
+    let mut pooler = Pooler::before(postgres)
+        .set("auth_type", "scram-sha-256")
+        .set("pool_mode", "transaction")
+        .secret(&client_role.name, &client_role.password)
+        .database_at(&database, &entry(&first))
+        .workers(2)
+        .start();
+    let (mut idle, _) = log_in(&pooler, &client_role, &database);
+    let (mut busy, _) = log_in(&pooler, &client_role, &database);
+    assert_eq!(idle.value("SELECT current_user"), first.name);
+    busy.rows("BEGIN");
+    assert_eq!(busy.value("SELECT current_user"), first.name);
+    pooler.reconfigure(|ini| ini.database(&database, &entry(&second)));
+    pooler.reload();
+    assert_eq!(idle.value("SELECT current_user"), second.name);
+    assert_eq!(busy.value("SELECT current_user"), first.name, "in the midst of a transaction");
+    busy.rows("COMMIT");
+    assert_eq!(busy.value("SELECT current_user"), second.name);
+    let clients = pooler.admin("SHOW POOLS").with("database", &database);
+    assert_eq!(clients.with("user", &second.name).only("cl_active"), "2");
+
+    // Without any it stays as it is.
+    let plain = format!("host=127.0.0.1 port={}", postgres.port());
+    pooler.reconfigure(|ini| ini.database(&database, &plain));
+    pooler.reload();
+    pooler.log_contains("losing forced user not supported, keeping old setting");
+    assert_eq!(idle.value("SELECT current_user"), second.name);
+    let (mut new, _) = log_in(&pooler, &client_role, &database);
+    assert_eq!(new.value("SELECT current_user"), second.name);
+}
+
+#[test]
 fn a_new_password_counts_from_the_next_reload_on() {
     let role = Postgres::shared().role(ServerAuth::Trust);
     let (setup, database) = support::setup("transaction");

@@ -13,6 +13,7 @@ impl<X: Exchange> Engine<X> {
     /// Pools were closed, opened or renewed: parked servers and logins that are of no use now
     /// end, who waits in vain is told, and who may be served again gets a server.
     pub fn review(&mut self, now: Micros, io: &mut impl Io) {
+        self.move_clients(now, io);
         let worker = self.worker;
         for id in self.known_pools() {
             let (gate, condemned) =
@@ -113,6 +114,7 @@ impl<X: Exchange> Engine<X> {
         for id in pools {
             self.pools.remove(*id);
         }
+        self.renamed.retain(|id| !pools.contains(id));
         self.exchange.pools_forgotten();
     }
 

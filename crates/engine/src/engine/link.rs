@@ -289,6 +289,9 @@ impl<X: Exchange> Engine<X> {
         client.resent = false;
         client.phase = ClientPhase::Idle;
         self.server_mut(on).client = None;
+        if !self.renamed.is_empty() {
+            self.follow_rename(id);
+        }
         if !mutant::is(Mutant::LosesEdge) {
             io.resume_client(id);
         }

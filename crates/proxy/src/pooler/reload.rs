@@ -52,6 +52,9 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
             config.global.keep_tls(&running.global);
         }
     }
+    for name in config.keep_forced_users(&running) {
+        warning!("{name}: losing forced user not supported, keeping old setting");
+    }
     for key in config.global.keep_boot_only(&running.global) {
         warning!("{key} was changed, which takes effect at the next start only");
     }

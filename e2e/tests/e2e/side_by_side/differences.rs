@@ -141,6 +141,9 @@ const INTENDED: &[Difference] = &[
             ("*", "+ row key=proxy_protocol_trusted *"),
             ("*", "+ row key=max_server_connections *"),
             ("*", "+ row key=cancel_lost_queries *"),
+            ("*", "+ row key=auth_failure_delay *"),
+            ("*", "+ row key=max_client_logins *"),
+            ("*", "+ row key=core_dumps *"),
         ],
     },
     Difference {
