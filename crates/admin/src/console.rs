@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,13 +30,15 @@ mod session;
 /// A client of the console that has proven who it is and was told nothing yet.
 #[derive(Clone, Debug)]
 pub struct Login {
+    /// What stands before a line of the log about it.
+    pub label: String,
     /// May it change anything (`admin_users`), or only look (`stats_users`)?
     pub admin: bool,
     /// For cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],
-    /// How SHOW CLIENTS shows it. Database and user are replaced by the console's own, as
-    /// PgBouncer does; `id` must be unique among all clients.
+    /// How SHOW CLIENTS shows it. The database is replaced by the console's own; `id` must be unique
+    /// among all clients.
     pub connection: Connection,
     /// Bytes that were received behind its login.
     pub unread: Vec<u8>,
@@ -46,6 +49,8 @@ pub struct Console {
     control: Arc<dyn Control>,
     /// Its connections, by their ids.
     open: Mutex<BTreeMap<u64, Open>>,
+    /// Connections so far that have asked anything.
+    sessions: AtomicU64,
 }
 
 struct Open {
@@ -74,18 +79,17 @@ impl fmt::Debug for Console {
 
 impl Console {
     pub fn new(control: Arc<dyn Control>) -> Self {
-        Self { control, open: Mutex::default() }
+        Self { control, open: Mutex::default(), sessions: AtomicU64::default() }
     }
 
-    /// Serves one connection from its welcome to its end, and returns why it ended, for the log.
-    /// The stream is not closed, only dropped.
-    pub async fn serve<S>(&self, stream: S, login: Login) -> String
+    /// Serves one connection from its welcome to its end, and returns why it ended, for the log;
+    /// nothing if the whole process ends. The stream is not closed, only dropped.
+    pub async fn serve<S>(&self, stream: S, login: Login) -> Option<String>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let id = login.connection.id;
-        let connection =
-            Connection { database: NAME.to_owned(), user: NAME.to_owned(), ..login.connection };
+        let connection = Connection { database: NAME.to_owned(), ..login.connection };
         let mut out = Vec::new();
         let name = &connection.application_name;
         reply::welcome(&mut out, name, login.process_id, login.secret);
@@ -94,9 +98,18 @@ impl Console {
         let key = (login.process_id, login.secret);
         self.open().insert(id, Open { row, key, signals: Arc::clone(&signals), request: None });
         let _entry = Entry { console: self, id };
-        let (admin, received) = (login.admin, login.unread);
-        let prepared = Prepared::default();
-        Session { console: self, id, signals, admin, stream, received, out, prepared }.run().await
+        let session = Session {
+            console: self,
+            id,
+            signals,
+            label: login.label,
+            admin: login.admin,
+            stream,
+            received: login.unread,
+            out,
+            prepared: Prepared::default(),
+        };
+        session.run().await
     }
 
     /// Somebody wants what the owner of this key waits for to be given up. It may be nobody here.
@@ -123,7 +136,9 @@ impl Console {
         if let Some(open) = self.open().get_mut(&id) {
             let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             open.row.connection.request_at = i64::try_from(since_epoch.as_secs()).unwrap_or(0);
-            open.request = Some(Instant::now());
+            if open.request.replace(Instant::now()).is_none() {
+                self.sessions.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -135,7 +150,8 @@ impl Console {
             row.connection.wait = u64::try_from(wait).unwrap_or(u64::MAX);
             row
         };
-        View { snapshot, consoles: self.open().values().map(row).collect() }
+        let sessions = self.sessions.load(Ordering::Relaxed);
+        View { snapshot, consoles: self.open().values().map(row).collect(), sessions }
     }
 }
 

@@ -45,6 +45,9 @@ pub trait Control: Send + Sync {
     /// What is wrong with it, for the operator; the old one stays in force.
     fn reload(&self) -> Boxed<'_, Result<(), String>>;
 
+    /// Why an order cannot even be tried as things stand, in PgBouncer's words.
+    fn refusal(&self, order: &Order) -> Option<String>;
+
     /// Carries out an order, and is ready when that is done: a pause when no server is left, a
     /// suspension when nothing is half read. Who stops waiting undoes nothing.
     ///
@@ -66,6 +69,12 @@ pub trait Control: Send + Sync {
 
     /// Writes what an operator did into the log.
     fn note(&self, what: &str);
+
+    /// Writes into the log what an operator was refused.
+    fn error(&self, what: &str);
+
+    /// Writes into the log what the connection `who` was told, if such errors are to be there.
+    fn pooler_error(&self, who: &str, what: &str);
 
     /// Begins to end the process, and returns without waiting for the end.
     fn shutdown(&self, how: Shutdown);

@@ -1,7 +1,7 @@
 //! What a logged-in client of the console sends, read from the bytes received so far.
 
 use wire::messages::{Bind, Execute, Parse, StatementOrPortal};
-use wire::{FrameError, HEADER_LEN, Header, Reader, frontend};
+use wire::{HEADER_LEN, Header, Reader, bad_header, frontend};
 
 /// Longest message read, in bytes; PgBouncer's limit is what its `pkt_buf` holds, 4096.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
@@ -46,6 +46,9 @@ pub(crate) enum Extended {
     Sync,
 }
 
+/// Why a connection ends that sends what is no message of the protocol.
+pub(crate) const UNKNOWN: &str = "unknown pkt";
+
 /// Takes the first message from the front of `buffer`; `None` if it is not whole yet.
 ///
 /// # Errors
@@ -54,12 +57,10 @@ pub(crate) fn take(buffer: &mut Vec<u8>) -> Result<Option<Message>, String> {
     let header = match Header::parse(buffer) {
         Ok(Some(header)) => header,
         Ok(None) => return Ok(None),
-        Err(FrameError { code, length }) => {
-            return Err(format!("bad packet header: '{code:02x}{length:08x}'"));
-        }
+        Err(_) => return Err(bad_header(buffer)),
     };
     if !is_known(header.code) {
-        return Err("unknown pkt".to_owned());
+        return Err(UNKNOWN.to_owned());
     }
     if header.total > MESSAGE_BYTES_MAX {
         return Err("incomplete pkt".to_owned());

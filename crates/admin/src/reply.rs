@@ -6,8 +6,8 @@ use crate::show::{Head, Kind, Show, View};
 use config::PGBOUNCER_VERSION;
 
 /// SQLSTATE of nearly everything PgBouncer says.
-const PROTOCOL_VIOLATION: &str = "08P01";
-const CONFIG_FILE_ERROR: &str = "F0000";
+pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
+pub(crate) const CONFIG_FILE_ERROR: &str = "F0000";
 
 /// The reply to a login: what there is before the first ReadyForQuery.
 pub(crate) fn welcome(out: &mut Vec<u8>, application_name: &str, pid: u32, secret: [u8; 4]) {
@@ -95,12 +95,8 @@ pub(crate) fn notice(out: &mut Vec<u8>, message: &str, detail: Option<&str>) {
     backend::notice(out, &fields);
 }
 
-/// An error after which the console goes on.
-pub(crate) fn error(out: &mut Vec<u8>, message: impl Into<Vec<u8>>) {
-    error_of(out, PROTOCOL_VIOLATION, message);
-}
-
-/// The same with an SQLSTATE of its own, which is PostgreSQL's where PgBouncer has no such error.
+/// An error after which the console goes on. Where PgBouncer has no such error, its SQLSTATE is
+/// PostgreSQL's.
 pub(crate) fn error_of(out: &mut Vec<u8>, code: &str, message: impl Into<Vec<u8>>) {
     let mut fields = ErrorFields::new("ERROR", code, "");
     fields.replace(b'M', message);
@@ -110,13 +106,6 @@ pub(crate) fn error_of(out: &mut Vec<u8>, code: &str, message: impl Into<Vec<u8>
 /// The answer to a command that its client did not want to wait for: PostgreSQL's.
 pub(crate) fn canceled(out: &mut Vec<u8>) {
     error_of(out, "57014", "canceling statement due to user request");
-}
-
-pub(crate) fn reload_failed(out: &mut Vec<u8>, reason: &str) {
-    let message = "RELOAD failed, see logs for additional details";
-    let mut fields = ErrorFields::new("ERROR", CONFIG_FILE_ERROR, message);
-    fields.replace(b'D', reason);
-    backend::error(out, &fields);
 }
 
 /// An error that ends the connection.

@@ -56,6 +56,8 @@ pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
     /// The clients of the console.
     pub(crate) consoles: Vec<ClientRow>,
+    /// Connections of the console so far that have asked anything.
+    pub(crate) sessions: u64,
 }
 
 /// A column apart from how its cells are filled.

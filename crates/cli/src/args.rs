@@ -6,7 +6,10 @@ mod tests;
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{ArgAction, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    ArgAction, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 /// What to do, free of the ways to say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +124,7 @@ pub(crate) fn version() -> String {
 /// The text to print to stderr before exiting with status 1.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, String> {
     let args: Vec<OsString> = args.into_iter().collect();
+    let last = args.last().map_or_else(String::new, |arg| arg.to_string_lossy().into_owned());
     let name = args.first().map_or("weir".into(), |name| name.to_string_lossy().into_owned());
     let misused =
         |what: &str| format!("{name}: {what}\nTry \"{name} --help\" for more information.\n");
@@ -129,7 +133,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
             return Ok(Invocation::Print(error.to_string()));
         }
-        Err(error) => return Err(misused(&first_sentence(&error.to_string()))),
+        Err(error) => return Err(misused(&complaint(&error, &last))),
     };
     mean(typed).map_err(misused)
 }
@@ -165,6 +169,32 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
 
 fn help() -> String {
     <Typed as clap::CommandFactory>::command().render_help().to_string()
+}
+
+/// What is wrong, in the words of getopt where it has any, which scripts know from PgBouncer.
+fn complaint(error: &clap::Error, last: &str) -> String {
+    let argument = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument.as_str(),
+        _ => "",
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument => match argument.strip_prefix('-') {
+            Some(letter) if !letter.starts_with('-') => format!("invalid option -- '{letter}'"),
+            _ => format!("unrecognized option '{argument}'"),
+        },
+        // The value is missing, so the option is the last that was typed.
+        ErrorKind::InvalidValue if last.starts_with("--") => {
+            format!("option '{last}' requires an argument")
+        }
+        ErrorKind::InvalidValue if last.starts_with('-') => {
+            let letter = last.chars().next_back().unwrap_or('-');
+            format!("option requires an argument -- '{letter}'")
+        }
+        ErrorKind::TooManyValues => {
+            format!("option '{argument}' doesn't allow an argument")
+        }
+        _ => first_sentence(&error.to_string()),
+    }
 }
 
 /// The complaint alone, without the usage that follows it.

@@ -15,7 +15,7 @@ use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privil
 
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
 pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
-    log::init(true, options.verbose);
+    log::init(!options.quiet, options.verbose);
     match Config::load(config_path) {
         Ok(config) => exit_code(start_and_wait(options, config)),
         Err(mistakes) => {
@@ -50,7 +50,10 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     report(&config);
     let global = &config.global;
     // As the user that started us: keys may be for its eyes only.
-    let tls = TlsContexts::load(global).context("TLS setup failed")?;
+    let tls = TlsContexts::load(global).or_else(|error| {
+        error!("{error}");
+        bail!("TLS setup failed")
+    })?;
     privileges::switch_to(options.user.as_deref().or(global.user.as_deref()))?;
     privileges::refuse_root()?;
     if !global.core_dumps {
@@ -68,6 +71,10 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     let heritage = if options.reboot { proxy::take_over(global)? } else { None };
     if options.reboot && heritage.is_none() {
         log!("old process not found, try to continue normally");
+    }
+    if heritage.is_none() {
+        // Before the pidfile, which says the same of a running process in other words.
+        proxy::refuse_second_process(global)?;
     }
     if let Some(path) = &pidfile
         && heritage.is_none()
@@ -116,6 +123,9 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
 fn report(config: &Config) {
     for oddity in &config.warnings {
         warning!("{oddity}");
+    }
+    for mistake in &config.errors {
+        error!("{mistake}");
     }
     for key in config.not_yet_effective() {
         warning!("{key} is set, but Weir does not act on it yet");

@@ -12,7 +12,10 @@ use std::{
 };
 
 use admin::{Boxed, Console, Control, Login, Order, Shutdown, Snapshot};
-use proxy::{ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, TlsStream, log};
+use proxy::{
+    ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, TlsStream, error, log,
+    warning,
+};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 /// Serves the console of a pooler, for [`proxy::StartOptions`].
@@ -33,14 +36,15 @@ pub(crate) fn handler() -> ConsoleHandler {
 
 async fn serve(console: Arc<Console>, controller: Controller, connection: ConsoleConnection) {
     let ConsoleConnection { fd, tls, peer, login, unsent } = connection;
-    let name = format!("pgbouncer/{}@{peer}", login.user);
     let now = Moment::now(&controller);
     let connected_at = now.wall(login.connected_at);
     let port = controller.config().global.listen_port;
     let secured = tls.as_ref().map_or_else(String::new, |tls| tls.describe());
-    let connection = rows::console(&fd, &peer, secured, connected_at, port);
-    let pointer = connection.id;
+    let mut connection = rows::console(&fd, &peer, secured, connected_at, port);
+    connection.user.clone_from(&login.user);
+    let label = format!("C-{:#x}: pgbouncer/{}@{}", connection.id, login.user, peer.label(port));
     let login = Login {
+        label: label.clone(),
         admin: login.admin,
         process_id: login.process_id,
         secret: login.secret,
@@ -53,21 +57,23 @@ async fn serve(console: Arc<Console>, controller: Controller, connection: Consol
         }
         (Ok(Stream::Tcp(stream)), None) => talk(&console, stream, login, &unsent).await,
         (Ok(Stream::Unix(stream)), _) => talk(&console, stream, login, &unsent).await,
-        (Err(error), _) => error.to_string(),
+        (Err(error), _) => Some(error.to_string()),
     };
-    if controller.config().global.log_disconnections {
+    if let Some(reason) = reason
+        && controller.config().global.log_disconnections
+    {
         let age = Moment::now(&controller).seconds - connected_at;
-        log!("C-{pointer:#x}: {name} closing because: {reason} (age={age}s)");
+        log!("{label} closing because: {reason} (age={age}s)");
     }
 }
 
-async fn talk<S>(console: &Console, mut stream: S, login: Login, unsent: &[u8]) -> String
+async fn talk<S>(console: &Console, mut stream: S, login: Login, unsent: &[u8]) -> Option<String>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     match stream.write_all(unsent).await {
         Ok(()) => console.serve(stream, login).await,
-        Err(error) => error.to_string(),
+        Err(error) => Some(error.to_string()),
     }
 }
 
@@ -110,18 +116,13 @@ impl Control for Pooler {
         })
     }
 
+    fn refusal(&self, order: &Order) -> Option<String> {
+        let refused = self.0.order_fits(&translated(order.clone()));
+        refused.err().map(|error| error.to_string())
+    }
+
     fn order(&self, order: Order) -> Boxed<'_, Result<(), String>> {
-        let order = match order {
-            Order::Pause(database) => proxy::Order::Pause(database),
-            Order::Resume(database) => proxy::Order::Resume(database),
-            Order::Suspend => proxy::Order::Suspend,
-            Order::Kill(database) => proxy::Order::Kill(database),
-            Order::KillClient(id) => proxy::Order::KillClient(id),
-            Order::Reconnect(database) => proxy::Order::Reconnect(database),
-            Order::WaitClose(database) => proxy::Order::WaitClose(database),
-            Order::Disable(database) => proxy::Order::Disable(database),
-            Order::Enable(database) => proxy::Order::Enable(database),
-        };
+        let order = translated(order);
         Box::pin(async move { self.0.order(order).await.map_err(|error| error.to_string()) })
     }
 
@@ -147,12 +148,36 @@ impl Control for Pooler {
         log!("{what}");
     }
 
+    fn error(&self, what: &str) {
+        error!("{what}");
+    }
+
+    fn pooler_error(&self, who: &str, what: &str) {
+        if self.0.config().global.log_pooler_errors {
+            warning!("{who} pooler error: {what}");
+        }
+    }
+
     fn shutdown(&self, how: Shutdown) {
         self.0.shutdown(match how {
             Shutdown::Now => proxy::Shutdown::Immediate,
             Shutdown::WaitForServers => proxy::Shutdown::WaitForServers,
             Shutdown::WaitForClients => proxy::Shutdown::WaitForClients,
         });
+    }
+}
+
+fn translated(order: Order) -> proxy::Order {
+    match order {
+        Order::Pause(database) => proxy::Order::Pause(database),
+        Order::Resume(database) => proxy::Order::Resume(database),
+        Order::Suspend => proxy::Order::Suspend,
+        Order::Kill(database) => proxy::Order::Kill(database),
+        Order::KillClient(id) => proxy::Order::KillClient(id),
+        Order::Reconnect(database) => proxy::Order::Reconnect(database),
+        Order::WaitClose(database) => proxy::Order::WaitClose(database),
+        Order::Disable(database) => proxy::Order::Disable(database),
+        Order::Enable(database) => proxy::Order::Enable(database),
     }
 }
 

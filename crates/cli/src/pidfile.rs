@@ -7,7 +7,8 @@ use std::{
     process,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use config::in_words;
 use proxy::log;
 
 use crate::sys;
@@ -27,7 +28,7 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
         Ok(content) => content,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            return Err(error).with_context(|| format!("pidfile '{}'", path.display()));
+            bail!("could not open pidfile '{}': {}", path.display(), in_words(&error));
         }
     };
     let pid = content.trim().parse().ok().filter(|pid: &i32| *pid > 0);
@@ -48,7 +49,8 @@ impl Pidfile {
             .write(true)
             .create_new(true)
             .open(path)
-            .with_context(|| format!("could not create pidfile '{}'", path.display()))?;
+            .map_err(|error| in_words(&error))
+            .map_err(|why| anyhow!("could not open pidfile '{}': {why}", path.display()))?;
         let pidfile = Self { path: path.to_owned() };
         writeln!(file, "{}", process::id())
             .with_context(|| format!("could not write pidfile '{}'", path.display()))?;

@@ -12,7 +12,7 @@ pub(crate) fn switch_to(user: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = user else { return Ok(()) };
     let user = sys::user_by_name(name)
         .with_context(|| format!("could not look up user \"{name}\""))?
-        .with_context(|| format!("there is no user \"{name}\" on this machine"))?;
+        .with_context(|| format!("could not find user '{name}' to switch to"))?;
     if sys::effective_uid() == user.uid {
         return Ok(());
     }

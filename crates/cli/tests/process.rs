@@ -125,7 +125,7 @@ fn keys_without_effect_are_told_at_start() {
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg(folder.path("weir.ini")).output();
     let text = stderr(&output.unwrap());
     assert!(text.contains("WARNING job_name is set, but"), "{text}");
-    assert!(text.contains("FATAL there is no user \"no-such-user\""), "{text}");
+    assert!(text.contains("FATAL could not find user 'no-such-user' to switch to"), "{text}");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn root_becomes_the_user_of_the_command_line_or_else_of_the_file() {
     let output = weir(&["-u", "no-such-user", &wrong]);
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);
-    assert!(text.contains("FATAL there is no user \"no-such-user\""), "{text}");
+    assert!(text.contains("FATAL could not find user 'no-such-user' to switch to"), "{text}");
 }
 
 #[test]

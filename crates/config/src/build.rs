@@ -202,6 +202,7 @@ impl Builder {
             users: self.users,
             peers: self.peers,
             warnings: self.report.warnings,
+            errors: Vec::new(),
             ..Config::default()
         })
     }
@@ -250,7 +251,7 @@ fn bad_value(key: &Key, text: &str, error: &ValueError) -> String {
 }
 
 /// The reason a well-formed value is still not allowed.
-fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
+pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
     match (key.scope, key.name, value?) {
         (Scope::Database | Scope::Peer, "port", "0") => Some("invalid port: 0".to_owned()),
         (Scope::Global | Scope::Database, "auth_dbname", CONSOLE) => {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::CONSOLE_USER;
 use crate::auth_file::AuthFile;
 use crate::choice::PoolMode;
 use crate::error::Mistake;
@@ -34,6 +35,8 @@ pub struct Config {
     pub path: Option<PathBuf>,
     /// What is odd but no reason to refuse the configuration; to be logged at start and reload.
     pub warnings: Vec<Mistake>,
+    /// Why users are missing that ought to be there; to be logged as errors.
+    pub errors: Vec<Mistake>,
 }
 
 /// Who gets in.
@@ -129,6 +132,13 @@ impl Config {
     /// The age at which an unused server connection of `database` is closed; 0 is after one use.
     pub fn server_lifetime(&self, database: &Database) -> Duration {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)
+    }
+
+    /// What is known of a user without asking anybody. The console's own user is there in any case,
+    /// as in PgBouncer, with an empty password, which lets nobody in.
+    pub fn secret_of(&self, user: &str) -> Option<&str> {
+        let stored = self.auth_file.users.get(user).map(String::as_str);
+        stored.or_else(|| (user == CONSOLE_USER).then_some(""))
     }
 
     /// The keys that were given another value than the default and that Weir does not act on yet,

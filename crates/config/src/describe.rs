@@ -17,6 +17,8 @@ pub fn describe(config: &Config) -> String {
     list(&mut text, "Set, and not effective yet", &config.not_yet_effective());
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     list(&mut text, "Warnings", &warnings);
+    let errors: Vec<_> = config.errors.iter().map(ToString::to_string).collect();
+    list(&mut text, "Errors that keep users out", &errors);
     text
 }
 

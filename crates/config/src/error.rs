@@ -1,7 +1,7 @@
 //! Mistakes in a configuration, each with its place.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use crate::table::Key;
 use crate::value::ValueError;
@@ -9,7 +9,8 @@ use crate::value::ValueError;
 /// One mistake, or one warning, and where it is. Line 0 stands for the file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file, as named on the command line or in `%include`; `URL` for a URL.
+    /// The file, as named on the command line or in `%include`; `URL` for a URL; empty where the
+    /// reason names it.
     pub file: Arc<str>,
     /// The line, counted from 1; 0 where the mistake has no line.
     pub line: usize,
@@ -40,6 +41,19 @@ impl Mistake {
             suggestion: None,
         }
     }
+
+    /// A file that is wanted and cannot be had, in PgBouncer's words.
+    pub(crate) fn unreadable(what: &str, error: &io::Error) -> Self {
+        Self::in_file(&Arc::from(""), 0, format!("could not {what}: {}", in_words(error)))
+    }
+}
+
+/// What the system says of an error, without the number that the standard library puts behind it.
+#[must_use]
+pub fn in_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error ").next().unwrap_or(&text);
+    words.strip_prefix("failed to lookup address information: ").unwrap_or(words).to_owned()
 }
 
 impl fmt::Display for Mistake {
@@ -51,7 +65,10 @@ impl fmt::Display for Mistake {
         if !self.key.is_empty() {
             write!(f, ": {}", self.key)?;
         }
-        write!(f, ": {}", self.reason)?;
+        if !self.file.is_empty() {
+            f.write_str(": ")?;
+        }
+        f.write_str(&self.reason)?;
         match &self.suggestion {
             Some(word) => write!(f, " (did you mean \"{word}\"?)"),
             None => Ok(()),

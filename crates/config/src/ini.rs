@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::build::{Builder, Place, Setting, unaliased};
 use crate::config::Config;
 use crate::connstr;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, in_words};
 use crate::table::{Database, Keyed as _};
 
 /// How deep files may include each other.
@@ -89,7 +89,7 @@ impl Reader<'_> {
         match (self.include)(Path::new(name)) {
             Ok(text) => self.read(&text, &Arc::from(name), depth + 1),
             Err(error) => {
-                let reason = format!("could not open included file {name}: {error}");
+                let reason = format!("could not load file \"{name}\": {}", in_words(&error));
                 self.builder.report.error(place, "", reason);
                 false
             }

@@ -37,11 +37,14 @@ mod value;
 /// expect.
 pub const PGBOUNCER_VERSION: &str = "1.25.2";
 
+/// The user the console belongs to; only by name, since whoever may look has a name of his own.
+pub const CONSOLE_USER: &str = "pgbouncer";
+
 pub use crate::auth_file::AuthFile;
 pub use crate::choice::{AuthType, LoadBalanceHosts, PoolMode, SslMode};
 pub use crate::config::{AccessPolicy, Config};
 pub use crate::describe::describe;
-pub use crate::error::{ConfigError, Mistake};
+pub use crate::error::{ConfigError, Mistake, in_words};
 pub use crate::help::{help, markdown};
 pub use crate::host::Host;
 pub use crate::network::Network;

@@ -7,7 +7,7 @@ use std::{fs, io};
 use crate::auth_file::AuthFile;
 use crate::build::Place;
 use crate::config::Config;
-use crate::error::{ConfigError, Mistake};
+use crate::error::{ConfigError, Mistake, in_words};
 use crate::hba::{Hba, IdentMaps};
 use crate::ldap::LdapOptions;
 
@@ -15,15 +15,14 @@ impl Config {
     /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
     /// the `auth_file` it names. Relative names are relative to the working folder.
     ///
-    /// As in PgBouncer, an `auth_file` that cannot be read is a warning: its users cannot log in.
+    /// As in PgBouncer, an `auth_file` that cannot be read keeps nobody from starting: its users cannot log in.
     ///
     /// # Errors
     /// Every mistake found, or why the file could not be read.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| {
-            let reason = format!("could not open configuration file: {error}");
-            let mistake = Place::new(&Arc::from(file.as_str()), 0, "", "").mistake("", reason);
+            let mistake = Mistake::unreadable(&format!("load file \"{file}\""), &error);
             ConfigError { mistakes: vec![mistake] }
         })?;
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
@@ -62,7 +61,7 @@ impl Config {
         let mut open = |name: &str, key: &str| {
             read(Path::new(name))
                 .inspect_err(|error| {
-                    let reason = format!("could not open {key}: {error}");
+                    let reason = format!("could not open {key}: {}", in_words(error));
                     warnings.push(Mistake::in_file(&Arc::from(name), 0, reason));
                 })
                 .unwrap_or_default()
@@ -102,13 +101,13 @@ impl Config {
         let file = Arc::from(name.as_str());
         match read(name) {
             Ok(content) => {
-                let (auth_file, warnings) = AuthFile::parse(&content, &file);
+                let (auth_file, errors) = AuthFile::parse(&content, &file);
                 self.auth_file = auth_file;
-                self.warnings.extend(warnings);
+                self.errors.extend(errors);
             }
             Err(error) => {
-                let reason = format!("could not open auth_file: {error}");
-                self.warnings.push(Place::new(&file, 0, "", "").mistake("", reason));
+                let what = format!("open auth_file {file}");
+                self.errors.push(Mistake::unreadable(&what, &error));
             }
         }
     }

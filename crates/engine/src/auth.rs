@@ -240,7 +240,7 @@ impl Credentials {
         if let Some(known) = self.stored.get(user) {
             return Some(known.clone());
         }
-        let secret = config.auth_file.users.get(user)?;
+        let secret = config.secret_of(user)?;
         let credential = Arc::new(Credential::new(Secret::parse(secret)));
         self.stored.insert(user.to_owned(), credential.clone());
         Some(credential)

@@ -1,4 +1,7 @@
-//! Averages over the last completed `stats_period`: two samples of all counters, no clock.
+//! Averages over a `stats_period`: two samples of all counters, no clock.
+//!
+//! The log tells of each period when it ends; whoever looks in between gets, as from PgBouncer, the
+//! averages from the beginning of the last completed period up to that moment ([`Averages::at`]).
 
 use std::collections::HashMap;
 
@@ -13,7 +16,20 @@ struct Sample {
     pools: HashMap<PoolId, Stats>,
 }
 
-/// The samples at both ends of the last completed period. Whoever owns it feeds it once a period.
+impl Sample {
+    fn new(at: u64, totals: impl IntoIterator<Item = (PoolId, Stats)>) -> Self {
+        let mut sample = Self { at, pools: HashMap::new() };
+        for (pool, stats) in totals {
+            *sample.pools.entry(pool).or_default() += stats;
+        }
+        sample
+    }
+}
+
+/// What is added to the first period, in microseconds.
+const HEAD_START: u64 = 1_000_000;
+
+/// The samples at both ends of what is averaged over. Whoever owns it feeds it once a period.
 #[derive(Clone, Debug, Default)]
 pub struct Averages {
     older: Sample,
@@ -23,23 +39,25 @@ pub struct Averages {
 impl Averages {
     /// `now`, in microseconds of any steady clock, is when counting began.
     pub fn new(now: u64) -> Self {
-        let start = Sample { at: now, pools: HashMap::new() };
-        Self { older: start.clone(), newer: start }
+        let start = |at| Sample { at, pools: HashMap::new() };
+        // So that nothing is divided by the moment that has passed since.
+        Self { older: start(now.saturating_sub(HEAD_START)), newer: start(now) }
     }
 
     /// A period ends at `now`: the totals of each pool. A pool that is
     /// named more than once, say by several workers, is summed up.
     pub fn record(&mut self, now: u64, totals: impl IntoIterator<Item = (PoolId, Stats)>) {
-        let mut sample = Sample { at: now, pools: HashMap::new() };
-        for (pool, stats) in totals {
-            *sample.pools.entry(pool).or_default() += stats;
-        }
-        self.older = std::mem::replace(&mut self.newer, sample);
+        self.older = std::mem::replace(&mut self.newer, Sample::new(now, totals));
+    }
+
+    /// What is averaged over when somebody looks at `now`, within a period.
+    #[must_use]
+    pub fn at(&self, now: u64, totals: impl IntoIterator<Item = (PoolId, Stats)>) -> Self {
+        Self { older: self.older.clone(), newer: Sample::new(now, totals) }
     }
 
     /// The averages over some pools together: counts and bytes per second; microseconds per
-    /// transaction, per query, and (waiting) per assignment of a server. Zero before the first
-    /// period ended.
+    /// transaction, per query, and (waiting) per assignment of a server.
     pub fn of(&self, pools: impl IntoIterator<Item = PoolId>) -> Stats {
         let mut counted = Stats::default();
         for pool in pools {
@@ -73,10 +91,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_averaged_before_a_period_has_ended() {
+    fn what_has_passed_of_a_period_is_averaged_with_the_one_before() {
         let averages = Averages::new(5 * SECOND);
-        assert_eq!(averages.of([PoolId(1)]), Stats::default());
         assert_eq!(averages.total(), Stats::default());
+        let look = |averages: &Averages, at, queries| {
+            averages.at(at, [(PoolId(1), stats(queries, 0))]).total().queries
+        };
+        assert_eq!(look(&averages, 5 * SECOND, 7), 7, "a second is added to the first");
+        assert_eq!(look(&averages, 8 * SECOND, 8), 2);
+        let mut averages = averages;
+        averages.record(15 * SECOND, [(PoolId(1), stats(100, 0))]);
+        averages.record(25 * SECOND, [(PoolId(1), stats(200, 0))]);
+        assert_eq!(look(&averages, 30 * SECOND, 250), 10);
     }
 
     #[test]

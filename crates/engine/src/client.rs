@@ -9,11 +9,12 @@
 
 use std::sync::Arc;
 
-use crate::auth::Login;
+use crate::auth::{Login, LoginStep};
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::pool::Waiter;
 use crate::prepared::ClientStatements;
 use crate::replication::Replication;
+use crate::shell::CancelFate;
 use crate::stream::Stream;
 use crate::vars::Vars;
 
@@ -31,7 +32,7 @@ pub enum ClientPhase {
     /// It has a server.
     Linked,
     /// Its cancel request: answers of so many workers are missing.
-    Canceling { answers_missing: u16 },
+    Canceling { answers_missing: u16, fate: CancelFate },
 }
 
 /// Who the client said it is.
@@ -122,6 +123,13 @@ impl Client {
             | ClientPhase::Linked
             | ClientPhase::Canceling { .. } => None,
         }
+    }
+
+    /// Is it expected to say something for its login? If it goes instead, it may have been somebody
+    /// who only wanted to know whether we are there.
+    pub fn is_probe(&self) -> bool {
+        let ClientPhase::Login(login) = &self.phase else { return false };
+        !matches!(login.step, LoginStep::Proving | LoginStep::Asking(_))
     }
 
     pub fn name(&self) -> (&str, &str) {

@@ -83,6 +83,8 @@ pub struct Engine<X> {
     servers: Slab<Box<Server>>,
     pools: PoolViews,
     credentials: Credentials,
+    /// A database that stands for `*` and has got its first pool, until that is told.
+    new_autodb: Option<String>,
     shared_vars: SharedVars,
     /// Who may be cancelled: key to client.
     keys: HashMap<u64, ClientId, RandomState>,
@@ -131,6 +133,7 @@ impl<X: Exchange> Engine<X> {
             serial: 0,
             seed,
             drain: None,
+            new_autodb: None,
             limits_users: limits_users(&config),
             renamed: Vec::new(),
             warms_pools: true,
@@ -251,8 +254,8 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             Mail::Cancel { key, requester } => self.cancel_asked(key, requester, now, io),
-            Mail::CancelDone { requester, serial } => {
-                self.cancel_answered(requester, serial, now, io)
+            Mail::CancelDone { requester, serial, fate } => {
+                self.cancel_answered(requester, serial, fate, now, io)
             }
         }
     }

@@ -20,7 +20,7 @@ use config::LoadBalanceHosts;
 use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
 
-pub use self::control::{Gate, OBSOLETE, REMOVED};
+pub use self::control::{CLOSE_NEEDED, Gate, OBSOLETE, REMOVED};
 
 mod control;
 
@@ -204,10 +204,13 @@ impl Pool {
     pub fn release(&mut self, worker: WorkerId, epoch: u64, now: Micros) -> Next {
         let served = mutant::is(Mutant::ServesWhilePaused) && self.waiting_total() > 0;
         let current = epoch == self.epoch || mutant::is(Mutant::KeepsObsoleteServers);
-        if self.gate == Gate::Held && current {
+        if !current {
+            return Next::Close(CLOSE_NEEDED);
+        }
+        if self.gate == Gate::Held {
             return Next::Park;
         }
-        if (self.gate != Gate::Open && !served) || !current {
+        if self.gate != Gate::Open && !served {
             return Next::Close(self.gate.server_reason());
         }
         if self.surplus() > 0 {

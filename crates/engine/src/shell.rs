@@ -165,7 +165,27 @@ pub enum Mail {
     CancelDone {
         requester: ClientId,
         serial: u64,
+        fate: CancelFate,
     },
+}
+
+/// How much a remark matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    Log,
+    Warning,
+    Error,
+}
+
+/// What became of a cancel request; of several answers the greatest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CancelFate {
+    /// Nobody has that key.
+    Unknown,
+    /// Its owner waits for nothing.
+    Idle,
+    /// It was passed on.
+    Sent,
 }
 
 /// A client that logged in to the console database.
@@ -196,12 +216,6 @@ pub enum Event<'a> {
         database: &'a str,
         user: &'a str,
     },
-    /// Why a client is not let in, where it is told less.
-    LoginTrouble {
-        client: ClientId,
-        name: (&'a str, &'a str),
-        reason: &'a str,
-    },
     /// The client is being closed; `error` if it was told why, as the pooler's own decision.
     ClientClosing {
         client: ClientId,
@@ -209,6 +223,17 @@ pub enum Event<'a> {
         reason: &'a str,
         age: u64,
         error: bool,
+    },
+    /// What a client did that it may not do, or why it is not let in, where it is told less.
+    ClientRemark {
+        client: ClientId,
+        name: (&'a str, &'a str),
+        weight: Weight,
+        message: &'a str,
+    },
+    /// What a server did not like that was said to it.
+    ServerComplaint {
+        message: &'a str,
     },
     ServerOpening {
         server: ServerId,
@@ -220,6 +245,10 @@ pub enum Event<'a> {
         reason: &'a str,
         age: u64,
     },
+    /// A cancel request is about to be sent to where a server of this name is.
+    CancelOpening {
+        name: (&'a str, &'a str),
+    },
     /// A pool goes beyond its size; for this client of the worker's, if it has the first in line.
     ReserveTaken {
         client: Option<ClientId>,
@@ -227,13 +256,9 @@ pub enum Event<'a> {
     },
     /// `connect_query` was answered with an error, which changes nothing.
     ConnectQueryFailed {
-        server: ServerId,
-        name: (&'a str, &'a str),
         message: &'a str,
     },
     ServerLoginFailed {
-        server: ServerId,
-        name: (&'a str, &'a str),
         message: &'a str,
     },
 }

@@ -24,7 +24,7 @@ use wire::{HEADER_LEN, backend};
 use self::stream::Pipe;
 use crate::cuts::Cuts;
 use crate::rng::Rng;
-use crate::seen::message;
+use crate::seen::{message, without_shown_bytes};
 use crate::world::base_config;
 
 const LEN_MAX: usize = 40_000;
@@ -56,6 +56,7 @@ fn play(admin: bool, fails: bool, bytes: &[u8], cuts: Cuts) -> Outcome {
     let process = Arc::new(Process { fails, changes: AtomicUsize::new(0) });
     let console = Console::new(process.clone());
     let login = Login {
+        label: String::new(),
         admin,
         process_id: 1,
         secret: [1; 4],
@@ -67,7 +68,7 @@ fn play(admin: bool, fails: bool, bytes: &[u8], cuts: Cuts) -> Outcome {
         // Neither the pipe nor the process ever makes it wait.
         let serving = std::pin::pin!(console.serve(&mut pipe, login));
         match serving.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(end) => end,
+            Poll::Ready(end) => without_shown_bytes(end.unwrap_or_default()),
             Poll::Pending => panic!("the console waits for nothing"),
         }
     };
@@ -83,7 +84,7 @@ fn play(admin: bool, fails: bool, bytes: &[u8], cuts: Cuts) -> Outcome {
 const GO_ON: [u8; 3] = [backend::DATA_ROW, backend::NOTICE, backend::PARAMETER_DESCRIPTION];
 
 /// What the console says at the end that needs no words.
-const DOWN: &str = "shutting down";
+const DOWN: &str = "";
 
 fn codes(mut written: &[u8]) -> Vec<u8> {
     let mut codes = Vec::new();
@@ -117,6 +118,10 @@ impl Control for Process {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn refusal(&self, _: &Order) -> Option<String> {
+        None
+    }
+
     fn order(&self, _: Order) -> Boxed<'_, Result<(), String>> {
         self.reload()
     }
@@ -130,6 +135,10 @@ impl Control for Process {
     }
 
     fn note(&self, _: &str) {}
+
+    fn error(&self, _: &str) {}
+
+    fn pooler_error(&self, _: &str, _: &str) {}
 }
 
 fn snapshot() -> Snapshot {

@@ -28,7 +28,21 @@ impl Seen {
         }
         (&self.got, None)
     }
+
+    /// All of it, but for the bytes that are shown of a message that cannot be read: how many there
+    /// are depends on how it was cut.
+    pub(crate) fn essence(&self) -> (&[u8], Option<String>, bool) {
+        let (got, farewell) = self.without_farewell();
+        (got, farewell.map(without_shown_bytes), self.closed)
+    }
 }
+
+/// Why a connection ended, but for the bytes that are shown of a message that cannot be read.
+pub(crate) fn without_shown_bytes(why: String) -> String {
+    if why.starts_with(BAD_HEADER) { BAD_HEADER.to_owned() } else { why }
+}
+
+const BAD_HEADER: &str = "bad packet header";
 
 /// The first message, if it is there as a whole.
 pub(crate) fn message(bytes: &[u8]) -> Option<(u8, &[u8])> {

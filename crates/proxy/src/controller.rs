@@ -199,7 +199,7 @@ impl Controller {
         self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Averages over the last complete `stats_period`.
+    /// Averages over the last complete `stats_period`, and what others are made from.
     #[must_use]
     pub fn averages(&self) -> Arc<Averages> {
         self.0.averages.read().unwrap_or_else(PoisonError::into_inner).clone()

@@ -45,7 +45,7 @@ pub use crate::{
         ClientInfo, Controller, ForwardInfo, Order, OrderError, PoolInfo, ServerInfo, Snapshot,
         Totals,
     },
-    listener::ListenError,
+    listener::{ListenError, refuse_second_process},
     peer::Peer,
     pooler::{
         ConsoleConnection, ConsoleHandler, ConsoleRequest, Exit, Pooler, ReloadError, Shutdown,

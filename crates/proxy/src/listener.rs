@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use config::Global;
+use config::{Global, in_words};
 
 use crate::{
     log,
@@ -28,8 +28,8 @@ pub enum ListenError {
     #[error("failed to listen on any address in listen_addr list: {0}")]
     NoAddress(String),
     #[error("failed to create unix socket {0}: {1}")]
-    Unix(PathBuf, #[source] io::Error),
-    #[error("unknown unix_socket_group: {0}")]
+    Unix(PathBuf, String),
+    #[error("could not find group '{0}'")]
     Group(String),
     #[error("nowhere to listen on")]
     Nowhere,
@@ -185,7 +185,9 @@ fn open_tcp(global: &Global) -> Result<Vec<Listener>, ListenError> {
         for address in addresses(name, global.listen_port) {
             match open_inet(address, global) {
                 Ok(listener) => all.push(listener),
-                Err(error) => warning!("cannot listen on {address}: {error}"),
+                Err((step, error)) => {
+                    warning!("cannot listen on {address}: {step}(): {}", in_words(&error));
+                }
             }
         }
     }
@@ -203,27 +205,29 @@ fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
     match (name, port).to_socket_addrs() {
         Ok(found) => found.collect(),
         Err(error) => {
-            warning!("cannot look up listen_addr {name}: {error}");
+            warning!("getaddrinfo('{name}', '{port}') = {}", in_words(&error));
             Vec::new()
         }
     }
 }
 
-fn open_inet(address: SocketAddr, global: &Global) -> io::Result<Listener> {
+/// In case of an error, also the step that went wrong, by the name of its system call.
+fn open_inet(address: SocketAddr, global: &Global) -> Result<Listener, (&'static str, io::Error)> {
+    let at = |step| move |error| (step, error);
     let wanted = Address::Inet(address);
-    let socket = socket::open(&wanted)?;
+    let socket = socket::open(&wanted).map_err(at("socket"))?;
     let fd = socket.as_raw_fd();
-    socket::set_reuse_address(fd)?;
+    socket::set_reuse_address(fd).map_err(at("setsockopt"))?;
     if global.so_reuseport {
-        socket::set_reuse_port(fd)?;
+        socket::set_reuse_port(fd).map_err(at("setsockopt"))?;
     }
     if address.is_ipv6() {
-        socket::set_v6_only(fd)?;
+        socket::set_v6_only(fd).map_err(at("setsockopt"))?;
     }
-    socket::bind(fd, &wanted)?;
-    socket::listen(fd, global.listen_backlog)?;
+    socket::bind(fd, &wanted).map_err(at("bind"))?;
+    socket::listen(fd, global.listen_backlog).map_err(at("listen"))?;
     // Port 0 is any free one: tell which.
-    let address = socket::local_address(fd)?;
+    let address = socket::local_address(fd).map_err(at("getsockname"))?;
     Ok(Listener {
         fd: socket,
         address,
@@ -242,13 +246,22 @@ pub(crate) fn unix_address(global: &Global) -> Option<Address> {
     }
 }
 
+/// Looks whether another process serves the unix socket that is to be ours.
+///
+/// # Errors
+/// When one does.
+pub fn refuse_second_process(global: &Global) -> Result<(), ListenError> {
+    let answered = unix_address(global).is_some_and(|address| is_answered(&address));
+    if answered { Err(ListenError::InUse) } else { Ok(()) }
+}
+
 fn open_unix(global: &Global) -> Result<Listener, ListenError> {
     let address = unix_address(global).unwrap_or_default();
     let path = match &address {
         Address::Unix(path) => path.clone(),
         other => PathBuf::from(other.to_string()),
     };
-    let failed = |error| ListenError::Unix(path.clone(), error);
+    let failed = |error| ListenError::Unix(path.clone(), in_words(&error));
 
     let socket = socket::open(&address).map_err(failed)?;
     if is_answered(&address) {
@@ -288,7 +301,7 @@ fn is_answered(address: &Address) -> bool {
 
 /// Who may connect to the socket file.
 fn admit(path: &Path, global: &Global) -> Result<(), ListenError> {
-    let failed = |error| ListenError::Unix(path.to_owned(), error);
+    let failed = |error| ListenError::Unix(path.to_owned(), in_words(&error));
     let group = global.unix_socket_group.as_str();
     if !group.is_empty() {
         let known = process::group_by_name(group).map_err(failed)?;

@@ -28,14 +28,14 @@ use std::{
     },
 };
 
-use config::Global;
+use config::{Global, in_words};
 
 use self::{line::Line, syslog::Syslog};
 
 /// Why the log file could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("could not open logfile '{0}': {1}")]
-pub struct LogFileError(String, #[source] io::Error);
+#[error("Cannot open logfile: '{0}': {1}")]
+pub struct LogFileError(String, String);
 
 /// How much a line matters. The order is the order of verbosity: the default shows everything up
 /// to `Log`, one `-v` adds `Debug`, two add `Noise`.
@@ -144,7 +144,7 @@ pub fn configure(global: &Global) -> Result<(), LogFileError> {
         "" => None,
         path => {
             let opened = OpenOptions::new().append(true).create(true).open(path);
-            Some(opened.map_err(|error| LogFileError(path.to_owned(), error))?)
+            Some(opened.map_err(|error| LogFileError(path.to_owned(), in_words(&error)))?)
         }
     };
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);

@@ -113,6 +113,17 @@ impl Peer {
 }
 
 /// As PgBouncer's log writes it: `unix(PID)`, `host:port`, IPv6 in brackets.
+impl Peer {
+    /// How the log names it: a client of the unix socket has the port of that socket.
+    #[must_use]
+    pub fn label(&self, port: u16) -> String {
+        match self {
+            Self::Unix { .. } => format!("{self}:{port}"),
+            Self::V4(..) | Self::V6(_) | Self::Unknown => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -60,6 +60,7 @@ pub(crate) enum Outcome {
     ConnectFailed {
         server: ServerId,
         ticket: u64,
+        reason: &'static str,
     },
     CancelDone(u64),
 }
@@ -79,6 +80,10 @@ pub(crate) struct Sockets {
     connecting: HashMap<u32, Connecting>,
     next_ticket: u64,
     cancels: HashMap<RawFd, Cancel>,
+    /// Database and user of the cancel request that is about to be sent.
+    cancel_name: Option<(String, String)>,
+    /// Where the server could not be reached whose attempts have ended last, and its slot.
+    unreached: Option<(u32, Address)>,
     /// Cancel requests for peers whose addresses are being looked up, by ticket.
     forwards: HashMap<u64, Cancel>,
     /// Cancel requests for peers to which as many as may be are under way.
@@ -106,6 +111,8 @@ impl Sockets {
             connecting: HashMap::new(),
             next_ticket: 1,
             cancels: HashMap::new(),
+            cancel_name: None,
+            unreached: None,
             forwards: HashMap::new(),
             queued: VecDeque::new(),
             lingering: HashMap::new(),

@@ -8,6 +8,9 @@ use thiserror::Error;
 /// Bytes before a message's body: the code and the length.
 pub const HEADER_LEN: usize = 5;
 
+/// As many bytes are shown of a message that cannot be read.
+const SHOWN_LEN: usize = 8;
+
 /// The bytes of the length field, which counts itself.
 const LENGTH_LEN: u32 = 4;
 
@@ -29,6 +32,13 @@ pub struct FrameError {
     pub code: u8,
     /// The length field as PostgreSQL would read it.
     pub length: i32,
+}
+
+/// PgBouncer's words for a message whose length is impossible or not allowed: its first bytes.
+#[must_use]
+pub fn bad_header(bytes: &[u8]) -> String {
+    let head = bytes.iter().take(SHOWN_LEN).map(|byte| format!("{byte:02x}"));
+    format!("bad packet header: '{}'", head.collect::<String>())
 }
 
 impl Header {

@@ -32,7 +32,7 @@ pub mod startup;
 mod writer;
 
 pub use error_fields::ErrorFields;
-pub use frame::{FrameError, HEADER_LEN, Header};
+pub use frame::{FrameError, HEADER_LEN, Header, bad_header};
 pub use messages::MessageError;
 pub use reader::Reader;
 pub use secret::Secret;

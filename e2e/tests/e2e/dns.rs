@@ -165,7 +165,7 @@ fn a_changed_answer_closes_the_servers_that_are_elsewhere() {
 
     names.answer(8, &doors[1..]);
     pooler.log_contains("zone 'weir.test' serial changed: old=7 new=8");
-    pooler.log_contains("closing because: database configuration changed");
+    pooler.log_contains("closing because: obsolete connection");
     // The one in a transaction stays until that is over.
     assert_eq!(places(&pooler, &database), [IpAddr::from(doors[0])]);
     assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);

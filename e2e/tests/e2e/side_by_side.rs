@@ -27,7 +27,7 @@ use script::{Case, Group};
 use testkit::{Postgres, poll_until};
 
 /// As many groups are played at a time.
-const PLAYERS: usize = 4;
+const PLAYERS: usize = 8;
 /// Fewer would mean that files of cases are not found.
 const CASES_MIN: usize = 200;
 /// How long the two logs may take to say the same.
@@ -40,6 +40,7 @@ fn pgbouncer_and_weir_answer_alike() {
     }
     let only = std::env::var("SIDE_BY_SIDE").ok();
     let groups = script::groups(only.as_deref());
+    let groups: Vec<Group> = groups.into_iter().flat_map(Group::split).collect();
     let cases: usize = groups.iter().map(|group| group.cases.len()).sum();
     assert!(only.is_some() || cases >= CASES_MIN, "only {cases} cases");
     let next = AtomicUsize::new(0);

@@ -224,6 +224,6 @@ fn connect_query_runs_once_on_each_new_server_and_its_errors_are_told_to_the_log
     });
     pooler.reload();
     assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
-    pooler.log_contains("error while executing connect_query: ERROR syntax error at or near");
+    pooler.log_contains("error while executing exec_on_query: ERROR: syntax error at or near");
     assert_eq!(first.value("SELECT count(*) FROM opened WHERE pid = pg_backend_pid()"), "0");
 }

@@ -19,6 +19,7 @@ pub(super) struct Session<'a, S> {
     pub(super) console: &'a Console,
     pub(super) id: u64,
     pub(super) signals: Arc<Signals>,
+    pub(super) label: String,
     pub(super) admin: bool,
     pub(super) stream: S,
     /// Not taken apart yet.
@@ -34,14 +35,17 @@ pub(super) enum Stop {
     Refused,
     /// The connection ends.
     End(String),
+    /// So does the process.
+    Exit,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
-    pub(super) async fn run(mut self) -> String {
+    /// Why it ended; nothing if the process ends.
+    pub(super) async fn run(mut self) -> Option<String> {
         loop {
             let ended = self.answer_all().await;
             if let Err(error) = self.flush().await {
-                return error.to_string();
+                return Some(error.to_string());
             }
             if let Err(reason) = ended {
                 return reason;
@@ -53,12 +57,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                     let reason = self.give_up("admin forced disconnect");
                     // It is told if it listens.
                     let _ = self.flush().await;
-                    return reason;
+                    return Some(reason);
                 }
                 read = self.read() => read,
             };
             if let Err(reason) = read {
-                return reason;
+                return Some(reason);
             }
         }
     }
@@ -72,16 +76,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     }
 
     /// Answers what has been received as a whole.
-    async fn answer_all(&mut self) -> Result<(), String> {
+    async fn answer_all(&mut self) -> Result<(), Option<String>> {
         loop {
             let message = match message::take(&mut self.received) {
                 Ok(Some(message)) => message,
                 Ok(None) => return Ok(()),
-                Err(reason) => return Err(self.give_up(&reason)),
+                Err(reason) => {
+                    match self.received.first() {
+                        Some(code) if reason == message::UNKNOWN => {
+                            let what = format!("unknown pkt from client: {code}/{code:#x}");
+                            self.console.control.error(&format!("{} {what}", self.label));
+                        }
+                        _ => self.console.note_request(self.id),
+                    }
+                    return Err(Some(self.give_up(&reason)));
+                }
             };
             self.answer(message).await?;
             // Replies are long where there are many clients: one at a time is enough to hold.
-            self.flush().await.map_err(|error| error.to_string())?;
+            self.flush().await.map_err(|error| Some(error.to_string()))?;
         }
     }
 
@@ -91,9 +104,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         self.stream.flush().await
     }
 
-    async fn answer(&mut self, message: Message) -> Result<(), String> {
+    async fn answer(&mut self, message: Message) -> Result<(), Option<String>> {
+        if !matches!(message, Message::Terminate) {
+            self.console.note_request(self.id);
+        }
         let answered = match message {
-            Message::Terminate => return Err("client close request".to_owned()),
+            Message::Terminate => return Err(Some("client close request".to_owned())),
             Message::Extended(Extended::Sync) => {
                 self.prepared.sync();
                 reply::ready(&mut self.out);
@@ -108,21 +124,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             Message::Query(text) => {
                 self.prepared.simple_query();
                 let answered = self.query(&text).await;
-                if !matches!(answered, Err(Stop::End(_))) {
+                if !matches!(answered, Err(Stop::End(_) | Stop::Exit)) {
                     reply::ready(&mut self.out);
                 }
                 answered
             }
             Message::Other(code) => {
                 let refusal = format!("unsupported packet type for admin console: {code}");
-                reply::error(&mut self.out, refusal);
+                let _ = self.refuse(refusal);
                 reply::ready(&mut self.out);
-                return Err(self.give_up("bad packet"));
+                return Err(Some(self.give_up("bad packet")));
             }
         };
         match answered {
             Ok(()) | Err(Stop::Refused) => Ok(()),
-            Err(Stop::End(reason)) => Err(reason),
+            Err(Stop::End(reason)) => Err(Some(reason)),
+            Err(Stop::Exit) => Err(None),
         }
     }
 
@@ -137,7 +154,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// What a text asks for, if it may.
     pub(super) fn command(&mut self, text: &[u8]) -> Result<Command, Stop> {
-        self.console.note_request(self.id);
         let command = Command::parse(text).map_err(|invalid| match invalid {
             Invalid::Arguments => self.refuse("bad arguments"),
             Invalid::Unknown => {
@@ -177,9 +193,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             }
             Command::Reload => {
                 control.note("RELOAD command issued");
-                if let Err(reason) = control.reload().await {
-                    reply::reload_failed(out, &reason);
-                    return Err(Stop::Refused);
+                // What is wrong with the file has been logged.
+                if control.reload().await.is_err() {
+                    let message = "RELOAD failed, see logs for additional details";
+                    return Err(self.refuse_with(reply::CONFIG_FILE_ERROR, message));
                 }
                 reply::done(out, "RELOAD");
             }
@@ -193,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 });
                 control.shutdown(how);
                 if how == Shutdown::Now {
-                    return Err(Stop::End("shutting down".to_owned()));
+                    return Err(Stop::Exit);
                 }
                 reply::done(out, "SHUTDOWN");
             }
@@ -204,6 +221,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     /// Waits until the order has been carried out, or nobody wants to know any more.
     async fn order(&mut self, order: Order) -> Result<(), Stop> {
         let control = Arc::clone(&self.console.control);
+        if let Some(reason) = control.refusal(&order) {
+            return Err(self.refuse(reason));
+        }
         if let Some(note) = order.note() {
             control.note(&note);
         }
@@ -247,12 +267,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// Says why something is not done.
     pub(super) fn refuse(&mut self, message: impl Into<Vec<u8>>) -> Stop {
-        reply::error(&mut self.out, message);
+        self.refuse_with(reply::PROTOCOL_VIOLATION, message)
+    }
+
+    fn refuse_with(&mut self, code: &str, message: impl Into<Vec<u8>>) -> Stop {
+        let message = message.into();
+        let text = String::from_utf8_lossy(&message).into_owned();
+        self.console.control.error(&text);
+        self.console.control.pooler_error(&self.label, &text);
+        reply::error_of(&mut self.out, code, message);
         Stop::Refused
     }
 
     /// Tells the client why its connection ends.
     fn give_up(&mut self, reason: &str) -> String {
+        self.console.control.pooler_error(&self.label, reason);
         reply::fatal(&mut self.out, reason);
         reason.to_owned()
     }

@@ -10,7 +10,8 @@ use engine::stats::Stats;
 pub(super) static STATS: Table<StatsLine> = Table {
     name: "STATS",
     about: "A row for each database that has a pool, and for the console: totals since the start, \
-            then averages over the last completed `stats_period`. Times are in microseconds.",
+            then averages since the last completed `stats_period` began. Times are in \
+            microseconds.",
     columns: &[
         DATABASE,
         numeric(
@@ -185,9 +186,8 @@ pub(super) struct StatsLine {
     average: Stats,
 }
 
-/// The console's counters stay zero: nothing of what it does goes to a server.
 fn lines(view: View) -> Vec<StatsLine> {
-    let mut databases = BTreeMap::from([(NAME, (Stats::default(), Vec::new()))]);
+    let mut databases = BTreeMap::from([(NAME, (of_console(&view), Vec::new()))]);
     for pool in &view.snapshot.pools {
         let (total, pools) = databases.entry(&pool.database).or_default();
         *total += pool.stats;
@@ -199,4 +199,10 @@ fn lines(view: View) -> Vec<StatsLine> {
         average: view.snapshot.averages.of(pools),
     };
     databases.into_iter().map(line).collect()
+}
+
+/// As in PgBouncer each connection of the console counts as one transaction with one query, once it
+/// has asked anything; nothing else of what it does is counted, since no server is in it.
+pub(super) fn of_console(view: &View) -> Stats {
+    Stats { transactions: view.sessions, queries: view.sessions, ..Stats::default() }
 }

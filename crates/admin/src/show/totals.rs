@@ -1,5 +1,6 @@
 //! SHOW TOTALS.
 
+use super::stats::of_console;
 use super::{Table, View, numeric, text};
 use engine::stats::Stats;
 
@@ -15,7 +16,7 @@ pub(super) static TOTALS: Table<(String, u64)> = Table {
 
 fn rows(view: View) -> Vec<(String, u64)> {
     let snapshot = &view.snapshot;
-    let mut total = Stats::default();
+    let mut total = of_console(&view);
     for pool in &snapshot.pools {
         total += pool.stats;
     }

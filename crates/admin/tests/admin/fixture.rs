@@ -207,6 +207,8 @@ pub(crate) struct Recorder {
     pub(crate) done: Mutex<Vec<String>>,
     /// What it wrote into the log.
     pub(crate) notes: Mutex<Vec<String>>,
+    /// What it wrote there of what was refused.
+    pub(crate) errors: Mutex<Vec<String>>,
     /// Why a reload fails, if it does.
     pub(crate) reload_error: Option<String>,
     /// PAUSE without a name never comes to its end.
@@ -231,6 +233,10 @@ impl Control for Recorder {
 
     fn shutdown(&self, how: Shutdown) {
         self.record(format!("shutdown {how:?}"));
+    }
+
+    fn refusal(&self, order: &Order) -> Option<String> {
+        (*order == Order::Suspend && self.is_busy).then(|| "already suspended/paused".to_owned())
     }
 
     fn order(&self, order: Order) -> Boxed<'_, Result<(), String>> {
@@ -261,5 +267,13 @@ impl Control for Recorder {
 
     fn note(&self, what: &str) {
         self.notes.lock().unwrap().push(what.to_owned());
+    }
+
+    fn error(&self, what: &str) {
+        self.errors.lock().unwrap().push(what.to_owned());
+    }
+
+    fn pooler_error(&self, who: &str, what: &str) {
+        self.errors.lock().unwrap().push(format!("{who} pooler error: {what}"));
     }
 }

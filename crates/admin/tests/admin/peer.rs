@@ -14,7 +14,7 @@ use crate::fixture;
 pub(crate) struct Peer {
     stream: DuplexStream,
     /// Ends with why the connection ended.
-    pub(crate) served: JoinHandle<String>,
+    pub(crate) served: JoinHandle<Option<String>>,
 }
 
 /// One message, in a form to be compared.
@@ -34,6 +34,7 @@ pub(crate) enum Reply {
 
 pub(crate) fn login(id: u64, admin: bool) -> Login {
     Login {
+        label: format!("C-{id:#x}: pgbouncer/operator@here"),
         admin,
         process_id: 77,
         secret: *b"abcd",
@@ -87,13 +88,13 @@ impl Peer {
         while let Some(reply) = self.receive().await {
             replies.push(reply);
         }
-        (replies, self.served.await.unwrap())
+        (replies, self.served.await.unwrap().unwrap_or_default())
     }
 
     /// The connection is given up; why it ended at the other end.
     pub(crate) async fn leave(self) -> String {
         drop(self.stream);
-        self.served.await.unwrap()
+        self.served.await.unwrap().unwrap_or_default()
     }
 
     async fn receive(&mut self) -> Option<Reply> {

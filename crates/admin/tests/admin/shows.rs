@@ -85,7 +85,7 @@ fn forget_the_clock(replies: &mut [Reply]) {
     let Some(Reply::Columns(columns)) = replies.first().cloned() else { return };
     for reply in replies {
         let Reply::Row(values) = reply else { continue };
-        if values[1].as_deref() != Some("pgbouncer") {
+        if values[2].as_deref() != Some("pgbouncer") {
             continue;
         }
         for (column, value) in columns.iter().zip(values) {

@@ -52,9 +52,11 @@ fn no_file_and_two_files_get_pgbouncers_text() {
 #[test]
 fn a_mistake_is_named_and_points_to_the_help() {
     for (line, named) in [
-        ("weir -x a.ini", "'-x'"),
-        ("weir --nope a.ini", "'--nope'"),
-        ("weir -u", "--user <USER>"),
+        ("weir -x a.ini", "invalid option -- 'x'"),
+        ("weir --nope a.ini", "unrecognized option '--nope'"),
+        ("weir --quiet=1 a.ini", "option '--quiet' doesn't allow an argument"),
+        ("weir -u", "option requires an argument -- 'u'"),
+        ("weir --user", "option '--user' requires an argument"),
         ("weir demo --bench 0", "0"),
         ("weir demo --bench", "--bench <SECONDS>"),
         ("weir serve", "<URL>"),

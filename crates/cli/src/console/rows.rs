@@ -30,6 +30,8 @@ pub(super) fn snapshot(
     let keys: HashMap<PoolId, &PoolKey> =
         facts.pools.iter().map(|pool| (pool.id, &pool.key)).collect();
     let names = controller.names();
+    let totals = facts.pools.iter().map(|pool| (pool.id, pool.stats));
+    let averages = controller.averages().at(facts.now, totals);
     admin::Snapshot {
         pools: facts.pools.iter().map(|pool| pool_row(pool, now)).collect(),
         clients: facts.clients.iter().map(|client| client_row(client, port, now)).collect(),
@@ -43,7 +45,7 @@ pub(super) fn snapshot(
             .map(|(fd, own)| Listener { fd, address: address(own) })
             .collect(),
         switches: facts.switches.clone(),
-        averages: controller.averages(),
+        averages: Arc::new(averages),
         memory: Memory {
             free_clients: facts.free_clients,
             statements: facts.statements.0,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Keyed, keys};
+use crate::build::out_of_bounds;
 use crate::choice::{AuthType, PoolMode, SslMode};
 use crate::network::Network;
 
@@ -251,10 +252,10 @@ impl Global {
         if !row.key.reloadable {
             return Ok(());
         }
-        (row.set)(self, text).map_err(|error| error.reason(&row.key, text))
+        (row.set)(self, text).map_err(|error| error.reason(&row.key, text))?;
+        out_of_bounds(&row.key, (row.show)(self).as_deref()).map_or(Ok(()), Err)
     }
 
-    /// Takes over from `running` what only a restart may change, and names the keys that differed.
     /// Takes everything that concerns TLS from the running configuration.
     pub fn keep_tls(&mut self, running: &Self) {
         for row in Self::ROWS.iter().filter(|row| row.key.name.contains("_tls")) {
@@ -262,6 +263,7 @@ impl Global {
         }
     }
 
+    /// Takes over from `running` what only a restart may change, and names the keys that differed.
     pub fn keep_boot_only(&mut self, running: &Self) -> Vec<&'static str> {
         let mut kept = Vec::new();
         for row in Self::ROWS.iter().filter(|row| !row.key.reloadable) {

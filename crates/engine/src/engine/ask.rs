@@ -25,7 +25,7 @@ use crate::inquiry::{Found, Inquiry};
 use crate::ledger::Expect;
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
-use crate::shell::{Event, Exchange, Io};
+use crate::shell::{Exchange, Io};
 
 const CONFIG_ERROR: &str = "bouncer config error";
 
@@ -43,7 +43,7 @@ impl Question {
         let global = &config.global;
         let by_name = !matches!(global.auth_type, AuthType::Any | AuthType::Pam);
         let configured = config.access == AccessPolicy::Configured && by_name;
-        if !configured || config.auth_file.users.contains_key(user) {
+        if !configured || config.secret_of(user).is_some() {
             return None;
         }
         let entry = if is_console { None } else { Some(config.database(database)?) };
@@ -78,9 +78,8 @@ impl<X: Exchange> Engine<X> {
             let asks = entry
                 .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
             if asks {
-                let reason = "PAM can't be used together with database authentication";
-                let name = (database.as_str(), user.as_str());
-                io.event(Event::LoginTrouble { client: id, name, reason });
+                let why = "PAM can't be used together with database authentication";
+                self.client_trouble(id, why, io);
                 return Some(Step::Refuse(CONFIG_ERROR.into()));
             }
         }

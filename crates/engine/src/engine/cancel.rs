@@ -8,12 +8,12 @@ use wire::{cancel_key, frontend};
 
 use super::Engine;
 use super::leave::Leaving;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::mutant::{self, Mutant};
 use crate::server::ServerPhase;
 use crate::settings::Target;
-use crate::shell::{Exchange, Io, Mail};
+use crate::shell::{CancelFate, Event, Exchange, Io, Mail};
 
 /// A request on its way to PostgreSQL, or to a peer.
 #[derive(Debug)]
@@ -23,6 +23,16 @@ pub(super) struct Cancel {
     on: Option<(ServerId, u64)>,
     /// Who waits for it to be over; nobody, if it is for a client that was lost.
     requester: Option<(WorkerId, ClientId, u64)>,
+}
+
+impl CancelFate {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Unknown => "failed cancel request",
+            Self::Idle => "cancel request for idle client",
+            Self::Sent => "successfully sent cancel request",
+        }
+    }
 }
 
 impl<X: Exchange> Engine<X> {
@@ -43,7 +53,8 @@ impl<X: Exchange> Engine<X> {
         }
         let workers = self.exchange.worker_count();
         let client = self.client_mut(id);
-        client.phase = ClientPhase::Canceling { answers_missing: workers };
+        client.phase =
+            ClientPhase::Canceling { answers_missing: workers, fate: CancelFate::Unknown };
         io.cancel_console(&key);
         let requester = (self.worker, id, self.client(id).serial);
         for worker in (0..workers).map(WorkerId) {
@@ -77,7 +88,7 @@ impl<X: Exchange> Engine<X> {
             return self.drop_client(id, Leaving::Unanswered(why), now, io);
         };
         let client = self.client_mut(id);
-        client.phase = ClientPhase::Canceling { answers_missing: 1 };
+        client.phase = ClientPhase::Canceling { answers_missing: 1, fate: CancelFate::Sent };
         let requester = Some((self.worker, id, self.client(id).serial));
         let mut secret = (number as u32).to_be_bytes().to_vec();
         secret.extend_from_slice(key.secret.get(4..).unwrap_or_default());
@@ -97,8 +108,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         match self.busy_server_of(&key) {
-            Some(on) => self.send_cancel(on, Some(requester), io),
-            None => self.answer_cancel(requester, now, io),
+            Ok(on) => self.send_cancel(on, Some(requester), io),
+            Err(fate) => self.answer_cancel(requester, fate, now, io),
         }
     }
 
@@ -120,14 +131,28 @@ impl<X: Exchange> Engine<X> {
         server.cancel_pending = !mutant::is(Mutant::ReleasesWhileCanceling);
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.process_id, &server.secret);
-        let serial = server.serial;
+        let (serial, pool) = (server.serial, server.pool);
         self.cancels.insert(cancel, Cancel { on: Some((on, serial)), requester });
+        let identity = self.view(pool).identity.clone();
+        io.event(Event::CancelOpening { name: (&identity.database, &identity.user) });
         io.send_cancel(cancel, on, &packet);
     }
 
     /// The server that is working for the owner of this key. One request at a time is enough for
     /// it: what comes while another is under way changes nothing.
-    fn busy_server_of(&self, key: &CancelKey) -> Option<ServerId> {
+    fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelFate> {
+        let client = self.owner_of(key).ok_or(CancelFate::Unknown)?;
+        let on = client.server.ok_or(CancelFate::Idle)?;
+        let server = self.server(on);
+        let busy = matches!(server.phase, ServerPhase::Linked) && !server.ledger.owes_nothing();
+        match (busy, server.cancel_pending) {
+            (true, false) => Ok(on),
+            (true, true) => Err(CancelFate::Sent),
+            (false, _) => Err(CancelFate::Idle),
+        }
+    }
+
+    fn owner_of(&self, key: &CancelKey) -> Option<&Client> {
         let (mut number, tag) = key.number()?;
         if self.config.global.peer_id > 0 {
             number = cancel_key::fresh(number);
@@ -143,13 +168,7 @@ impl<X: Exchange> Engine<X> {
             true => tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag)),
             false => tag.is_empty(),
         };
-        if !right {
-            return None;
-        }
-        let on = client.server?;
-        let server = self.server(on);
-        let busy = matches!(server.phase, ServerPhase::Linked) && !server.ledger.owes_nothing();
-        (busy && !server.cancel_pending).then_some(on)
+        right.then_some(client)
     }
 
     /// PostgreSQL has taken the request and closed the connection, or it could not be delivered.
@@ -167,21 +186,22 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if let Some(requester) = requester {
-            self.answer_cancel(requester, now, io);
+            self.answer_cancel(requester, CancelFate::Sent, now, io);
         }
     }
 
     fn answer_cancel(
         &mut self,
         requester: (WorkerId, ClientId, u64),
+        fate: CancelFate,
         now: Micros,
         io: &mut impl Io,
     ) {
         let (worker, client, serial) = requester;
         if worker == self.worker {
-            self.cancel_answered(client, serial, now, io);
+            self.cancel_answered(client, serial, fate, now, io);
         } else {
-            self.exchange.post(worker, Mail::CancelDone { requester: client, serial });
+            self.exchange.post(worker, Mail::CancelDone { requester: client, serial, fate });
         }
     }
 
@@ -191,20 +211,23 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         serial: u64,
+        answer: CancelFate,
         now: Micros,
         io: &mut impl Io,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
-        let ClientPhase::Canceling { answers_missing } = &mut client.phase else { return };
+        let ClientPhase::Canceling { answers_missing, fate } = &mut client.phase else { return };
         if client.serial != serial {
             return;
         }
+        *fate = answer.max(*fate);
+        let reason = fate.reason();
         *answers_missing -= 1;
         if *answers_missing == 0 {
             if mutant::is(Mutant::AnswersCancel) {
                 io.send_client(id, b"Z\0\0\0\x05I");
             }
-            self.drop_client(id, Leaving::Answered, now, io);
+            self.drop_client(id, Leaving::Unanswered(reason), now, io);
         }
     }
 }

@@ -29,7 +29,6 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) -> Step {
         let Some(uid) = self.login_mut(id).peer.uid else {
-            self.log_login_failed(id, io);
             return Step::Refuse(NOT_THE_PEER.into());
         };
         self.check(id, Checking::Peer(map), Check::PeerName(uid), io)
@@ -53,7 +52,6 @@ impl<X: Exchange> Engine<X> {
         }
         let text = str::from_utf8(password).ok().filter(|text| !text.contains('\0'));
         let Some(password) = text.map(|text| Password(text.to_owned())) else {
-            self.log_login_failed(id, io);
             return Step::Refuse(judge.refusal().into());
         };
         let user = self.login_mut(id).user.clone();

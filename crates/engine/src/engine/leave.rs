@@ -11,7 +11,7 @@ use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::mutant::{self, Mutant};
 use crate::pool::Failure;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
-use crate::shell::{Event, Exchange, Io, Mail};
+use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
@@ -28,10 +28,8 @@ pub(super) enum Leaving<'a> {
     Goodbye,
     /// Its socket is gone.
     Lost,
-    /// It was a cancel request, and has been dealt with.
-    Answered,
-    /// It was a cancel request that could not be passed on. That is in the log alone: whoever
-    /// sent it expects no answer.
+    /// By our own decision, which is in the log alone: it speaks no language in which it could be
+    /// told, or expects no answer, as whoever sends a cancel request.
     Unanswered(&'a str),
     /// By our own decision, which it was told if that was possible.
     Refused(&'a str),
@@ -42,14 +40,13 @@ impl<'a> Leaving<'a> {
         match self {
             Self::Goodbye => "client close request",
             Self::Lost => "client unexpected eof",
-            Self::Answered => "successfully sent cancel request",
             Self::Refused(why) | Self::Unanswered(why) => why,
         }
     }
 }
 
 /// Why a server ends whose client has left it with work to do.
-pub(super) const IN_PROGRESS: &str = "client disconnected with query in progress";
+pub(super) const NOT_READY: &str = "client disconnect while server was not ready";
 
 impl<X: Exchange> Engine<X> {
     /// The client's socket is gone.
@@ -64,6 +61,16 @@ impl<X: Exchange> Engine<X> {
         if self.clients.contains(id.0 as usize) {
             self.drop_client(id, Leaving::Goodbye, now, io);
         }
+    }
+
+    /// The log is to tell of something that this client did.
+    pub(super) fn client_trouble(&self, id: ClientId, message: &str, io: &mut impl Io) {
+        self.remark(id, Weight::Error, message, io);
+    }
+
+    pub(super) fn remark(&self, id: ClientId, weight: Weight, message: &str, io: &mut impl Io) {
+        let name = self.client(id).name();
+        io.event(Event::ClientRemark { client: id, name, weight, message });
     }
 
     /// Tell the client why and close it.
@@ -99,13 +106,15 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let client = self.clients.remove(id.0 as usize);
-        io.event(Event::ClientClosing {
-            client: id,
-            name: client.name(),
-            reason: leaving.reason(),
-            age: now.saturating_sub(client.connected_at),
-            error: matches!(leaving, Leaving::Refused(_)),
-        });
+        if !(leaving == Leaving::Lost && client.is_probe()) {
+            io.event(Event::ClientClosing {
+                client: id,
+                name: client.name(),
+                reason: leaving.reason(),
+                age: now.saturating_sub(client.connected_at),
+                error: matches!(leaving, Leaving::Refused(_)),
+            });
+        }
         if client.key != 0 {
             self.keys.remove(&client.key);
         }
@@ -158,13 +167,13 @@ impl<X: Exchange> Engine<X> {
                 // Only a server that will have answered everything can be of use again.
                 let whole = !client.stream.is_mid_message() && io.server_flushed(on);
                 if !whole || !server.ledger.ends_by_itself() {
-                    server.doomed = Some(IN_PROGRESS);
+                    server.doomed = Some(NOT_READY);
                 }
                 server.phase = ServerPhase::Finishing;
                 server.asked_at = now;
                 self.cancel_lost(on, io);
             }
-            _ => self.close_server(on, IN_PROGRESS, now, io),
+            _ => self.close_server(on, NOT_READY, now, io),
         }
     }
 

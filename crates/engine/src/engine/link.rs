@@ -20,7 +20,7 @@ use crate::ledger::{Entry, Expect, Verb};
 use crate::mutant::{self, Mutant};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
-use crate::shell::{Exchange, Io};
+use crate::shell::{Event, Exchange, Io};
 use crate::vars::Welcome;
 
 /// A notice of our own.
@@ -153,7 +153,11 @@ impl<X: Exchange> Engine<X> {
                 server.released_at = now;
                 self.prepare(id, on, now, io)
             }
-            Preparation::Apply if server.own_error.take().is_some() => {
+            Preparation::Apply if server.own_error.is_some() => {
+                let error = server.own_error.take().unwrap_or_default();
+                let message = format!("varcache_apply failed: ERROR: {error}");
+                io.event(Event::ServerComplaint { message: &message });
+                let server = self.server_mut(on);
                 server.doomed = Some("invalid server parameter");
                 self.disconnect(id, "invalid server parameter", now, io);
                 return self.settled(on, now, io);

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use config::hba::Visitor;
 use config::{AccessPolicy, AuthType, Database, SslMode};
 use wire::scram::ScramServer;
-use wire::startup::{self, MINOR_VERSION, StartupPacket, StartupRequest};
-use wire::{Header, backend, frontend};
+use wire::startup::{self, StartupError, StartupRequest};
+use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
+use super::leave::Leaving;
 use super::{Drain, Engine};
 use crate::auth::{Challenge, Credential, Login, LoginStep, Method, challenge};
-use crate::client::{ClientPhase, Identity};
+use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::mutant::{self, Mutant};
 use crate::pool::{Gate, Pool};
-use crate::replication::{Replication, ReplicationKind};
+use crate::replication::ReplicationKind;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart};
+use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
 
 mod certificate;
 mod decoy;
@@ -29,7 +30,6 @@ pub use patience::LOGIN_GRACE;
 
 /// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
-const USER_LEN_MAX: usize = 128;
 const PASSWORD_FAILED: &str = "password authentication failed";
 
 /// What one step of a login comes to.
@@ -39,6 +39,8 @@ pub(super) enum Step {
     /// The next message may be there already.
     Continue,
     Refuse(String),
+    /// The same, but the client is not told.
+    Drop(&'static str),
     /// The client is somewhere else now: logged in, handed over, or gone.
     Done,
 }
@@ -68,6 +70,9 @@ impl<X: Exchange> Engine<X> {
                 Step::Wait | Step::Done => return,
                 Step::Continue => {}
                 Step::Refuse(why) => return self.disconnect(id, &why, now, io),
+                Step::Drop(why) => {
+                    return self.drop_client(id, Leaving::Unanswered(why), now, io);
+                }
             }
             step = match self.login_mut(id).step {
                 LoginStep::ExpectStartup => self.startup_step(id, now, io),
@@ -97,7 +102,7 @@ impl<X: Exchange> Engine<X> {
         let len = match startup::packet_len(&login.buffer) {
             Ok(Some(len)) if len <= login.buffer.len() => len,
             Ok(_) => return Step::Wait,
-            Err(error) => return Step::Refuse(error.to_string()),
+            Err(error) => return not_a_startup(error, &login.buffer),
         };
         let rest = login.buffer.split_off(len);
         let packet = std::mem::replace(&mut login.buffer, rest);
@@ -128,7 +133,7 @@ impl<X: Exchange> Engine<X> {
                 Ok(()) => self.begin_challenge(id, now, io),
                 Err(why) => Step::Refuse(why),
             },
-            Err(error) => Step::Refuse(error.to_string()),
+            Err(error) => not_a_startup(error, &packet),
         }
     }
 
@@ -152,82 +157,6 @@ impl<X: Exchange> Engine<X> {
         let client = self.clients.remove(id.0 as usize);
         io.start_tls(id, start, client.connected_at);
         Step::Done
-    }
-
-    /// Take in the startup packet.
-    fn startup(
-        &mut self,
-        id: ClientId,
-        packet: &StartupPacket<'_>,
-        io: &mut impl Io,
-    ) -> Result<(), String> {
-        let peer = &self.login_mut(id).peer;
-        let is_bare = peer.secured.is_none() && !peer.local;
-        if is_bare && self.config.global.client_tls_sslmode.is_required() {
-            return Err("SSL required".into());
-        }
-        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        let user =
-            text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);
-        if user.len() >= USER_LEN_MAX {
-            return Err("username too long".into());
-        }
-        let database = packet.get("database").filter(|name| !name.is_empty());
-        let database = database.map_or_else(|| user.clone(), text);
-        let is_console = self.is_console(&database);
-        if self.turns_newcomers_away() && !is_console {
-            return Err("pooler is shutting down".into());
-        }
-        let replication = Replication::of(packet);
-        let vars = self.startup_vars(id, packet, replication.is_some(), io)?;
-        self.negotiate(id, packet, io);
-        let kind = replication.as_ref().map(|asked| asked.kind);
-        let name = (database.as_str(), user.as_str());
-        io.event(Event::LoginAttempt { client: id, name, replication: kind });
-        let identity = Arc::new(Identity { database: database.clone(), user: user.clone() });
-        let client = self.client_mut(id);
-        client.identity = identity.clone();
-        let login = self.login_mut(id);
-        login.vars = vars;
-        login.replication = replication;
-        login.database = database;
-        login.user = user;
-        if is_console { Ok(()) } else { self.count_client(id, identity) }
-    }
-
-    /// Is there room for one more client? It counts until it leaves, even if it is turned away.
-    fn count_client(&mut self, id: ClientId, identity: Arc<Identity>) -> Result<(), String> {
-        let over = |count: u32, limit: u32| limit > 0 && count > limit;
-        let counts = self.exchange.limits(|limits| limits.client_came(&identity));
-        let config = &self.config;
-        let why = if counts.process > config.global.max_client_conn {
-            "no more connections allowed (max_client_conn)"
-        } else if over(counts.database, config.max_db_client_connections(&identity.database)) {
-            "client connections exceeded (max_db_client_connections)"
-        } else if over(counts.user, config.max_user_client_connections(&identity.user)) {
-            "client connections exceeded (max_user_client_connections)"
-        } else {
-            ""
-        };
-        self.client_mut(id).counted = Some(identity);
-        if why.is_empty() { Ok(()) } else { Err(why.into()) }
-    }
-
-    /// Protocol extensions we do not know, or a newer minor version than ours, are politely
-    /// declined.
-    fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io) {
-        let unknown: Vec<&[u8]> = packet
-            .parameters()
-            .map(|(name, _)| name)
-            .filter(|name| name.starts_with(b"_pq_."))
-            .collect();
-        self.client_mut(id).long_key = packet.minor >= MINOR_VERSION;
-        if packet.minor > MINOR_VERSION || !unknown.is_empty() {
-            let mut out = Vec::new();
-            let minor = packet.minor.min(MINOR_VERSION);
-            backend::negotiate_protocol_version(&mut out, minor, &unknown);
-            io.send_client(id, &out);
-        }
     }
 
     /// What the user is has to be known first.
@@ -255,7 +184,32 @@ impl<X: Exchange> Engine<X> {
             return step;
         }
         let credential = self.credentials.of_user(&self.config, &user);
+        if credential.is_none() && self.config.access == AccessPolicy::Configured {
+            self.remark_unknown(id, io);
+        }
         self.challenge_user(id, credential, now, io)
+    }
+
+    /// The log alone tells that there is no such user.
+    fn remark_unknown(&mut self, id: ClientId, io: &mut impl Io) {
+        if matches!(self.config.global.auth_type, AuthType::Any | AuthType::Pam) {
+            return;
+        }
+        let login = self.login_mut(id);
+        let message = format!("no such user: {}", login.user);
+        let name = (login.database.as_str(), "(nouser)");
+        let weight = Weight::Log;
+        io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+    }
+
+    /// What may this user do on the console: everything, only look, or not even that?
+    fn console_rights(&self, user: &str) -> Option<bool> {
+        let global = &self.config.global;
+        let listed = |list: &[String]| list.iter().any(|known| known == user);
+        let any =
+            global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
+        let admin = listed(&global.admin_users);
+        (admin || listed(&global.stats_users) || any).then_some(admin)
     }
 
     /// The client is asked to prove that it is the user that has this credential. None: there is
@@ -286,7 +240,6 @@ impl<X: Exchange> Engine<X> {
         let step = match challenge {
             Challenge::None => return self.authenticated(id, now, io),
             Challenge::Refused(why) => {
-                self.log_login_failed(id, io);
                 return Step::Refuse(why.into());
             }
             Challenge::Peer(map) => return self.check_peer(id, map, io),
@@ -327,14 +280,19 @@ impl<X: Exchange> Engine<X> {
     /// One message of the client's side of the challenge.
     fn password_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
         let login = self.login_mut(id);
+        if login.buffer.first() == Some(&0) {
+            return match login.buffer.len() < startup::PACKET_LEN_MIN {
+                true => Step::Wait,
+                false => Step::Refuse("client re-sent startup pkt".into()),
+            };
+        }
         let header = match Header::parse(&login.buffer) {
             Ok(Some(header)) => header,
             Ok(None) => return Step::Wait,
-            Err(_) => return Step::Refuse("bad packet header".into()),
+            Err(_) => return Step::Refuse(bad_header(&login.buffer)),
         };
         if header.code != frontend::PASSWORD {
-            let hex: String = login.buffer[..5].iter().map(|byte| format!("{byte:02x}")).collect();
-            return Step::Refuse(format!("bad packet header: '{hex}'"));
+            return Step::Drop("bad packet");
         }
         if header.total > LOGIN_MESSAGE_LEN_MAX {
             return Step::Refuse("password too long".into());
@@ -348,7 +306,13 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         let rest = login.buffer.split_off(header.total);
         let message = std::mem::replace(&mut login.buffer, rest);
-        let body = &message[wire::HEADER_LEN..];
+        let body = &message[HEADER_LEN..];
+        let is_text =
+            matches!(login.step, LoginStep::ExpectCleartext | LoginStep::ExpectMd5 { .. });
+        if is_text && !body.contains(&0) {
+            // As for PgBouncer, what has no end is no answer.
+            return Step::Continue;
+        }
         match std::mem::take(&mut login.step) {
             LoginStep::ExpectCleartext => self.cleartext(id, body, now, io),
             LoginStep::ExpectJudged(judge) => self.check_password(id, judge, body, io),
@@ -415,7 +379,6 @@ impl<X: Exchange> Engine<X> {
             return self.authenticated(id, now, io);
         }
         self.note_wrong_proof(id, now);
-        self.log_login_failed(id, io);
         Step::Refuse(failure.into())
     }
 
@@ -430,19 +393,16 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         if self.is_console(&database) {
-            let global = &self.config.global;
-            let listed = |list: &[String]| list.contains(&user);
-            let admin = listed(&global.admin_users);
-            let any =
-                global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
-            if !admin && !listed(&global.stats_users) && !any {
-                return Step::Refuse("not allowed".into());
-            }
-            return self.enter_console(id, admin, now, io);
+            return match self.console_rights(&user) {
+                Some(admin) => self.enter_console(id, admin, now, io),
+                None => Step::Refuse("not allowed".into()),
+            };
         }
         let Some(pool) = self.find_pool(&database, &user) else {
+            self.log_login_failed(id, io);
             return Step::Refuse(format!("no such database: {database}"));
         };
+        self.remark_autodb(id, pool, io);
         let disabled = self.exchange.pool(pool, |pool| pool.disabled);
         if disabled && !mutant::is(Mutant::AdmitsToDisabled) {
             return Step::Refuse(format!("database \"{database}\" is disabled"));
@@ -502,7 +462,7 @@ impl<X: Exchange> Engine<X> {
             process_id: u32::from_be_bytes([p0, p1, p2, p3]) & 0x7fff_ffff,
             secret,
             database: std::mem::take(&mut login.database),
-            user: std::mem::take(&mut login.user),
+            user: client.identity.user.clone(),
             admin,
             unread,
             connected_at: now,
@@ -529,7 +489,9 @@ impl<X: Exchange> Engine<X> {
         let key = PoolKey { database: entry.name.clone(), user: user.to_owned() };
         let (config, workers) = (&self.config, self.exchange.worker_count());
         let closed = self.drain == Some(Drain::WaitForServers);
+        let mut made = false;
         let id = self.exchange.find_pool(&key, |id| {
+            made = true;
             let settings = Arc::new(PoolSettings::new(config, entry, &key.user));
             let mut pool = Pool::new(id, key.clone(), settings, workers);
             if closed {
@@ -538,10 +500,26 @@ impl<X: Exchange> Engine<X> {
             pool
         });
         self.view(id);
+        if made && !self.config.databases.contains_key(&entry.name) {
+            self.new_autodb = Some(entry.name.clone());
+        }
         id
     }
 
-    fn turns_newcomers_away(&self) -> bool {
+    /// A database that stands for `*` is told of when it is first used.
+    fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io) {
+        let Some(database) = self.new_autodb.take() else { return };
+        let mut others = self.exchange.pool_ids().into_iter().filter(|other| *other != pool);
+        let of_it = |other: PoolId| self.exchange.pool(other, |pool| pool.key.database == database);
+        if others.any(of_it) {
+            return;
+        }
+        let message = format!("registered new auto-database: {database}");
+        let (name, weight) = (("(nodb)", "(nouser)"), Weight::Log);
+        io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+    }
+
+    pub(super) fn turns_newcomers_away(&self) -> bool {
         match self.drain {
             Some(Drain::WaitForServers | Drain::WaitForClients) => true,
             // Who is in the middle of a login has nowhere else to go.
@@ -560,5 +538,24 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.review(now, io);
+    }
+}
+
+/// What becomes of a client whose first packet cannot be read. One that does not begin like a
+/// startup packet is left without a word, as by PgBouncer; but who speaks another protocol is told.
+fn not_a_startup(error: StartupError, packet: &[u8]) -> Step {
+    match error {
+        StartupError::CancelKey => Step::Drop("bad cancel request"),
+        StartupError::Length(_) | StartupError::UnsupportedVersion { .. } => match packet {
+            [0, ..] if packet.len() < startup::PACKET_LEN_MIN => Step::Wait,
+            [0, ..] => Step::Refuse(bad_header(packet)),
+            _ if packet.len() < HEADER_LEN => Step::Wait,
+            _ => Step::Drop("bad packet"),
+        },
+        StartupError::Http
+        | StartupError::MissingTerminator
+        | StartupError::ProxyHeader
+        | StartupError::OldProtocol
+        | StartupError::Tls => Step::Refuse(error.to_string()),
     }
 }

@@ -136,11 +136,8 @@ impl<X: Exchange> Engine<X> {
         if self.declines_version(id, &error) {
             return self.open_older(id, now, io);
         }
-        let pool = self.server(id).pool;
-        let identity = self.view(pool).identity.clone();
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
-        let name = (identity.database.as_str(), identity.user.as_str());
-        io.event(Event::ServerLoginFailed { server: id, name, message: &message });
+        io.event(Event::ServerLoginFailed { message: &message });
         self.open_failed(id, "login failed", Some(error), now, io);
     }
 
@@ -242,12 +239,9 @@ impl<X: Exchange> Engine<X> {
             backend::COPY_IN => Step::Failed("connect_query wants data".into()),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => {
-                    let pool = self.server(id).pool;
-                    let identity = self.view(pool).identity.clone();
                     let severity = String::from_utf8_lossy(error.severity()).into_owned();
-                    let message = format!("{severity} {}", error.message());
-                    let name = (identity.database.as_str(), identity.user.as_str());
-                    io.event(Event::ConnectQueryFailed { server: id, name, message: &message });
+                    let message = format!("{severity}: {}", error.message());
+                    io.event(Event::ConnectQueryFailed { message: &message });
                     Step::Continue
                 }
                 Err(error) => Step::Failed(error.to_string()),

@@ -8,7 +8,7 @@ use wire::messages::{CommandComplete, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
 
 use super::Engine;
-use super::leave::IN_PROGRESS;
+use super::leave::NOT_READY;
 use super::requests::write_reply;
 use super::resend::may_resend;
 use crate::client::Client;
@@ -29,6 +29,9 @@ const WHOLE_LEN_MAX: usize = 1 << 20;
 
 /// The server's statements are not what we believe.
 const OUT_OF_STEP: &str = "statement names out of step";
+
+/// What a client in statement mode is told that begins a transaction.
+const NO_TRANSACTION_BLOCKS: &str = "transaction blocks not allowed in statement pooling mode";
 
 /// Why the reading of an input stopped.
 enum Stop {
@@ -56,6 +59,7 @@ impl<X: Exchange> Engine<X> {
         view.stats.sent += bytes.len() as u64;
         let joined = server.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
+        let whole = server.stream.at_boundary();
         // While the client is held back nothing can be meant for it.
         let reachable = matches!(server.phase, ServerPhase::Linked);
         let server_mode = match server.replication {
@@ -71,22 +75,23 @@ impl<X: Exchange> Engine<X> {
             names: &self.names,
             // Whoever replicates has a session, whatever the pool's mode is.
             mode: server_mode,
-            transactions: 0,
             refused: false,
             farewell: false,
             schema_changed: false,
         };
         let stop = replies.run();
-        let (used, transactions, refused) = (replies.at, replies.transactions, replies.refused);
+        let (used, refused) = (replies.at, replies.refused);
         if replies.schema_changed {
             // Before anybody can have heard of it.
             self.exchange.schema_changed();
         }
         let out = replies.out.finish();
-        if let (Some(id), false) = (id, out.is_empty()) {
+        // Whoever begins a transaction where there are none is not told that it has begun.
+        let unheard =
+            whole && matches!(&stop, Stop::Violation(why) if why == NO_TRANSACTION_BLOCKS);
+        if let (Some(id), false) = (id, out.is_empty() || unheard) {
             io.send_client(id, out);
         }
-        view.stats.transactions += transactions;
         match stop {
             Stop::Incomplete => {
                 if used < input.len() {
@@ -115,7 +120,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
             // It waits for data, which nobody will send, and while it does it heeds no cancel.
-            return self.close_server(on, IN_PROGRESS, now, io);
+            return self.close_server(on, NOT_READY, now, io);
         }
         if !server.ledger.is_at_rest() || !server.stream.at_boundary() {
             return;
@@ -173,8 +178,6 @@ struct Replies<'a> {
     server: &'a mut Server,
     names: &'a TrackedNames,
     mode: PoolMode,
-    /// Transactions that came to their end.
-    transactions: u64,
     /// The server has refused a statement that may only be too old.
     refused: bool,
     /// The server ends, and its client is being told.
@@ -301,11 +304,7 @@ impl Replies<'_> {
                     && settled.owner == Owner::Client
                     && self.mode == PoolMode::Statement
                 {
-                    let why = "transaction blocks not allowed in statement pooling mode";
-                    return Err(why.into());
-                }
-                if status == b'I' && settled.owner == Owner::Client {
-                    self.transactions += 1;
+                    return Err(NO_TRANSACTION_BLOCKS.into());
                 }
             }
             backend::COMMAND_COMPLETE => {

@@ -5,7 +5,7 @@
 //! change it or to remember it.
 
 use wire::messages::{Parse, StatementOrPortal, bind_names};
-use wire::{HEADER_LEN, Header, backend, frontend};
+use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use super::Engine;
 use super::leave::Leaving;
@@ -41,10 +41,24 @@ enum Stop {
     /// All is used but the beginning of a message that cannot be dealt with yet.
     Incomplete,
     Terminate,
-    Violation(String),
+    Violation(Violation),
     /// The message in front uses a statement that this server does not have, and that may return
     /// other columns than the client was told of. It has to be known whether it does.
     Outdated(Used),
+}
+
+/// What no client may do.
+struct Violation {
+    /// What the client is told.
+    why: String,
+    /// What the log has to say besides.
+    error: Option<String>,
+}
+
+impl From<String> for Violation {
+    fn from(why: String) -> Self {
+        Self { why, error: None }
+    }
 }
 
 /// What is done with the message in front.
@@ -126,7 +140,12 @@ impl<X: Exchange> Engine<X> {
                 self.confirm_shape(id, on, of, now, io);
             }
             Stop::Terminate => self.drop_client(id, Leaving::Goodbye, now, io),
-            Stop::Violation(why) => self.disconnect(id, &why, now, io),
+            Stop::Violation(Violation { why, error }) => {
+                if let Some(message) = error {
+                    self.client_trouble(id, &message, io);
+                }
+                self.disconnect(id, &why, now, io);
+            }
         }
     }
 
@@ -188,13 +207,14 @@ impl<'a, X: Exchange> Requests<'a, X> {
             let header = match Header::parse(rest) {
                 Ok(Some(header)) => header,
                 Ok(None) => return Stop::Incomplete,
-                Err(error) => return Stop::Violation(error.to_string()),
+                Err(_) => return Stop::Violation(bad_header(rest).into()),
             };
             if header.total > message_len_max as usize {
-                return Stop::Violation("bad packet: longer than max_packet_size".into());
+                return Stop::Violation(bad_header(rest).into());
             }
             if no_simple_query && header.code == frontend::QUERY {
-                return Stop::Violation("PQexec disallowed".into());
+                let error = Some("client used \"Query\" packet type".to_owned());
+                return Stop::Violation(Violation { why: "PQexec disallowed".into(), error });
             }
             if header.code == frontend::TERMINATE {
                 return Stop::Terminate;
@@ -205,7 +225,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Err(why) => return Stop::Violation(why),
             };
             if self.out.gathered() > self.input.len() + PREPARED_AGAIN_LEN_MAX {
-                return Stop::Violation("too many statements to prepare again at once".into());
+                let why = "too many statements to prepare again at once".to_owned();
+                return Stop::Violation(why.into());
             }
             let (from, to) = (self.at, self.at + available);
             match fate {
@@ -226,6 +247,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.stats.queries += 1;
         self.client.request_at = now;
         if self.client.transaction_at == 0 {
+            self.stats.transactions += 1;
             self.client.transaction_at = now;
         }
     }
@@ -239,7 +261,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.at = taken;
     }
 
-    fn message(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+    fn message(&mut self, header: Header, available: usize) -> Result<Fate, Violation> {
         use frontend::{
             BIND, CLOSE, COPY_DATA, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, FUNCTION_CALL,
             PARSE, QUERY, SYNC,
@@ -267,10 +289,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 self.owe(Entry::new(Expect::Execute, Verb::Forward));
                 Ok(Fate::Pass)
             }
-            PARSE => self.parse(header, available),
-            BIND => self.bind(header, available),
-            DESCRIBE => self.describe(header, available),
-            CLOSE => self.close(header, available),
+            PARSE => Ok(self.parse(header, available)?),
+            BIND => Ok(self.bind(header, available)?),
+            DESCRIBE => Ok(self.describe(header, available)?),
+            CLOSE => Ok(self.close(header, available)?),
             FLUSH => Ok(self.flush()),
             FUNCTION_CALL => {
                 self.owe(Entry::new(Expect::FunctionCall, Verb::Forward));
@@ -511,8 +533,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
     }
 }
 
-fn unknown(code: u8) -> String {
-    format!("unknown pkt: {:?}", char::from(code))
+fn unknown(code: u8) -> Violation {
+    let error = Some(format!("unknown pkt from client: {code}/{code:#x}"));
+    Violation { why: "unknown pkt".to_owned(), error }
 }
 
 pub(super) fn write_reply(reply: Reply, out: &mut Vec<u8>) {

@@ -274,8 +274,6 @@ impl<X: Exchange> Engine<X> {
         // It may keep its server, and goes on there.
         io.resume_client(id);
         if refused.synced {
-            let pool = self.server(on).pool;
-            self.stats(pool).transactions += 1;
             self.query_done(on, now, io);
         } else {
             self.server_mut(on).ledger.skip_to_sync();

@@ -1,18 +1,136 @@
-//! The settings in a client's startup packet: which are taken, which are dropped, which are refused
-//! (`track_extra_parameters`, `ignore_startup_parameters`, `application_name_add_host`).
+//! A client's startup packet: who it wants to be and where, whether there is room for it, and its
+//! settings: which are taken, which are dropped, which are refused (`track_extra_parameters`,
+//! `ignore_startup_parameters`, `application_name_add_host`).
 
-use wire::startup::{self, StartupPacket};
+use std::sync::Arc;
+
+use config::{AccessPolicy, AuthType};
+use wire::backend;
+use wire::startup::{self, MINOR_VERSION, StartupPacket};
 
 use super::Engine;
+use crate::client::Identity;
 use crate::ids::ClientId;
-use crate::shell::{Exchange, Io};
+use crate::limits::ClientCounts;
+use crate::replication::Replication;
+use crate::shell::{Event, Exchange, Io, Weight};
 use crate::vars::Vars;
+
+const USER_LEN_MAX: usize = 128;
+const DATABASE_LEN_MAX: usize = 63;
 
 const APPLICATION_NAME: &str = "application_name";
 /// What a client is called that has no name, where addresses are added to names.
 const NAMELESS: &[u8] = b"app";
 
 impl<X: Exchange> Engine<X> {
+    /// Take in the startup packet.
+    pub(super) fn startup(
+        &mut self,
+        id: ClientId,
+        packet: &StartupPacket<'_>,
+        io: &mut impl Io,
+    ) -> Result<(), String> {
+        let peer = &self.login_mut(id).peer;
+        let is_bare = peer.secured.is_none() && !peer.local;
+        if is_bare && self.config.global.client_tls_sslmode.is_required() {
+            return Err("SSL required".into());
+        }
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let user =
+            text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);
+        let database = packet.get("database").filter(|name| !name.is_empty());
+        let mut database = database.map_or_else(|| user.clone(), text);
+        // PostgreSQL cuts longer names as well.
+        database.truncate(database.floor_char_boundary(DATABASE_LEN_MAX));
+        if user.len() >= USER_LEN_MAX {
+            let message = format!("login failed: db={database} user={user}");
+            let (name, weight) = ((database.as_str(), "(nouser)"), Weight::Log);
+            if self.config.global.log_connections {
+                io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+            }
+            return Err("username too long".into());
+        }
+        let is_console = self.is_console(&database);
+        if self.turns_newcomers_away() && !is_console {
+            return Err("pooler is shutting down".into());
+        }
+        let replication = Replication::of(packet);
+        let vars = self.startup_vars(id, packet, replication.is_some(), io)?;
+        let known_as = self.user_of_all(&database);
+        let user_told = known_as.clone().ok().flatten().unwrap_or_else(|| user.clone());
+        let identity = Arc::new(Identity { database: database.clone(), user: user_told });
+        let counts = (!is_console).then(|| self.count_client(id, &identity));
+        if counts.is_some_and(|counts| counts.process > self.config.global.max_client_conn) {
+            return Err("no more connections allowed (max_client_conn)".into());
+        }
+        self.negotiate(id, packet, io);
+        if let Err(why) = known_as {
+            self.client_trouble(id, why, io);
+            return Err("bouncer config error".into());
+        }
+        let replication_kind = replication.as_ref().map(|asked| asked.kind);
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::LoginAttempt { client: id, name, replication: replication_kind });
+        self.client_mut(id).identity = identity.clone();
+        let login = self.login_mut(id);
+        login.vars = vars;
+        login.replication = replication;
+        login.database = database;
+        login.user = user;
+        counts.map_or(Ok(()), |counts| self.refuse_beyond(counts, &identity))
+    }
+
+    /// With `auth_type=any` clients are whoever the database's entry says, whatever they say.
+    fn user_of_all(&self, database: &str) -> Result<Option<String>, &'static str> {
+        let is_any = self.config.global.auth_type == AuthType::Any;
+        if !is_any || self.config.access != AccessPolicy::Configured {
+            return Ok(None);
+        }
+        if self.is_console(database) {
+            return Ok(Some(config::CONSOLE_USER.to_owned()));
+        }
+        let entry = self.config.database(database);
+        let user = entry.and_then(|entry| entry.user.clone());
+        user.map(Some).ok_or("auth_type=any requires forced user")
+    }
+
+    /// The client counts until it leaves, even if it is turned away.
+    fn count_client(&mut self, id: ClientId, identity: &Arc<Identity>) -> ClientCounts {
+        self.client_mut(id).counted = Some(identity.clone());
+        self.exchange.limits(|limits| limits.client_came(identity))
+    }
+
+    /// Is there room for one more client of that database, and of that user?
+    fn refuse_beyond(&self, counts: ClientCounts, identity: &Identity) -> Result<(), String> {
+        let over = |count: u32, limit: u32| limit > 0 && count > limit;
+        let config = &self.config;
+        if over(counts.database, config.max_db_client_connections(&identity.database)) {
+            return Err("client connections exceeded (max_db_client_connections)".into());
+        }
+        if over(counts.user, config.max_user_client_connections(&identity.user)) {
+            return Err("client connections exceeded (max_user_client_connections)".into());
+        }
+        Ok(())
+    }
+
+    /// Protocol extensions we do not know, or a newer minor version than ours, are politely
+    /// declined.
+    fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io) {
+        let unknown: Vec<&[u8]> = packet
+            .parameters()
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(b"_pq_."))
+            .collect();
+        self.client_mut(id).long_key = packet.minor >= MINOR_VERSION;
+        if packet.minor > MINOR_VERSION || !unknown.is_empty() {
+            let mut out = Vec::new();
+            let minor = packet.minor.min(MINOR_VERSION);
+            backend::negotiate_protocol_version(&mut out, minor, &unknown);
+            io.send_client(id, &out);
+        }
+    }
+
     /// The client's own values of tracked parameters. The `options` of a client that replicates are
     /// its server's business alone.
     ///
@@ -23,7 +141,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         packet: &StartupPacket<'_>,
         replicates: bool,
-        io: &impl Io,
+        io: &mut impl Io,
     ) -> Result<Vars, String> {
         let mut vars = Vars::default();
         let mut named = false;
@@ -31,7 +149,7 @@ impl<X: Exchange> Engine<X> {
             match name {
                 b"user" | b"database" | b"replication" => {}
                 b"options" if replicates => {}
-                b"options" => self.startup_options(value, &mut vars)?,
+                b"options" => self.startup_options(id, value, &mut vars, io)?,
                 b"application_name" => {
                     self.name_application(id, value, &mut vars, io);
                     named = true;
@@ -42,7 +160,7 @@ impl<X: Exchange> Engine<X> {
                     None => {
                         let text = String::from_utf8_lossy(name);
                         if !self.ignores(&text) {
-                            return Err(format!("unsupported startup parameter: {text}"));
+                            return Err(self.unsupported(id, "", &text, value, io));
                         }
                     }
                 },
@@ -55,7 +173,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Settings in the form of command line arguments, each taken or refused by itself.
-    fn startup_options(&self, options: &[u8], vars: &mut Vars) -> Result<(), String> {
+    fn startup_options(
+        &self,
+        id: ClientId,
+        options: &[u8],
+        vars: &mut Vars,
+        io: &mut impl Io,
+    ) -> Result<(), String> {
         let all = self.ignores("options");
         let settings = match startup::parse_options(options) {
             Ok(settings) => settings,
@@ -66,10 +190,25 @@ impl<X: Exchange> Engine<X> {
             if let Some(slot) = self.names.slot(name.as_bytes()) {
                 vars.set(slot, value.as_bytes());
             } else if !all && !self.ignores(&name) {
-                return Err(format!("unsupported startup parameter in options: {name}"));
+                return Err(self.unsupported(id, " in options", &name, value.as_bytes(), io));
             }
         }
         Ok(())
+    }
+
+    /// The client is told the name alone.
+    fn unsupported(
+        &self,
+        id: ClientId,
+        place: &str,
+        name: &str,
+        value: &[u8],
+        io: &mut impl Io,
+    ) -> String {
+        let why = format!("unsupported startup parameter{place}: {name}");
+        let message = format!("{why}={}", String::from_utf8_lossy(value));
+        self.remark(id, Weight::Warning, &message, io);
+        why
     }
 
     fn ignores(&self, name: &str) -> bool {

@@ -10,8 +10,11 @@ use crate::ids::{Handle, WorkerId};
 use crate::server::{Learnt, Server};
 use crate::settings::PoolSettings;
 
-/// Why a server ends that is older than what the operator has ordered.
-pub const OBSOLETE: &str = "database configuration changed";
+/// Why a free server ends that is older than what the operator has ordered.
+pub const OBSOLETE: &str = "obsolete connection";
+
+/// The same of a server that was in use, and is released now.
+pub const CLOSE_NEEDED: &str = "close_needed";
 
 /// Why everything of a database ends that the operator drops.
 pub const REMOVED: &str = "database removed";
@@ -34,8 +37,9 @@ impl Gate {
     pub(super) fn server_reason(self) -> &'static str {
         match self {
             Self::Open | Self::Held => OBSOLETE,
-            Self::Paused => "pause mode",
-            Self::Closed(reason) => reason,
+            Self::Closed(REMOVED) => REMOVED,
+            // That nobody is served any more is for the clients to hear.
+            Self::Paused | Self::Closed(_) => "pause mode",
         }
     }
 }

@@ -264,7 +264,7 @@ fn a_closed_pool_links_nobody_and_keeps_nothing() {
     pool.park(A, server(1));
     pool.set_gate(Gate::Closed("server shutting down"));
     assert!(matches!(pool.request(A, client(1), 0), Grant::Closed(_)));
-    assert_eq!(pool.release(A, 0, 0), Next::Close("server shutting down"));
+    assert_eq!(pool.release(A, 0, 0), Next::Close("pause mode"));
     assert!(!gone(&mut pool));
 }
 
@@ -454,7 +454,7 @@ fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
     assert_eq!(pool.obsolete(), 2, "one place has no server yet");
     let (_, new) = pool.begin_opening();
     assert_ne!(old, new);
-    assert_eq!(pool.release(A, old, 0), Next::Close("database configuration changed"));
+    assert_eq!(pool.release(A, old, 0), Next::Close("close_needed"));
     pool.server_gone(old);
     pool.opening_ended(older_login);
     assert_eq!((pool.obsolete(), pool.counts()), (0, (1, 1)));

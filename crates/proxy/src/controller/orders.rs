@@ -101,6 +101,27 @@ impl Controller {
         }
     }
 
+    /// Whether an order can be tried at all as things stand.
+    ///
+    /// # Errors
+    /// When everything is halted already, or a database is, and it does not fit that.
+    pub fn order_fits(&self, order: &Order) -> Result<(), OrderError> {
+        let switches = self.0.shared.hub.switches();
+        match order {
+            Order::Pause(_) | Order::Kill(_) => refuse_if_halted(&switches),
+            Order::Suspend => {
+                refuse_if_halted(&switches)?;
+                refuse_if_paused(&switches)
+            }
+            Order::Resume(_)
+            | Order::KillClient(_)
+            | Order::Reconnect(_)
+            | Order::WaitClose(_)
+            | Order::Disable(_)
+            | Order::Enable(_) => Ok(()),
+        }
+    }
+
     /// PAUSE, without waiting for the end of it.
     pub(crate) fn begin_pause(&self) -> Result<(), OrderError> {
         self.switch(|switches| {
@@ -159,7 +180,8 @@ impl Controller {
         self.switch(|switches| {
             self.refuse_unregistered(database, switches)?;
             if database == CONSOLE {
-                return Err(OrderError::Console("enable"));
+                // PgBouncer's word for either.
+                return Err(OrderError::Console("disable"));
             }
             switches.database_mut(database).disabled = false;
             Ok(())
@@ -170,9 +192,7 @@ impl Controller {
         let shared = &self.0.shared;
         self.switch(|switches| {
             refuse_if_halted(switches)?;
-            if switches.any_database_paused() {
-                return Err(OrderError::PausedDatabases);
-            }
+            refuse_if_paused(switches)?;
             switches.suspended = true;
             Ok(())
         })?;
@@ -311,4 +331,8 @@ impl Controller {
 
 fn refuse_if_halted(switches: &Switches) -> Result<(), OrderError> {
     if switches.is_halted() { Err(OrderError::Halted) } else { Ok(()) }
+}
+
+fn refuse_if_paused(switches: &Switches) -> Result<(), OrderError> {
+    if switches.any_database_paused() { Err(OrderError::PausedDatabases) } else { Ok(()) }
 }

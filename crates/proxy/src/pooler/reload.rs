@@ -41,7 +41,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
             if let ReloadError::Mistakes(mistakes) = &error {
                 mistakes.mistakes.iter().for_each(|mistake| error!("{mistake}"));
             }
-            error!("{error}");
+            warning!("{error}");
             return Err(error);
         }
     };
@@ -59,6 +59,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
         warning!("{key} was changed, which takes effect at the next start only");
     }
     config.warnings.iter().for_each(|oddity| warning!("{oddity}"));
+    config.errors.iter().for_each(|mistake| error!("{mistake}"));
     for key in config.not_yet_effective() {
         warning!("{key} is set, but Weir does not act on it yet");
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use config::Config;
-use engine::ids::WorkerId;
+use engine::{averages::Averages, ids::WorkerId};
 use tokio::sync::{mpsc, watch};
 
 use super::{Exit, StartError, StartOptions, cold::Cold};
@@ -70,12 +70,13 @@ pub(super) fn start(
     let count = worker_count(&config);
     let (handshakes, queues) = Handshakes::new(count);
     let shared = Arc::new(Shared::new(count, origin, listeners, requests_in, tls, handshakes)?);
+    let began = shared.clock.now();
     let control = Control {
         shared: Arc::clone(&shared),
         config: RwLock::new(Arc::clone(&config)),
         config_path: options.config_path,
         reloading: Mutex::default(),
-        averages: RwLock::default(),
+        averages: RwLock::new(Arc::new(Averages::new(began))),
         notifier,
         dns,
         orders: orders_in,

@@ -11,7 +11,7 @@ use engine::{
     settings::Target,
 };
 
-use super::{Outcome, Sockets};
+use super::{Outcome, Sockets, events::CancelLine};
 use crate::{
     controller::ForwardInfo,
     resolve::Question,
@@ -39,13 +39,19 @@ pub(super) struct Cancel {
     peer: Option<u32>,
     /// When it is given up; `None` = never.
     until: Option<Micros>,
+    pub(super) began: Micros,
+    /// Database and user of the server, for the log.
+    pub(super) name: Option<(String, String)>,
+    pub(super) address: Address,
 }
 
 impl Sockets {
-    fn new_cancel(&self, id: u64, peer: Option<u32>, packet: &[u8]) -> Cancel {
+    fn new_cancel(&mut self, id: u64, peer: Option<u32>, packet: &[u8]) -> Cancel {
         let limit = self.config.global.cancel_wait_timeout.as_micros() as Micros;
         let until = (limit > 0).then_some(self.now + limit);
-        Cancel { id, packet: packet.to_vec(), sent: false, peer, until }
+        let (began, name) = (self.now, self.cancel_name.take().filter(|_| peer.is_none()));
+        let address = Address::default();
+        Cancel { id, packet: packet.to_vec(), sent: false, peer, until, began, name, address }
     }
 
     /// Where `server` is connected to, a second connection delivers `packet`.
@@ -118,7 +124,8 @@ impl Sockets {
         }
     }
 
-    fn open_cancel(&mut self, cancel: Cancel, address: &Address) {
+    fn open_cancel(&mut self, mut cancel: Cancel, address: &Address) {
+        cancel.address.clone_from(address);
         let Ok((fd, _)) = self.open_towards(address) else { return self.finish(&cancel) };
         let fd = fd.into_raw_fd();
         let token = self.table.register(fd, Kind::Cancel);
@@ -137,6 +144,9 @@ impl Sockets {
             cancel.sent = true;
             // So few bytes into an empty socket buffer go whole or not at all.
             let _ = socket::send(fd, &cancel.packet);
+            if let Some(cancel) = self.cancels.get(&fd) {
+                self.log_cancel(fd, cancel, CancelLine::Opened);
+            }
         }
         let over = events & (epoll::BROKEN | epoll::PEER_DONE) != 0;
         if over {
@@ -146,6 +156,7 @@ impl Sockets {
 
     fn end_cancel(&mut self, fd: RawFd) {
         if let Some(cancel) = self.cancels.remove(&fd) {
+            self.log_cancel(fd, &cancel, CancelLine::Closed);
             self.discard(fd);
             self.finish(&cancel);
         }

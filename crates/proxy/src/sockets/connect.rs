@@ -6,6 +6,7 @@ use std::{
     os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
 };
 
+use config::in_words;
 use engine::{ids::ServerId, settings::Target};
 
 use super::{Outcome, Sockets};
@@ -20,6 +21,9 @@ use crate::{
     warning,
 };
 
+/// Why a server is not there.
+const CONNECT_FAILED: &str = "connect failed";
+
 /// A server on its way to being connected.
 #[derive(Debug)]
 pub(super) struct Connecting {
@@ -27,6 +31,8 @@ pub(super) struct Connecting {
     pub(super) ticket: u64,
     /// Still to be tried, after the present one.
     addresses: VecDeque<Address>,
+    /// The present one.
+    tried: Option<Address>,
     /// The listener's queue was full: the kernel cannot wait for it, so we try again.
     retry: bool,
     /// Database and user, for the log.
@@ -37,7 +43,8 @@ pub(super) struct Connecting {
 
 impl Connecting {
     fn new(ticket: u64, name: Option<(String, String)>) -> Self {
-        Self { ticket, addresses: VecDeque::new(), retry: false, name, host: None }
+        let addresses = VecDeque::new();
+        Self { ticket, addresses, tried: None, retry: false, name, host: None }
     }
 }
 
@@ -94,9 +101,14 @@ impl Sockets {
             let Some(connecting) = self.connecting.get_mut(&server.0) else { return };
             let ticket = connecting.ticket;
             let Some(address) = connecting.addresses.pop_front() else {
-                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+                let reason = match connecting.tried {
+                    Some(_) => CONNECT_FAILED,
+                    None => "server DNS lookup failed",
+                };
+                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket, reason });
                 return;
             };
+            connecting.tried = Some(address.clone());
             match self.open_towards(&address) {
                 Ok((fd, done)) => return self.watch_server(server, ticket, fd, address, done),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -106,7 +118,7 @@ impl Sockets {
                     });
                     return;
                 }
-                Err(_) => {}
+                Err(error) => warning!("sbuf_connect failed: {}", in_words(&error)),
             }
         }
     }
@@ -137,7 +149,11 @@ impl Sockets {
         let host = self.connecting.get(&server.0).and_then(|waits| waits.host.clone());
         self.shared.set_server_socket(fd, ServerSocket { address, host, tls: String::new() });
         if self.epoll().add(fd, interest, token.to_u64()).is_err() {
-            self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+            self.outcomes.push_back(Outcome::ConnectFailed {
+                server,
+                ticket,
+                reason: CONNECT_FAILED,
+            });
         } else if done {
             self.outcomes.push_back(Outcome::ServerConnected { server, ticket });
         }
@@ -197,7 +213,11 @@ impl Sockets {
             }
             Err(reason) => {
                 warning!("TLS to a server failed: {reason}");
-                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+                self.outcomes.push_back(Outcome::ConnectFailed {
+                    server,
+                    ticket,
+                    reason: CONNECT_FAILED,
+                });
                 return;
             }
         };
@@ -209,7 +229,11 @@ impl Sockets {
         let token = self.table.register(fd, Kind::Server(server.0));
         self.servers[server.0 as usize] = Conn { tls, ..Conn::new(fd, 0) };
         if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
-            self.outcomes.push_back(Outcome::ConnectFailed { server, ticket });
+            self.outcomes.push_back(Outcome::ConnectFailed {
+                server,
+                ticket,
+                reason: CONNECT_FAILED,
+            });
         } else {
             self.outcomes.push_back(Outcome::ServerReady { server, ticket });
         }
@@ -220,6 +244,7 @@ impl Sockets {
         let is_present = self.connecting.get(&server.0).is_some_and(|waits| waits.ticket == ticket);
         if is_present && let Some(waits) = self.connecting.remove(&server.0) {
             self.log_connected(server, waits.name.as_ref());
+            self.unreached = waits.tried.map(|address| (server.0, address));
         }
         is_present
     }

@@ -6,11 +6,16 @@ use std::{fmt, os::fd::RawFd};
 use engine::{
     ids::{ClientId, ServerId},
     replication::ReplicationKind,
-    shell::Event,
+    shell::{Event, Weight},
 };
 
-use super::Sockets;
-use crate::{error, log, log::Level, sys::socket, warning};
+use super::{Sockets, cancel::Cancel};
+use crate::{
+    error, log,
+    log::Level,
+    sys::{Address, socket},
+    warning,
+};
 
 /// What stands before each line about a connection: `C-0x1a: database/user@address`.
 struct Label<'a> {
@@ -18,6 +23,12 @@ struct Label<'a> {
     fd: RawFd,
     name: (&'a str, &'a str),
     address: &'a dyn fmt::Display,
+}
+
+/// What there is to say of a cancel request's connection.
+pub(super) enum CancelLine {
+    Opened,
+    Closed,
 }
 
 impl fmt::Display for Label<'_> {
@@ -51,9 +62,6 @@ impl Sockets {
                     log!("{label} login failed: db={database} user={user}");
                 });
             }
-            Event::LoginTrouble { client, name, reason } => {
-                self.client_line(client, name, |label| error!("{label} {reason}"));
-            }
             Event::ClientClosing { client, name, reason, age, error } => {
                 self.client_line(client, name, |label| {
                     if disconnections {
@@ -63,6 +71,17 @@ impl Sockets {
                         warning!("{label} pooler error: {reason}");
                     }
                 });
+            }
+            Event::ClientRemark { client, name, weight, message } => {
+                self.client_line(client, name, |label| match weight {
+                    Weight::Log => log!("{label} {message}"),
+                    Weight::Warning => warning!("{label} {message}"),
+                    Weight::Error => error!("{label} {message}"),
+                });
+            }
+            Event::ServerComplaint { message } => error!("{message}"),
+            Event::CancelOpening { name: (database, user) } => {
+                self.cancel_name = Some((database.to_owned(), user.to_owned()));
             }
             Event::ServerOpening { server, name } if connections => self.name_server(server, name),
             Event::ServerClosing { server, name, reason, age } if disconnections => {
@@ -78,15 +97,10 @@ impl Sockets {
             Event::ReserveTaken { client: None, name: (database, user) } => {
                 warning!("{database}/{user}: taking connection from reserve_pool");
             }
-            Event::ServerLoginFailed { server, name, message } => {
-                self.server_line(server, name, |label| {
-                    warning!("{label} server login failed: {message}");
-                });
-            }
-            Event::ConnectQueryFailed { server, name, message } => {
-                self.server_line(server, name, |label| {
-                    warning!("{label} error while executing connect_query: {message}");
-                });
+            Event::ServerLoginFailed { message } => warning!("server login failed: {message}"),
+            // PgBouncer's words, in which the key has its old name.
+            Event::ConnectQueryFailed { message } => {
+                error!("S: error while executing exec_on_query: {message}");
             }
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
@@ -103,25 +117,65 @@ impl Sockets {
             return;
         }
         self.server_line(server, (database, user), |label| match socket::local_address(fd) {
-            Ok(from @ crate::Address::Inet(_)) => {
+            Ok(from @ Address::Inet(_)) => {
                 log!("{label} new connection to server (from {from})");
             }
             _ => log!("{label} new connection to server"),
         });
     }
 
+    /// The connection of a cancel request is there, or has done its work.
+    pub(super) fn log_cancel(&self, fd: RawFd, cancel: &Cancel, line: CancelLine) {
+        let (Some(name), global) = (&cancel.name, &self.config.global) else { return };
+        let address = &server_at(&cancel.address);
+        let label = Label { side: 'S', fd, name: (&name.0, &name.1), address };
+        match (line, socket::local_address(fd)) {
+            (CancelLine::Opened, Ok(from @ Address::Inet(_))) if global.log_connections => {
+                log!("{label} new connection to server (from {from})");
+            }
+            (CancelLine::Opened, _) if global.log_connections => {
+                log!("{label} new connection to server");
+            }
+            (CancelLine::Closed, _) if global.log_disconnections => {
+                let age = (self.now - cancel.began) / 1_000_000;
+                log!("{label} closing because: successfully sent cancel request (age={age}s)");
+            }
+            (CancelLine::Opened | CancelLine::Closed, _) => {}
+        }
+    }
+
     fn client_line(&self, client: ClientId, name: (&str, &str), line: impl FnOnce(Label<'_>)) {
         if log::enabled(Level::Warning) {
             let fd = self.clients[client.0 as usize].fd;
-            line(Label { side: 'C', fd, name, address: self.peer(client) });
+            let address = self.peer(client).label(self.config.global.listen_port);
+            line(Label { side: 'C', fd, name, address: &address });
         }
     }
 
     fn server_line(&self, server: ServerId, name: (&str, &str), line: impl FnOnce(Label<'_>)) {
         if log::enabled(Level::Warning) {
             let fd = self.servers.get(server.0 as usize).map_or(-1, |conn| conn.fd);
-            let address = self.shared.server_socket(fd).unwrap_or_default().address;
-            line(Label { side: 'S', fd, name, address: &address });
+            let unreached = || {
+                let (slot, address) = self.unreached.as_ref()?;
+                (*slot == server.0).then(|| address.clone())
+            };
+            let known = self.shared.server_socket(fd).map(|socket| socket.address);
+            match known.or_else(unreached) {
+                Some(address) => line(Label { side: 'S', fd, name, address: &server_at(&address) }),
+                // In the words that PgBouncer has for an address that nobody could tell.
+                None => line(Label { side: 'S', fd, name, address: &"(bad-af):0" }),
+            }
         }
+    }
+}
+
+/// How the log names the place of a server: on a unix socket, by its port alone.
+fn server_at(address: &Address) -> String {
+    match address {
+        Address::Unix(path) => {
+            let port = path.extension().unwrap_or_default();
+            format!("unix:{}", port.display())
+        }
+        other => other.to_string(),
     }
 }

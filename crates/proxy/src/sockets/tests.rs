@@ -349,7 +349,8 @@ fn a_name_is_looked_up_elsewhere_and_its_addresses_tried_in_turn() {
 fn a_server_given_up_while_connecting_is_not_reported() {
     let mut rig = Rig::new(1);
     rig.all[0].connect(SERVER, &Target::Unix("/nonexistent/.s.PGSQL.1".into()));
-    let Some(Outcome::ConnectFailed { server, ticket }) = rig.all[0].outcomes.pop_front() else {
+    let Some(Outcome::ConnectFailed { server, ticket, .. }) = rig.all[0].outcomes.pop_front()
+    else {
         panic!("connected to nothing");
     };
     rig.all[0].close_server(SERVER);

@@ -17,9 +17,6 @@ use crate::{
     tls::{Progress, Standing},
 };
 
-/// What a server's clients and the log are told when it goes without a word.
-const CONNECT_FAILED: &str = "connect failed";
-
 /// What one `recv` brought.
 enum Read {
     Bytes { count: usize, drained: bool },
@@ -222,9 +219,9 @@ impl Worker {
                     engine.server_connected(server, now, sockets);
                 }
             }
-            Outcome::ConnectFailed { server, ticket } => {
+            Outcome::ConnectFailed { server, ticket, reason } => {
                 if sockets.end_connecting(server, ticket) {
-                    engine.server_closed(server, CONNECT_FAILED, now, sockets);
+                    engine.server_closed(server, reason, now, sockets);
                 }
             }
             Outcome::CancelDone(cancel) => engine.cancel_finished(cancel, now, sockets),

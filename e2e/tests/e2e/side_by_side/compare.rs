@@ -39,19 +39,44 @@ pub(super) fn unstated(
     let [theirs, ours] = lines(theirs, ours);
     let mut seen = seen.lock().expect("no panic");
     let mut differing = differing(&theirs, &ours);
-    differing.retain(|line| {
-        let mut stated = false;
-        for (number, difference) in all().enumerate() {
-            for (place, (case_like, line_like)) in difference.lines.iter().enumerate() {
-                if is_like(case, case_like) && is_like(line, line_like) {
-                    seen.0.insert((number, place));
-                    stated = true;
+    for (number, difference) in all().enumerate() {
+        for (place, (case_like, line_like)) in difference.lines.iter().enumerate() {
+            if captures(case, case_like).is_some() && strike(&mut differing, line_like) {
+                seen.0.insert((number, place));
+            }
+        }
+    }
+    differing
+}
+
+/// Takes out the lines that a stated line excuses; true if there was one.
+fn strike(differing: &mut Vec<String>, stated: &str) -> bool {
+    let before = differing.len();
+    match stated.split_once(" => + ") {
+        None => differing.retain(|line| captures(line, stated).is_none()),
+        Some((theirs, ours)) => {
+            let mut at = 0;
+            while at < differing.len() {
+                let wanted = captures(&differing[at], theirs);
+                let other = wanted.and_then(|wanted| {
+                    let is_it = |line: &String| {
+                        line.strip_prefix("+ ").and_then(|line| captures(line, ours)).as_ref()
+                            == Some(&wanted)
+                    };
+                    differing.iter().position(is_it)
+                });
+                match other {
+                    Some(other) => {
+                        differing.remove(at.max(other));
+                        differing.remove(at.min(other));
+                        at = 0;
+                    }
+                    None => at += 1,
                 }
             }
         }
-        !stated
-    });
-    differing
+    }
+    differing.len() < before
 }
 
 /// The lines that are not in the longest sequence both have.
@@ -81,16 +106,27 @@ fn differing(theirs: &[String], ours: &[String]) -> Vec<String> {
     lines
 }
 
-/// True when the text is like the pattern, in which `*` stands for anything.
-fn is_like(text: &str, pattern: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return text == pattern };
-    let Some(mut text) = text.strip_prefix(head) else { return false };
-    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    for part in middle.split('*') {
-        let Some(place) = text.find(part) else { return false };
-        text = &text[place + part.len()..];
+/// What `*` stands for in a text that is like the pattern; `%` stands for what is not told.
+fn captures<'a>(text: &'a str, pattern: &str) -> Option<Vec<&'a str>> {
+    let wild = |letter| matches!(letter, '*' | '%');
+    let mut captured = Vec::new();
+    let Some(first) = pattern.find(wild) else { return (text == pattern).then_some(captured) };
+    let mut text = text.strip_prefix(&pattern[..first])?;
+    let mut pattern = &pattern[first..];
+    while !pattern.is_empty() {
+        let end = pattern[1..].find(wild).map(|end| end + 1);
+        let literal = &pattern[1..end.unwrap_or(pattern.len())];
+        let place = match end {
+            Some(_) => text.find(literal)?,
+            None => text.strip_suffix(literal)?.len(),
+        };
+        if pattern.starts_with('*') {
+            captured.push(&text[..place]);
+        }
+        text = &text[place + literal.len()..];
+        pattern = end.map_or("", |end| &pattern[end..]);
     }
-    text.ends_with(end)
+    Some(captured)
 }
 
 #[test]
@@ -106,6 +142,20 @@ fn differing_lines_and_patterns() {
         ("abc", "b*", false),
         ("abc", "a*b", false),
     ] {
-        assert_eq!(is_like(text, pattern), like, "{text} like {pattern}");
+        assert_eq!(captures(text, pattern).is_some(), like, "{text} like {pattern}");
     }
+    assert_eq!(captures("aXbYc", "a*b%c"), Some(vec!["X"]));
+}
+
+#[test]
+fn a_line_that_became_another_is_excused_with_it_only() {
+    let stated = "- say *, old => + say *, % new";
+    let strike = |lines: &[&str]| {
+        let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        let found = strike(&mut lines, stated);
+        (found, lines.len())
+    };
+    assert_eq!(strike(&["- say a, old", "+ say a, quite new"]), (true, 0));
+    assert_eq!(strike(&["- say a, old", "+ say b, quite new"]), (false, 2));
+    assert_eq!(strike(&["- say a, old"]), (false, 1));
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::process::Process;
 use super::script::Case;
-use super::transcript::{Reply, log_lines, replies};
+use super::transcript::{Reply, line, log_lines, replies};
 use testkit::{Message, Postgres, RawClient, frontend, poll_until};
 
 /// For an answer that must come, and for a state that must be reached.
@@ -129,7 +129,7 @@ impl Player {
                 let client = self.client(name);
                 client.set_timeout(MOMENT);
                 let line = match client.try_read() {
-                    Ok(Some(message)) => format!("{message:?}"),
+                    Ok(Some(message)) => line(&message),
                     Ok(None) => "the end".to_owned(),
                     Err(_) => "nothing".to_owned(),
                 };

@@ -152,7 +152,7 @@ impl Process {
         let mut sections: BTreeMap<String, String> = BTreeMap::new();
         let base = format!(
             "listen_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir = {}\nauth_file = {}\n\
-             auth_type = trust\nadmin_users = admin\nstats_users = stats\n",
+             auth_type = trust\nadmin_users = admin\nstats_users = stats\nstats_period = 600\n",
             self.port,
             self.folder.display(),
             self.folder.join("userlist.txt").display(),

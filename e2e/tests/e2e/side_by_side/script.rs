@@ -51,6 +51,21 @@ pub(super) struct Group {
     pub(super) cases: Vec<Case>,
 }
 
+impl Group {
+    /// Cases with poolers of their own can be played each by itself.
+    pub(super) fn split(self) -> Vec<Self> {
+        let Self { name, fresh, files, cases } = self;
+        let part = |cases| Self { name: name.clone(), fresh, files: files.clone(), cases };
+        let (own, shared): (Vec<_>, Vec<_>) =
+            cases.into_iter().partition(|case| fresh || case.has_files());
+        let mut parts: Vec<Self> = own.into_iter().map(|case| part(vec![case])).collect();
+        if !shared.is_empty() {
+            parts.insert(0, part(shared));
+        }
+        parts
+    }
+}
+
 /// A few steps, and what comes of them is compared.
 #[derive(Debug, Default)]
 pub(super) struct Case {

@@ -30,10 +30,10 @@ const MASKED_COLUMNS: [&str; 24] = [
     "total_wait_time",
 ];
 /// Columns of times and bytes of traffic that are compared no further than whether they are 0.
-const MEASURED: [&str; 3] = ["_time", "_recv", "_sent"];
+const MEASURED: [&str; 4] = ["_time", "_recv", "_sent", "_bytes"];
 
-/// Beginnings of log lines that are not compared: they come by the clock, or say what is inside.
-const UNTOLD: [&str; 3] = ["LOG stats: ", "DEBUG ", "NOISE "];
+/// Beginnings of log lines that are not compared: they say what is inside.
+const UNTOLD: [&str; 2] = ["DEBUG ", "NOISE "];
 
 /// One thing that came back.
 #[derive(Debug, Clone)]
@@ -53,6 +53,8 @@ pub(super) fn replies(messages: &[Message], console: bool) -> Vec<Reply> {
     for message in messages {
         if message.tag == b'S' {
             let (key, value) = message.parameter();
+            // With application_name_add_host the port is in it.
+            let value = value.split_once(" - 127.0.0.1:").map_or(&*value, |(name, _)| name);
             parameters.push(format!("parameter {key}={value}"));
             continue;
         }
@@ -74,7 +76,7 @@ pub(super) fn replies(messages: &[Message], console: bool) -> Vec<Reply> {
     replies
 }
 
-fn line(message: &Message) -> String {
+pub(super) fn line(message: &Message) -> String {
     match message.tag {
         b'E' => format!("error {}", fields(&message.error().expect("an error"))),
         b'N' => format!("notice {}", fields(&message.error().expect("a notice"))),
@@ -145,19 +147,25 @@ fn as_lines(replies: &[Reply], common: &[Vec<String>]) -> Vec<String> {
 
 fn row_line(columns: &[(String, u32)], row: &[Option<String>], wanted: &[String]) -> String {
     let mut line = "row".to_owned();
-    for name in wanted {
+    let cell = |name: &str| {
         let index = columns.iter().position(|(other, _)| other == name);
-        let value = index.and_then(|index| row.get(index)?.as_deref());
-        line += &format!(" {name}={}", masked(name, value));
+        index.and_then(|index| row.get(index)?.as_deref())
+    };
+    for name in wanted {
+        // SHOW TOTALS has rows where others have columns.
+        let counter = cell("name").filter(|_| name == "value").unwrap_or(name);
+        line += &format!(" {name}={}", masked(counter, cell(name)));
     }
     line
 }
 
 fn masked(column: &str, value: Option<&str>) -> String {
     let measured = MEASURED.iter().any(|end| column.ends_with(end));
+    // So much a second is a matter of the moment.
+    let rate = column.starts_with("avg_");
     match value {
         None => "NULL".to_owned(),
-        Some(_) if MASKED_COLUMNS.contains(&column) => "*".to_owned(),
+        Some(_) if rate || MASKED_COLUMNS.contains(&column) => "*".to_owned(),
         Some("0") => "0".to_owned(),
         Some(_) if measured => "*".to_owned(),
         Some(value) => value.to_owned(),

@@ -6,7 +6,7 @@ use config::hba::IdentMap;
 use super::{Engine, Step};
 use crate::auth::Login;
 use crate::ids::{ClientId, Micros};
-use crate::shell::{Event, Exchange, Io};
+use crate::shell::{Event, Exchange, Io, Weight};
 
 impl<X: Exchange> Engine<X> {
     pub(super) fn check_certificate(
@@ -18,9 +18,9 @@ impl<X: Exchange> Engine<X> {
     ) -> Step {
         let login = self.login_mut(id);
         let trouble = trouble(login, map);
-        if let Some(reason) = &trouble {
+        if let Some(message) = &trouble {
             let name = (login.database.as_str(), login.user.as_str());
-            io.event(Event::LoginTrouble { client: id, name, reason });
+            io.event(Event::ClientRemark { client: id, name, weight: Weight::Error, message });
         }
         let accepted = trouble.is_none() && login.credential.is_some();
         self.verdict(id, accepted, "certificate authentication failed", now, io)

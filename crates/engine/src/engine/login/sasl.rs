@@ -5,7 +5,7 @@ use wire::backend;
 use wire::messages::SaslInitialResponse;
 use wire::scram::{self, ScramError, ScramServer};
 
-use super::{Engine, Step};
+use super::{Engine, PASSWORD_FAILED, Step};
 use crate::auth::{Credential, LoginStep, Password};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::server::Learnt;
@@ -50,7 +50,7 @@ impl<X: Exchange> Engine<X> {
             Err(error) => return self.sasl_failed(id, error, now, io),
         };
         let Some(credential) = self.login_mut(id).credential.clone() else {
-            return self.verdict(id, false, SASL_FAILED, now, io);
+            return self.sasl_failed(id, ScramError::Proof, now, io);
         };
         let mut out = Vec::new();
         backend::authentication_sasl_final(&mut out, &finished.reply);
@@ -106,14 +106,15 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) -> Step {
         self.note_wrong_proof(id, now);
-        self.log_login_failed(id, io);
         match error {
             ScramError::AuthorizationIdentity
             | ScramError::ChannelBinding
             | ScramError::ChannelBindingDowngrade
             | ScramError::ChannelBindingMismatch
-            | ScramError::Mechanism => Step::Refuse(error.to_string()),
-            _ => Step::Refuse(SASL_FAILED.into()),
+            | ScramError::Mechanism => return Step::Refuse(error.to_string()),
+            ScramError::Proof => self.client_trouble(id, PASSWORD_FAILED, io),
+            _ => self.client_trouble(id, &error.to_string(), io),
         }
+        Step::Refuse(SASL_FAILED.into())
     }
 }
