@@ -29,7 +29,7 @@ use testkit::{Postgres, poll_until};
 /// As many groups are played at a time.
 const PLAYERS: usize = 8;
 /// Fewer would mean that files of cases are not found.
-const CASES_MIN: usize = 200;
+const CASES_MIN: usize = 600;
 /// How long the two logs may take to say the same.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 

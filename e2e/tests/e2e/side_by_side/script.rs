@@ -27,7 +27,7 @@
 //! `{db}`, `{pg}` (PostgreSQL's port), `{port}`, `{closed}` (where nobody listens), `{dir}`,
 //! `{x*N}` (N times that letter) are put in by name.
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     include_str!("cases/auth.txt"),
     include_str!("cases/boot.txt"),
     include_str!("cases/cli.txt"),
@@ -35,6 +35,7 @@ const FILES: [&str; 12] = [
     include_str!("cases/console.txt"),
     include_str!("cases/databases.txt"),
     include_str!("cases/limits.txt"),
+    include_str!("cases/logs.txt"),
     include_str!("cases/modes.txt"),
     include_str!("cases/servers.txt"),
     include_str!("cases/set.txt"),

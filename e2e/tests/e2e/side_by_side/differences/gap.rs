@@ -150,10 +150,16 @@ pub(in super::super) const GAP: &[Difference] = &[
     },
     Difference {
         why: "The line of statistics counts more.",
-        lines: &[(
-            "boot: stats_period = 0",
-            "- log LOG stats: N xacts/s, N queries/s, in * => + log LOG stats: N xacts/s, N queries/s, N client parses/s, N server parses/s, N binds/s, in *",
-        )],
+        lines: &[
+            (
+                "boot: stats_period = 0",
+                "- log LOG stats: N xacts/s, N queries/s, in * => + log LOG stats: N xacts/s, N queries/s, N client parses/s, N server parses/s, N binds/s, in *",
+            ),
+            (
+                "counted: the line",
+                "- log LOG stats: N xacts/s, N queries/s, in * => + log LOG stats: N xacts/s, N queries/s, N client parses/s, N server parses/s, N binds/s, in *",
+            ),
+        ],
     },
     Difference {
         why: "More rows.",
@@ -234,6 +240,8 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("*", "+ parameter server_version=1.25.2/bouncer"),
             ("*", "- row version=PgBouncer 1.18.0"),
             ("any: the console, whoever", "- DataRow[Some(\"PgBouncer 1.18.0\")]"),
+            ("no connections: the console", "- DataRow[Some(\"PgBouncer 1.18.0\")]"),
+            ("boot: all may be admins of nothing", "- DataRow[Some(\"PgBouncer 1.18.0\")]"),
         ],
     },
     Difference {
@@ -248,7 +256,7 @@ pub(in super::super) const GAP: &[Difference] = &[
         ],
     },
     Difference {
-        why: "SIGTERM waits for clients and SIGINT says for what, since 1.23.",
+        why: "SIGTERM waits for clients, SIGINT says for what, and SIGQUIT is obeyed, since 1.23.",
         lines: &[
             (
                 "*",
@@ -256,6 +264,11 @@ pub(in super::super) const GAP: &[Difference] = &[
             ),
             ("signals: TERM with *", "- *"),
             ("signals: TERM with *", "+ *"),
+            (
+                "signals: QUIT with a client",
+                "- it ends: signal: 3 (SIGQUIT) => + it ends: exit status: 0",
+            ),
+            ("signals: QUIT with a client", "+ log LOG got SIGQUIT, fast exit"),
         ],
     },
     Difference {
@@ -275,6 +288,13 @@ pub(in super::super) const GAP: &[Difference] = &[
         ],
     },
     Difference {
+        why: "KILL_CLIENT is of 1.24.",
+        lines: &[
+            ("console odds: KILL_CLIENT without an argument", "- *"),
+            ("console odds: KILL_CLIENT without an argument", "+ *"),
+        ],
+    },
+    Difference {
         why: "Query is called by its name.",
         lines: &[(
             "no simple queries: simple",
@@ -289,6 +309,10 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("star: *", "- error S[FATAL] C[08P01] M[*] => + error S[FATAL] V[FATAL] C[%] M[*]"),
             (
                 "a login that fails: *",
+                "- error S[FATAL] C[08P01] M[*] => + error S[FATAL] V[FATAL] C[%] M[*]",
+            ),
+            (
+                "boot: auth_file: the same user twice",
                 "- error S[FATAL] C[08P01] M[*] => + error S[FATAL] V[FATAL] C[%] M[*]",
             ),
         ],

@@ -33,6 +33,10 @@ pub(in super::super) const INTENDED: &[Difference] = &[
                 "+ log ERROR Cannot open logfile: '/nonexistent/x': No such file or directory",
             ),
             (
+                "boot: a user twice",
+                "+ log WARNING {dir}/pooler.ini:N: app: user defined again: the last definition counts",
+            ),
+            (
                 "boot: a name twice",
                 "+ log WARNING {dir}/pooler.ini:N: d: database defined again: the last definition counts",
             ),
@@ -43,6 +47,8 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         lines: &[
             ("*", "+ row version=PgBouncer 1.25.2 (Weir *"),
             ("any: the console, whoever", "+ DataRow[Some(\"PgBouncer 1.25.2 (Weir *"),
+            ("no connections: the console", "+ DataRow[Some(\"PgBouncer 1.25.2 (Weir *"),
+            ("boot: all may be admins of nothing", "+ DataRow[Some(\"PgBouncer 1.25.2 (Weir *"),
             ("shows: psql lists", "+ PgBouncer 1.25.2 (Weir *"),
             ("command line: version*", "- PgBouncer 1.18.0"),
             ("*", "- libevent *"),
@@ -195,10 +201,10 @@ pub(in super::super) const INTENDED: &[Difference] = &[
     },
     Difference {
         why: "The farewell of a server is the last a client hears.",
-        lines: &[(
-            "session: the backend ends",
-            "- error S[FATAL] C[08P01] M[server conn crashed?]",
-        )],
+        lines: &[
+            ("session: the backend ends", "- error S[FATAL] C[08P01] M[server conn crashed?]"),
+            ("*: a lost backend", "- error S[FATAL] C[08P01] M[server conn crashed?]"),
+        ],
     },
     Difference {
         why: "A query that nobody waits for any more is cancelled, and then the server is kept (cancel_lost_queries).",
@@ -276,6 +282,20 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             (
                 "boot: logfile = /nonexistent/log",
                 "- log % FATAL Cannot open logfile: * => + log FATAL Cannot open logfile: *",
+            ),
+        ],
+    },
+    Difference {
+        why: "What asks nothing of a server needs none, and no file is looked for where none is named.",
+        lines: &[
+            (
+                "transaction, more: a Flush alone",
+                "- log LOG S-N: * client disconnect while server was not ready (age=Ns)",
+            ),
+            ("transaction, more: an empty query", "- log LOG S-N: * new connection to server *"),
+            (
+                "boot: no auth_file at all",
+                "- log ERROR could not open auth_file : No such file or directory",
             ),
         ],
     },
