@@ -58,7 +58,7 @@ fn a_mistake_is_named_and_points_to_the_help() {
         ("weir -u", "option requires an argument -- 'u'"),
         ("weir --user", "option '--user' requires an argument"),
         ("weir demo --bench 0", "0"),
-        ("weir demo --bench", "--bench <SECONDS>"),
+        ("weir demo --bench", "option '--bench' requires an argument"),
         ("weir serve", "<URL>"),
         ("weir a.ini demo", "no configuration file specified"),
         ("weir -d demo", "-d and -R need a configuration file"),
