@@ -109,6 +109,7 @@ impl Control for Pooler {
         Box::pin(async move {
             // It reads files, and this thread has to answer others meanwhile.
             let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
+            self.0.heard().await;
             match reloaded {
                 Ok(result) => result.map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -140,6 +141,7 @@ impl Control for Pooler {
         Box::pin(async move {
             // As a reload, it may read files.
             let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
+            self.0.heard().await;
             done.unwrap_or_else(|error| Err(error.to_string()))
         })
     }

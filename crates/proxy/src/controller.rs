@@ -241,6 +241,20 @@ impl Controller {
         crate::pooler::set(self, key, value).inspect_err(|reason| error!("{reason}"))
     }
 
+    /// Returns when every worker has dealt with all that it was told before: what a reload has put
+    /// in force then holds for every client that comes.
+    pub async fn heard(&self) {
+        let (done, mut heard) = mpsc::unbounded_channel();
+        self.0.shared.tell_all(|| ShellMail::Heard(done.clone()));
+        drop(done);
+        // Nothing is ever sent; a worker that has ended has dropped its mail.
+        let ended = self.ended();
+        tokio::select! {
+            _ = heard.recv() => {}
+            () = ended => {}
+        }
+    }
+
     /// Ends the pooler in this way. Returns at once.
     pub fn shutdown(&self, how: Shutdown) {
         // If nobody listens, the end has come already.

@@ -90,6 +90,8 @@ pub(crate) enum ShellMail {
     CrowdOut,
     /// Tell about yourself.
     Report(mpsc::UnboundedSender<WorkerReport>),
+    /// Tell that everything before this has been dealt with, by dropping the other end.
+    Heard(mpsc::UnboundedSender<()>),
     /// The configuration was replaced; the pools have its settings already.
     Config(Arc<Config>),
     Drain(Drain),

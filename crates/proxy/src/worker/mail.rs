@@ -62,6 +62,7 @@ impl Worker {
             }
             // Who asked may have given up waiting.
             ShellMail::Report(reply) => drop(reply.send(self.report())),
+            ShellMail::Heard(_done) => {}
             ShellMail::Config(config) => {
                 self.sockets.set_config(config.clone());
                 self.engine.set_config(config);
