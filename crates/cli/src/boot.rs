@@ -127,7 +127,7 @@ fn report(config: &Config) {
     for mistake in &config.errors {
         error!("{mistake}");
     }
-    for key in config.not_yet_effective() {
-        warning!("{key} is set, but Weir does not act on it yet");
+    for line in config.set_in_vain() {
+        warning!("{line}");
     }
 }

@@ -141,12 +141,14 @@ impl Config {
         stored.or_else(|| (user == CONSOLE_USER).then_some(""))
     }
 
-    /// The keys that were given another value than the default and that Weir does not act on yet,
-    /// as `key` or `databases.NAME.key`; to be logged at start, so that none is silently ignored.
-    pub fn not_yet_effective(&self) -> Vec<String> {
+    /// A line for each key that was given another value than the default and has no effect, beginning
+    /// with `key` or `databases.NAME.key`; to be logged at start, so that none is silently ignored.
+    pub fn set_in_vain(&self) -> Vec<String> {
         fn idle<'a, T: Keyed>(target: &'a T, prefix: &'a str) -> impl Iterator<Item = String> + 'a {
-            let rows = target.changed().filter(|row| !row.key.effective);
-            rows.map(move |row| format!("{prefix}{}", row.key.name))
+            target.changed().filter_map(move |row| {
+                let why = row.key.idle_because?;
+                Some(format!("{prefix}{} is set, and has no effect: {why}", row.key.name))
+            })
         }
 
         let mut names: Vec<_> = idle(&self.global, "").collect();

@@ -5,8 +5,7 @@ use std::fmt::Write;
 use crate::config::{AccessPolicy, Config};
 use crate::table::{Database, Keyed};
 
-/// The configuration in plain words, ending with the keys that are not effective yet and the
-/// warnings.
+/// The configuration in plain words, ending with the keys that are set in vain and the warnings.
 pub fn describe(config: &Config) -> String {
     let mut text = String::new();
     listeners(&mut text, config);
@@ -14,7 +13,7 @@ pub fn describe(config: &Config) -> String {
     access(&mut text, config);
     databases(&mut text, config);
     users(&mut text, config);
-    list(&mut text, "Set, and not effective yet", &config.not_yet_effective());
+    list(&mut text, "Set in vain", &config.set_in_vain());
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     list(&mut text, "Warnings", &warnings);
     let errors: Vec<_> = config.errors.iter().map(ToString::to_string).collect();

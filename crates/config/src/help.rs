@@ -37,7 +37,7 @@ pub fn markdown() -> String {
                     default => format!("`{default}`"),
                 }),
                 if key.reloadable { "reload" } else { "restart" },
-                if key.effective { "yes" } else { "not yet" },
+                if key.idle_because.is_none() { "yes" } else { "no" },
                 key.help,
             );
         }
@@ -69,9 +69,9 @@ pool_size = 5
 A whole number that begins with 0 in `pgbouncer.ini` is octal, with 0x hexadecimal. Seconds may
 have a fraction. `weir.toml` also takes numbers, `true` and `false`, and lists in TOML's own form.
 
-*Changes* says what makes a change take effect. *Effective* says whether Weir acts on the key:
-one that is not effective yet is read and checked, and `weir check-config` and the log at start
-name it if it is set.
+*Changes* says what makes a change take effect. *Effective* says whether Weir acts on the key. The
+others have a meaning in PgBouncer alone: they are read, and `weir check-config` and the log at
+start name them if they are set, and say why they have no effect.
 ";
 
 const TABLE_HEAD: &str = "| key | value | default | changes | effective | meaning |
@@ -118,8 +118,8 @@ fn entry(key: &Key) -> String {
     let mut text = format!("{} ({place})\n  {}\n", key.name, key.help);
     let changes = if key.reloadable { "on reload" } else { "on restart" };
     let _ = write!(text, "  value: {}\n  default: {default}\n  changes: {changes}\n", form(key));
-    if !key.effective {
-        text.push_str("  Weir reads this key and does not act on it yet.\n");
+    if let Some(why) = key.idle_because {
+        let _ = writeln!(text, "  effect: none, since {why}");
     }
     text
 }

@@ -1,7 +1,7 @@
 //! The one definition of every configuration key.
 //!
-//! A row of a table says name, type, unit, default, when a change takes effect, whether Weir acts
-//! on the key yet, and what it is for. The [`keys!`] macro makes from the rows the struct with its
+//! A row of a table says name, type, unit, default, when a change takes effect, why it has no effect
+//! if it has none, and what it is for. The [`keys!`] macro makes from the rows the struct with its
 //! typed fields and the list of [`Row`]s over which everything else is generic: parser, defaults,
 //! `SHOW CONFIG`, help and documentation. To add a key, add a row and nothing else.
 
@@ -42,8 +42,8 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// A reload applies a change; otherwise only a restart does.
     pub reloadable: bool,
-    /// Weir acts on the key; otherwise it is read, checked and reported as not yet effective.
-    pub effective: bool,
+    /// Why the key is read and has no effect, for those that are PgBouncer's alone; a clause.
+    pub idle_because: Option<&'static str>,
     /// The value must not be printed.
     pub secret: bool,
     /// One sentence or two.
@@ -84,7 +84,7 @@ impl Key {
 }
 
 /// Defines a struct, one field a row:
-/// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|later, secret;`
+/// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|idle("why"), secret;`
 /// where the parts in brackets and `secret` may be left out, and the default may be `unset`.
 macro_rules! keys {
     (
@@ -95,7 +95,7 @@ macro_rules! keys {
         $(
             $(#[doc = $help:literal])+
             $field:ident $(($key:literal))? : $ty:ty $([$unit:ident])? = $default:tt,
-            $when:ident, $acts:ident $(, $secret:ident)?;
+            $when:ident, $acts:ident $(($why:literal))? $(, $secret:ident)?;
         )+
     ) => {
         $(#[$outer])*
@@ -115,7 +115,7 @@ macro_rules! keys {
                         unit: concat!($(stringify!($unit))?),
                         default: keys!(@default $default),
                         reloadable: keys!(@reload $when),
-                        effective: keys!(@acts $acts),
+                        idle_because: keys!(@$acts $($why)?),
                         secret: keys!(@secret $($secret)?),
                         help: concat!($($help),+).trim_ascii(),
                     },
@@ -163,8 +163,8 @@ macro_rules! keys {
     (@default $text:literal) => { Some($text) };
     (@reload reload) => { true };
     (@reload boot) => { false };
-    (@acts acts) => { true };
-    (@acts later) => { false };
+    (@acts) => { None };
+    (@idle $why:literal) => { Some($why) };
     (@secret) => { false };
     (@secret secret) => { true };
 }

@@ -65,7 +65,7 @@ fn check(read: Result<Config, ConfigError>) {
     }
     assert!(!describe(&config).is_empty());
     let _ = format!("{config:?}");
-    let _ = config.not_yet_effective();
+    let _ = config.set_in_vain();
     for name in config.databases.keys().map(String::as_str).chain(["nowhere"]) {
         if let Some(database) = config.database(name) {
             let _ = config.pool_mode(&database, "somebody");

@@ -29,7 +29,7 @@ mod resolve;
 mod service;
 mod shared;
 mod sockets;
-#[cfg(feature = "stepped")]
+#[cfg(any(test, feature = "stepped"))]
 mod stepped;
 mod sync;
 mod sys;

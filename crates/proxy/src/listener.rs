@@ -315,6 +315,8 @@ fn admit(path: &Path, global: &Global) -> Result<(), ListenError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     fn unix_only(dir: &Path) -> Global {
@@ -347,6 +349,25 @@ mod tests {
     }
 
     #[test]
+    fn the_socket_file_is_of_the_group_of_the_configuration() {
+        let dir = std::env::temp_dir().join(format!("weir-group-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        // Root may give files to any group, others to their own.
+        let (own, named) = (fs::metadata(&dir).unwrap().gid(), process::group_by_name("daemon"));
+        let (name, gid) = match (process::effective_uid(), named.unwrap()) {
+            (0, Some(gid)) => ("daemon".to_owned(), gid),
+            _ => (own.to_string(), own),
+        };
+        let global = Global { unix_socket_group: name, ..unix_only(&dir) };
+        let listeners = open_all(&global, Vec::new()).unwrap();
+        assert_eq!(fs::metadata(dir.join(".s.PGSQL.6432")).unwrap().gid(), gid);
+        drop(listeners);
+        let global = Global { unix_socket_group: "no such group".into(), ..global };
+        assert!(matches!(open_all(&global, Vec::new()), Err(ListenError::Group(_))));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
     fn a_shut_listener_refuses() {
         let global = Global {
             listen_addr: vec!["127.0.0.1".into()],
@@ -373,6 +394,9 @@ mod tests {
             listen_addr: vec!["127.0.0.1".into()],
             listen_port: 0,
             unix_socket_dir: String::new(),
+            listen_backlog: 17,
+            tcp_keepcnt: 4,
+            tcp_keepintvl: 6,
             tcp_user_timeout: 7000,
             tcp_socket_buffer: 40_000,
             ..Global::default()
@@ -385,10 +409,16 @@ mod tests {
         tune(&all, &waits);
         assert_eq!(option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT), 0);
 
+        // Of a listener, this field is its backlog.
+        let about: libc::tcp_info = socket::option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).unwrap();
+        assert_eq!(about.tcpi_sacked, 17);
+
         let _client = std::net::TcpStream::connect(address).unwrap();
         let (accepted, _) = socket::accept(fd).unwrap();
         let accepted = accepted.as_raw_fd();
         assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 7000);
+        assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_KEEPCNT), 4);
+        assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL), 6);
         // The kernel counts its own overhead in as well.
         assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_RCVBUF), 80_000);
         assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_SNDBUF), 80_000);

@@ -1,5 +1,9 @@
 //! One worker without a thread, turned by hand, for whom time stands still: what it does is then
-//! the same in every run, down to the instruction, and can be counted. For `weir-bench guard` alone.
+//! the same in every run, down to the instruction, and can be counted. For `weir-bench guard` and for
+//! tests.
+
+#[cfg(test)]
+mod tests;
 
 use std::{io, sync::Arc};
 

@@ -42,8 +42,6 @@ const EVENTS_MAX: usize = 256;
 const BUFFER_LEN: usize = 64 * 1024;
 /// The part of it for ordinary reads, which stays in the processor's cache.
 const SMALL_READ: usize = 16 * 1024;
-/// Reads from one connection before others get their turn.
-const READS_MAX: usize = 16;
 
 /// What is not read at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,3 +68,18 @@ fn the_debian_package_is_installed_started_upgraded_and_removed() {
         assert!(said.contains(&format!("try: {done}")), "not {done}:\n{said}");
     }
 }
+
+#[test]
+fn the_program_needs_no_library_that_a_bare_debian_lacks() {
+    if !support::only_weir() {
+        return;
+    }
+    let program = pooler_binary();
+    let listing = support::run(Command::new("readelf").arg("--dynamic").arg(program));
+    let needed: Vec<_> = listing.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert!(!needed.is_empty());
+    for line in needed {
+        let known = ["[libc.so.", "[libm.so.", "[libgcc_s.so.", "[ld-linux"];
+        assert!(known.iter().any(|library| line.contains(library)), "{line}");
+    }
+}

@@ -135,7 +135,7 @@ fn syslog_gets_the_lines_and_those_from_before_the_configuration_was_read() {
             return line;
         }
     };
-    find(172, "job_name is set, but Weir does not act on it yet");
+    find(172, "job_name is set, and has no effect: ");
     let up = find(174, "process up: PgBouncer");
     assert!(up.contains("]: process up"), "the message alone is sent: {up}");
     drop(pooler.client(&database));

@@ -48,7 +48,8 @@ keys! {
     /// Cipher suites offered to clients up to TLS 1.2.
     client_tls_ciphers: String = "default", reload, acts;
     /// Diffie-Hellman parameters for clients: auto, none or legacy.
-    client_tls_dheparams: String = "auto", reload, later;
+    client_tls_dheparams: String = "auto", reload,
+        idle("key exchange is by elliptic curves only");
     /// Elliptic curve for clients: auto, none or a name.
     client_tls_ecdhcurve: String = "auto", reload, acts;
     /// Private key for `client_tls_cert_file`.
@@ -73,8 +74,8 @@ keys! {
     idle_transaction_timeout: Duration = "0", reload, acts;
     /// Startup parameters of clients that are ignored without an error.
     ignore_startup_parameters: Vec<String> = "", reload, acts;
-    /// Name of the Windows service; read everywhere and used nowhere.
-    job_name: String = "pgbouncer", boot, later;
+    /// Name of the Windows service.
+    job_name: String = "pgbouncer", boot, idle("Weir is no Windows service");
     /// TCP addresses or host names to listen on; `*` is all. Empty: no TCP.
     listen_addr: Vec<String> = "", boot, acts;
     /// Connections the kernel may hold that are not accepted yet.
@@ -114,8 +115,8 @@ keys! {
     peer_id: u32 = "0", reload, acts;
     /// File that holds the process id while Weir runs; needed to run as a daemon.
     pidfile: String = "", boot, acts;
-    /// Size of the buffer of a connection; no limit to the size of a message.
-    pkt_buf: u32 [bytes] = "4096", boot, later;
+    /// Size of the buffer of a connection.
+    pkt_buf: u32 [bytes] = "4096", boot, idle("connections at rest have no buffer");
     /// When a server goes back to its pool.
     pool_mode: PoolMode = "session", reload, acts;
     /// Time after which an empty pool is forgotten; 0 is never.
@@ -132,8 +133,8 @@ keys! {
     reserve_pool_timeout: Duration = "5", reload, acts;
     /// File to use in place of `/etc/resolv.conf`.
     resolv_conf: String = "", boot, acts;
-    /// Reads from one connection before the next one gets its turn; 0 is no limit.
-    sbuf_loopcnt: u32 = "5", reload, later;
+    /// Reads of one connection, of up to 64 KiB, before others get their turn; 0 is no limit.
+    sbuf_loopcnt: u32 = "5", reload, acts;
     /// Iterations of the SCRAM verifiers Weir makes from plain passwords.
     scram_iterations: u32 = "4096", reload, acts;
     /// Idle time after which a server connection is probed before use; 0 is always.

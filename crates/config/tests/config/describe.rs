@@ -53,8 +53,8 @@ Databases
 Users with settings of their own
   alice: pool_size = 3
 
-Set, and not effective yet
-  pkt_buf
+Set in vain
+  pkt_buf is set, and has no effect: connections at rest have no buffer
 
 Warnings
   test.ini:14: [pgbouncer] again: the keys set before it return to their defaults

@@ -25,7 +25,7 @@ fn help_tells_a_key_in_every_place_it_is_written() {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
     assert!(config::help("tcp_user_timeout").unwrap().contains("milliseconds"));
-    assert!(config::help("pkt_buf").unwrap().contains("does not act on it yet"));
+    assert!(config::help("pkt_buf").unwrap().contains("effect: none, since"));
 }
 
 #[test]

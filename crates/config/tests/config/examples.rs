@@ -31,7 +31,7 @@ fn a_minimal_file() {
     let database = &config.databases["template1"];
     assert_eq!(database.hosts, [Host::Tcp("localhost".into())]);
     assert_eq!(database.dbname(), "template1");
-    assert!(config.not_yet_effective().is_empty());
+    assert!(config.set_in_vain().is_empty());
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn set_changes_reloadable_keys_and_leaves_boot_only_ones_alone() {
 }
 
 #[test]
-fn keys_that_do_not_act_yet_are_named_when_they_are_set() {
+fn keys_without_effect_are_named_when_they_are_set() {
     let config = ini("
 [pgbouncer]
 pkt_buf = 4096
@@ -81,5 +81,8 @@ u = query_timeout=4
 [peers]
 1 = host=h pool_size=2
 ");
-    assert_eq!(config.not_yet_effective(), ["job_name"]);
+    assert_eq!(
+        config.set_in_vain(),
+        ["job_name is set, and has no effect: Weir is no Windows service"]
+    );
 }

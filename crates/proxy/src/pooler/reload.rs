@@ -60,8 +60,8 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     }
     config.warnings.iter().for_each(|oddity| warning!("{oddity}"));
     config.errors.iter().for_each(|mistake| error!("{mistake}"));
-    for key in config.not_yet_effective() {
-        warning!("{key} is set, but Weir does not act on it yet");
+    for line in config.set_in_vain() {
+        warning!("{line}");
     }
     put_in_force(control, Arc::new(config));
     Ok(())

@@ -8,7 +8,7 @@ use engine::{
     server::LOST,
 };
 
-use super::{BUFFER_LEN, READS_MAX, SMALL_READ, Worker};
+use super::{BUFFER_LEN, SMALL_READ, Worker};
 use crate::{
     conn::{BROKEN, BULK, Conn, DONE, FAILED, READABLE},
     sockets::{LastWords, Outcome},
@@ -84,7 +84,7 @@ impl Worker {
     /// Reads a client, as far as it may be read now.
     pub(super) fn read_client(&mut self, client: ClientId, token: Token) {
         let now = self.sockets.now;
-        for _ in 0..READS_MAX {
+        for _ in 0..self.reads_in_turn() {
             let on = self.engine.server_of(client);
             if self.keeps_client(client) || !self.sockets.client_may_be_read(client, on) {
                 return;
@@ -146,7 +146,7 @@ impl Worker {
     /// Reads a server, as far as its client takes what it says.
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
         let now = self.sockets.now;
-        for _ in 0..READS_MAX {
+        for _ in 0..self.reads_in_turn() {
             let by = self.engine.client_of(server);
             if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
                 return;
@@ -181,6 +181,15 @@ impl Worker {
             }
         }
         self.sockets.queue(token);
+    }
+
+    /// So often a connection is read before others get their turn.
+    #[inline]
+    fn reads_in_turn(&self) -> u32 {
+        match self.sockets.global().sbuf_loopcnt {
+            0 => u32::MAX,
+            count => count,
+        }
     }
 
     pub(super) fn lose_client(&mut self, client: ClientId) {

@@ -1,0 +1,119 @@
+//! What a worker does in one turn.
+
+use std::{
+    fs,
+    io::{ErrorKind, Read as _, Write as _},
+    os::unix::net::{UnixListener, UnixStream},
+    path::PathBuf,
+};
+
+use config::Config;
+use wire::{backend, frontend};
+
+use super::Stepped;
+
+/// More than two of the largest reads, and less than the socket of a unix connection holds.
+const REQUEST_LEN: usize = 160 * 1024;
+const LARGEST_READ: usize = 64 * 1024;
+const TURNS_MAX: usize = 1_000;
+
+/// A worker with a client and a server, both played by the test.
+struct Rig {
+    weir: Stepped,
+    client: UnixStream,
+    server: UnixStream,
+    folder: PathBuf,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Rig {
+    fn new(sbuf_loopcnt: u32) -> Self {
+        let name = format!("weir-turns-{}-{sbuf_loopcnt}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        let dir = folder.display();
+        let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let text = format!(
+            "[databases]\napp = host={dir} user=app\n\
+             [pgbouncer]\nlisten_addr =\nunix_socket_dir = {dir}\nauth_type = any\n\
+             pool_mode = transaction\nsbuf_loopcnt = {sbuf_loopcnt}\n"
+        );
+        let ini = folder.join("weir.ini");
+        fs::write(&ini, text).unwrap();
+        let mut weir = Stepped::start(Config::load(&ini).unwrap()).unwrap();
+        let mut client = UnixStream::connect(folder.join(".s.PGSQL.6432")).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let mut words = Vec::new();
+        frontend::startup(&mut words, 0, &[("user", "app"), ("database", "app")]);
+        client.write_all(&words).unwrap();
+        let mut server = turn_until(&mut weir, || listener.accept().ok()).0;
+        server.set_nonblocking(true).unwrap();
+        turn_until(&mut weir, || (received(&mut server) > 0).then_some(()));
+        words.clear();
+        backend::authentication_ok(&mut words);
+        backend::ready_for_query(&mut words, b'I');
+        server.write_all(&words).unwrap();
+        turn_until(&mut weir, || (received(&mut client) > 0).then_some(()));
+        Self { weir, client, server, folder }
+    }
+
+    /// How much of a long request reaches the server in each turn.
+    fn request(&mut self) -> Vec<usize> {
+        let mut request = Vec::new();
+        frontend::query(&mut request, &vec![b' '; REQUEST_LEN]);
+        self.client.write_all(&request).unwrap();
+        let (mut portions, mut left) = (Vec::new(), request.len());
+        for _ in 0..TURNS_MAX {
+            self.weir.turn().unwrap();
+            let count = received(&mut self.server);
+            left -= count;
+            portions.push(count);
+            if left == 0 {
+                return portions;
+            }
+        }
+        panic!("{left} bytes did not arrive: {portions:?}");
+    }
+}
+
+fn turn_until<T>(weir: &mut Stepped, mut done: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..TURNS_MAX {
+        weir.turn().unwrap();
+        if let Some(result) = done() {
+            return result;
+        }
+    }
+    panic!("not within {TURNS_MAX} turns");
+}
+
+/// Reads all that is there, and counts it.
+fn received(stream: &mut UnixStream) -> usize {
+    let (mut count, mut buffer) = (0, vec![0; REQUEST_LEN]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => panic!("closed"),
+            Ok(more) => count += more,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return count,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn sbuf_loopcnt_reads_of_a_connection_and_others_have_their_turn() {
+    // In its first turn a connection is read for its event, and again at the end of the batch.
+    let portions = Rig::new(1).request();
+    assert!(portions.len() > 1, "{portions:?}");
+    assert!(portions.iter().all(|count| *count < 2 * LARGEST_READ), "{portions:?}");
+}
+
+#[test]
+fn without_sbuf_loopcnt_all_that_is_there_is_read_in_one_turn() {
+    assert_eq!(Rig::new(0).request().len(), 1);
+}
