@@ -21,11 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {
     "weir-wire": set(),
     "weir-config": set(),
-    "weir-engine": {"weir-wire", "weir-config"},
+    "weir-sql": set(),
+    "weir-engine": {"weir-wire", "weir-config", "weir-sql"},
     "weir-proxy": {"weir-engine", "weir-config", "weir-wire"},
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
-    "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-wire"},
+    "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-sql", "weir-wire"},
     "weir-cli": "*",
     "weir-bench": "*",
     "weir-e2e": "*",
@@ -34,7 +35,7 @@ ALLOWED = {
 LINES_MAX = 1000
 LINES_WARN = 600
 
-PURE_CRATES = ["crates/wire/src", "crates/config/src", "crates/engine/src"]
+PURE_CRATES = ["crates/wire/src", "crates/config/src", "crates/sql/src", "crates/engine/src"]
 IMPURE = re.compile(
     r"\b(Instant::now|SystemTime::now|thread::spawn|std::net|Mutex|std::fs|fs::read|File::open)\b"
 )

@@ -1,0 +1,95 @@
+//! What was seen in texts that come again and again, by a digest of the text.
+
+use core::hash::Hasher;
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+
+use crate::names::mix;
+use crate::scanner::scan;
+use crate::signs::Seen;
+
+/// A table of fixed size, without chains: of two texts with the same place the later one stays.
+///
+/// A text is told from others by its length and 128 bits: two digests of 64, each with a key that
+/// comes from the seed. Who does not know the seed cannot make two texts that are taken for one.
+pub struct Cache {
+    /// Both parts of a key have to be secret: with the crate's own fixed part there are texts with
+    /// equal digests whatever the other part is.
+    keys: [(u64, SharedSeed); 2],
+    slots: Box<[Slot]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    /// Of no text: `len` counts the kind of strings as well and is never 0.
+    tag: [u64; 2],
+    len: u64,
+    seen: Seen,
+}
+
+impl Cache {
+    /// `seed` is random and stays secret. A slot takes 40 bytes; their number is rounded up to a
+    /// power of two.
+    pub fn new(seed: u64, slots: usize) -> Self {
+        let keys = [seed, mix(!seed)].map(|seed| (mix(seed), SharedSeed::from_u64(seed)));
+        let slots = vec![Slot::default(); slots.next_power_of_two()];
+        Self { keys, slots: slots.into_boxed_slice() }
+    }
+
+    /// As [`scan`](crate::scan()).
+    pub fn scan(&mut self, text: &[u8], standard_strings: bool) -> Seen {
+        let tag = [&self.keys[0], &self.keys[1]].map(|(seed, shared)| {
+            let mut hasher = FoldHasher::with_seed(*seed, shared);
+            hasher.write(text);
+            hasher.finish()
+        });
+        let len = (text.len() as u64) << 1 | 1 << 63 | u64::from(standard_strings);
+        let place = tag[0] as usize & (self.slots.len() - 1);
+        let Some(slot) = self.slots.get_mut(place) else { return scan(text, standard_strings) };
+        if slot.tag != tag || slot.len != len {
+            *slot = Slot { tag, len, seen: scan(text, standard_strings) };
+        }
+        slot.seen
+    }
+}
+
+impl core::fmt::Debug for Cache {
+    /// Without the keys.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Cache").field("slots", &self.slots.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_remembered_and_told_from_others() {
+        let mut cache = Cache::new(7, 4);
+        let texts: Vec<_> = (0..200)
+            .map(|n| match n % 3 {
+                0 => format!("SELECT {n}"),
+                1 => format!("SET x = {n}"),
+                _ => format!("SELECT 'a\\', set_config('a', 'b', false) --' {n}"),
+            })
+            .collect();
+        for _ in 0..2 {
+            for text in &texts {
+                for standard in [true, false, true] {
+                    let expected = scan(text.as_bytes(), standard);
+                    assert_eq!(cache.scan(text.as_bytes(), standard), expected, "{text}");
+                    assert_eq!(cache.scan(text.as_bytes(), standard), expected, "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_empty_text_is_no_empty_slot() {
+        for seed in 0..100 {
+            assert_eq!(Cache::new(seed, 0).scan(b"", true), Seen::default());
+        }
+    }
+}

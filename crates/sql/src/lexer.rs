@@ -1,0 +1,442 @@
+//! From bytes to tokens, as PostgreSQL's `scan.l` finds them, wherever the bytes are cut.
+//!
+//! What the manual calls white space and comments is left out. An operator is given sign by sign.
+//! A number is a run of digits: the `e5` of `1e5` and the `x1f` of `0x1f` come as words behind it,
+//! which is how PostgreSQL before 15 reads most of these; they mean nothing to anybody here.
+//!
+//! ```text
+//!  Between ─ letter ──► Word ─┬─ after e, b, x, n, u&: a quote ──► strings
+//!     │ ▲                     └─ otherwise ──► token
+//!     │ └──────────────────────── every token
+//!     ├─ '  ──► Plain (until ')
+//!     │     or  EscapedString (\ hides a byte) ─ ' ──► EscapedEnd ──► Continued
+//!     │            ▲   Continued ─ white space with a line end, then ' ──┘
+//!     ├─ "  ──► Quoted ─ " ──► QuotedEnd (a second " goes on)
+//!     ├─ $  ──► Dollar ─ tag $ ──► DollarBody (until $tag$)
+//!     ├─ -- ──► LineComment
+//!     └─ /* ──► BlockComment, nested
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use crate::name::Name;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An identifier without quotes, or a keyword.
+    Word,
+    /// An identifier in quotes.
+    Quoted,
+    /// `U&"…"`, whose name is not read.
+    Unicode,
+    /// A string of any kind, or a part of one that goes on in another line.
+    String,
+    /// A number without its letters, or `$1`.
+    Number,
+    /// Anything else, one byte.
+    Symbol(u8),
+}
+
+/// `start` and `end` count from the beginning of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Lexer {
+    standard_strings: bool,
+    state: State,
+    /// Of the last word or quoted identifier, until another one or a dollar quote begins.
+    name: Name,
+    /// Where the piece begins in the text.
+    base: usize,
+    /// Where the token begins in the text.
+    start: usize,
+    doubtful: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Between,
+    Word,
+    /// Behind `u&`.
+    Ampersand,
+    Number,
+    Dash,
+    Slash,
+    LineComment,
+    /// `last` is a sign that may be the first half of an end or a beginning, else 0.
+    BlockComment {
+        depth: u32,
+        last: u8,
+    },
+    /// Only a quote ends it.
+    Plain,
+    /// A backslash hides the byte behind it. `last` is the byte before.
+    EscapedString {
+        last: u8,
+    },
+    Backslash,
+    /// Behind a quote within such a string: a second one goes on.
+    EscapedEnd,
+    /// A string with backslashes has ended, and goes on if a quote comes behind a line's end.
+    /// `line`: there was one. `dash`: the byte before was `-`.
+    Continued {
+        line: bool,
+        dash: bool,
+    },
+    /// A comment within that.
+    ContinuedComment,
+    Quoted {
+        escaped: bool,
+    },
+    QuotedEnd {
+        escaped: bool,
+    },
+    Dollar,
+    DollarTag,
+    /// So many bytes of the closing delimiter have been seen.
+    DollarBody {
+        matched: usize,
+    },
+    /// In a dollar quote whose tag is longer than what is kept of it: it has no end.
+    Lost,
+}
+
+impl Lexer {
+    pub(crate) const fn new(standard_strings: bool) -> Self {
+        Self {
+            standard_strings,
+            state: State::Between,
+            name: Name::new(),
+            base: 0,
+            start: 0,
+            doubtful: false,
+        }
+    }
+
+    /// Of the token that was returned last, if it is an identifier or a sign right behind one;
+    /// of a keyword, too.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    /// The text ended between tokens, and where they begin and end is beyond doubt. After a byte
+    /// of white space has been fed.
+    ///
+    /// Doubtful is a backslash behind a byte above 127 where backslashes hide quotes: in SJIS,
+    /// BIG5, GBK, UHC, GB18030 and JOHAB, which a client may speak, it can be half of a character.
+    pub(crate) fn is_certain(&self) -> bool {
+        !self.doubtful && matches!(self.state, State::Between | State::Continued { .. })
+    }
+
+    /// The token that ends next in this piece, which is read from `at` on. None if the piece is
+    /// used up; then comes the next one, from 0 on.
+    pub(crate) fn next(&mut self, piece: &[u8], at: &mut usize) -> Option<Token> {
+        while let Some(rest @ [byte, ..]) = piece.get(*at..) {
+            let here = self.base + *at;
+            let (read, kind) = self.step(rest, *byte, here);
+            *at += read;
+            if let Some(kind) = kind {
+                let end = self.base + *at;
+                return Some(Token { kind, start: self.start, end });
+            }
+        }
+        self.base += piece.len();
+        None
+    }
+
+    /// Reads some of `rest`, which begins with `byte` and is not empty. The number of bytes read,
+    /// which may be none if the state has changed, and the token that ends behind them.
+    #[inline]
+    fn step(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
+        match self.state {
+            State::Between => self.between(rest, byte, here),
+            State::Word => self.word(rest),
+            State::Ampersand => self.ampersand(byte),
+            State::Number => {
+                let digits = run(rest, |byte| byte.is_ascii_digit());
+                (digits, self.token_if(digits < rest.len(), Kind::Number))
+            }
+            State::Dash => match byte {
+                b'-' => self.go(1, State::LineComment),
+                _ => (0, self.token_if(true, Kind::Symbol(b'-'))),
+            },
+            State::Slash => match byte {
+                b'*' => self.go(1, State::BlockComment { depth: 1, last: 0 }),
+                _ => (0, self.token_if(true, Kind::Symbol(b'/'))),
+            },
+            State::LineComment => self.until(rest, is_line_end, State::Between),
+            State::BlockComment { depth, last } => self.block_comment(rest, depth, last),
+            State::Plain => {
+                let text = run(rest, |byte| byte != b'\'');
+                let ended = text < rest.len();
+                (text + usize::from(ended), self.token_if(ended, Kind::String))
+            }
+            State::EscapedString { last } => self.escaped_string(rest, last),
+            State::Backslash => self.go(1, State::EscapedString { last: byte }),
+            State::EscapedEnd => match byte {
+                b'\'' => self.go(1, State::EscapedString { last: byte }),
+                _ => {
+                    self.state = State::Continued { line: false, dash: false };
+                    (0, Some(Kind::String))
+                }
+            },
+            State::Continued { line, dash } => self.continued(byte, line, dash, here),
+            State::ContinuedComment => {
+                self.until(rest, is_line_end, State::Continued { line: true, dash: false })
+            }
+            State::Quoted { escaped } => {
+                let text = run(rest, |byte| byte != b'"');
+                self.name.push_raw(rest.get(..text).unwrap_or_default());
+                let ended = text < rest.len();
+                self.state = if ended { State::QuotedEnd { escaped } } else { self.state };
+                (text + usize::from(ended), None)
+            }
+            State::QuotedEnd { escaped } => match byte {
+                b'"' => {
+                    self.name.push_raw(b"\"");
+                    self.go(1, State::Quoted { escaped })
+                }
+                _ if escaped => (0, self.token_if(true, Kind::Unicode)),
+                _ => (0, self.token_if(true, Kind::Quoted)),
+            },
+            State::Dollar => self.dollar(byte),
+            State::DollarTag => self.dollar_tag(rest),
+            State::DollarBody { matched } => self.dollar_body(rest, matched),
+            State::Lost => (rest.len(), None),
+        }
+    }
+
+    #[inline]
+    fn between(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
+        let space = run(rest, is_space);
+        if space > 0 {
+            return (space, None);
+        }
+        self.start = here;
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
+                self.name.clear();
+                self.state = State::Word;
+                self.word(rest)
+            }
+            b'0'..=b'9' => self.go(1, State::Number),
+            b'\'' => self.go(1, self.string()),
+            b'"' => {
+                self.name.clear();
+                self.go(1, State::Quoted { escaped: false })
+            }
+            b'$' => self.go(1, State::Dollar),
+            b'-' => self.go(1, State::Dash),
+            b'/' => self.go(1, State::Slash),
+            _ => (1, Some(Kind::Symbol(byte))),
+        }
+    }
+
+    #[inline]
+    fn word(&mut self, rest: &[u8]) -> (usize, Option<Kind>) {
+        let letters = run(rest, is_word);
+        self.name.push_folded(rest.get(..letters).unwrap_or_default());
+        let Some(next) = rest.get(letters) else { return (letters, None) };
+        if let (b'\'' | b'&', [prefix]) = (*next, self.name.as_bytes()) {
+            let state = match (prefix, next) {
+                (b'e', b'\'') => Some(State::EscapedString { last: 0 }),
+                (b'b' | b'x', b'\'') => Some(State::Plain),
+                (b'n', b'\'') => Some(self.string()),
+                (b'u', b'&') => Some(State::Ampersand),
+                _ => None,
+            };
+            if let Some(state) = state {
+                return self.go(letters + 1, state);
+            }
+        }
+        (letters, self.token_if(true, Kind::Word))
+    }
+
+    fn ampersand(&mut self, byte: u8) -> (usize, Option<Kind>) {
+        match byte {
+            b'\'' => self.go(1, State::Plain),
+            b'"' => {
+                self.name.clear();
+                self.go(1, State::Quoted { escaped: true })
+            }
+            // It was a column named u, and an operator. The operator's sign says nothing, so that
+            // one token stands for both.
+            _ => (0, self.token_if(true, Kind::Word)),
+        }
+    }
+
+    fn string(&self) -> State {
+        match self.standard_strings {
+            true => State::Plain,
+            false => State::EscapedString { last: 0 },
+        }
+    }
+
+    fn escaped_string(&mut self, rest: &[u8], last: u8) -> (usize, Option<Kind>) {
+        let text = run(rest, |byte| !matches!(byte, b'\'' | b'\\'));
+        let before = text.checked_sub(1).and_then(|at| rest.get(at)).copied().unwrap_or(last);
+        match rest.get(text) {
+            None => self.go(text, State::EscapedString { last: before }),
+            Some(b'\\') => {
+                self.doubtful |= before >= 0x80;
+                self.go(text + 1, State::Backslash)
+            }
+            Some(_) => self.go(text + 1, State::EscapedEnd),
+        }
+    }
+
+    fn continued(
+        &mut self,
+        byte: u8,
+        line: bool,
+        dash: bool,
+        here: usize,
+    ) -> (usize, Option<Kind>) {
+        match byte {
+            b'-' if dash => self.go(1, State::ContinuedComment),
+            _ if dash => (0, self.token_if(true, Kind::Symbol(b'-'))),
+            b'-' => {
+                self.start = here;
+                self.go(1, State::Continued { line, dash: true })
+            }
+            b'\'' if line => {
+                self.start = here;
+                self.go(1, State::EscapedString { last: 0 })
+            }
+            _ if is_space(byte) => {
+                self.go(1, State::Continued { line: line || is_line_end(byte), dash: false })
+            }
+            _ => self.go(0, State::Between),
+        }
+    }
+
+    fn block_comment(&mut self, rest: &[u8], depth: u32, last: u8) -> (usize, Option<Kind>) {
+        let Some(byte) = rest.first() else { return (0, None) };
+        match (last, *byte) {
+            (b'*', b'/') if depth == 1 => self.go(1, State::Between),
+            (b'*', b'/') => self.go(1, State::BlockComment { depth: depth - 1, last: 0 }),
+            (b'/', b'*') => {
+                self.go(1, State::BlockComment { depth: depth.saturating_add(1), last: 0 })
+            }
+            (_, b'*' | b'/') => self.go(1, State::BlockComment { depth, last: *byte }),
+            _ => {
+                let text = run(rest, |byte| !matches!(byte, b'*' | b'/'));
+                self.go(text, State::BlockComment { depth, last: 0 })
+            }
+        }
+    }
+
+    fn dollar(&mut self, byte: u8) -> (usize, Option<Kind>) {
+        match byte {
+            b'0'..=b'9' => self.go(1, State::Number),
+            b'$' => {
+                self.name.clear();
+                self.go(1, State::DollarBody { matched: 0 })
+            }
+            _ if is_word(byte) => {
+                self.name.clear();
+                self.go(0, State::DollarTag)
+            }
+            _ => (0, self.token_if(true, Kind::Symbol(b'$'))),
+        }
+    }
+
+    fn dollar_tag(&mut self, rest: &[u8]) -> (usize, Option<Kind>) {
+        let letters = run(rest, |byte| is_word(byte) && byte != b'$');
+        self.name.push_raw(rest.get(..letters).unwrap_or_default());
+        match rest.get(letters) {
+            None => (letters, None),
+            Some(b'$') if self.name.is_cut() => self.go(letters + 1, State::Lost),
+            Some(b'$') => self.go(letters + 1, State::DollarBody { matched: 0 }),
+            // A dollar that opens nothing: PostgreSQL has no use for it and refuses the text.
+            Some(_) => {
+                self.name.fold();
+                self.start += 1;
+                (letters, self.token_if(true, Kind::Word))
+            }
+        }
+    }
+
+    fn dollar_body(&mut self, rest: &[u8], matched: usize) -> (usize, Option<Kind>) {
+        let Some(byte) = rest.first() else { return (0, None) };
+        let tag = self.name.as_bytes();
+        match matched.checked_sub(1) {
+            None => {
+                let text = run(rest, |byte| byte != b'$');
+                let found = text < rest.len();
+                self.go(text + usize::from(found), State::DollarBody { matched: found.into() })
+            }
+            Some(place) if place == tag.len() && *byte == b'$' => {
+                (1, self.token_if(true, Kind::String))
+            }
+            Some(place) if tag.get(place) == Some(byte) => {
+                self.go(1, State::DollarBody { matched: matched + 1 })
+            }
+            // A dollar may be the first of the delimiter; the tag has none.
+            Some(_) => self.go(1, State::DollarBody { matched: usize::from(*byte == b'$') }),
+        }
+    }
+
+    fn until(&mut self, rest: &[u8], ends: fn(u8) -> bool, then: State) -> (usize, Option<Kind>) {
+        let text = run(rest, |byte| !ends(byte));
+        if text < rest.len() {
+            self.state = then;
+        }
+        (text, None)
+    }
+
+    fn go(&mut self, read: usize, state: State) -> (usize, Option<Kind>) {
+        self.state = state;
+        (read, None)
+    }
+
+    fn token_if(&mut self, ended: bool, kind: Kind) -> Option<Kind> {
+        if !ended {
+            return None;
+        }
+        self.state = State::Between;
+        Some(kind)
+    }
+}
+
+/// How many bytes at the beginning are such.
+#[inline]
+fn run(bytes: &[u8], such: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|byte| !such(*byte)).unwrap_or(bytes.len())
+}
+
+#[inline]
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+#[inline]
+#[expect(clippy::indexing_slicing, reason = "there is a place for every byte")]
+fn is_word(byte: u8) -> bool {
+    WORD[byte as usize]
+}
+
+/// What an identifier is made of; it begins with no digit and no dollar.
+static WORD: [bool; 256] = word_bytes();
+
+#[expect(clippy::indexing_slicing, reason = "at compile time, where it is an error")]
+const fn word_bytes() -> [bool; 256] {
+    let mut word = [false; 256];
+    let mut byte = 0;
+    while byte < word.len() {
+        let letter = (byte as u8).is_ascii_alphanumeric();
+        word[byte] = letter || matches!(byte as u8, b'_' | b'$' | 0x80..);
+        byte += 1;
+    }
+    word
+}

@@ -1,0 +1,125 @@
+//! The answer: what a text may leave in the session.
+
+use core::ops::{BitOr, BitOrAssign};
+
+/// What a text may leave in the session that runs it. Each is a *may*, none a *does*.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Signs(u32);
+
+impl Signs {
+    pub const NONE: Self = Self(0);
+    /// A setting: SET, RESET, DISCARD ALL, `set_config` unless its last argument is `true`, an
+    /// UPDATE of `pg_settings`. Not SET LOCAL, SET TRANSACTION, SET CONSTRAINTS, which end with
+    /// the transaction.
+    pub const SETTINGS: Self = Self(1);
+    /// A temporary object: any CREATE, and SELECT INTO. Without the word TEMPORARY, too, since a
+    /// `search_path` that begins with `pg_temp` makes every new table one.
+    pub const TEMPORARY: Self = Self(1 << 1);
+    /// An advisory lock of the session, or its release.
+    pub const LOCK: Self = Self(1 << 2);
+    /// DECLARE … WITH HOLD.
+    pub const CURSOR: Self = Self(1 << 3);
+    /// LISTEN and UNLISTEN, and `pg_listening_channels()`, which shows them.
+    pub const LISTEN: Self = Self(1 << 4);
+    /// PREPARE, EXECUTE, DEALLOCATE, and `pg_prepared_statements`, which shows them.
+    pub const PREPARED: Self = Self(1 << 5);
+    /// Asks what this session has drawn from a sequence: `currval`, `lastval`.
+    pub const SEQUENCE: Self = Self(1 << 6);
+    /// What no query shows and what stays until the connection ends: LOAD, `pg_backup_start`, a
+    /// replication origin, a temporary replication slot, a connection of `dblink`.
+    pub const LOAD: Self = Self(1 << 7);
+    /// DISCARD, of whatever.
+    pub const DISCARD: Self = Self(1 << 8);
+    /// May take away what another sign has brought: DROP, ALTER, CLOSE, DEALLOCATE, DISCARD, an
+    /// unlock. What is OPAQUE may do so as well and does not have this sign.
+    pub const RELEASE: Self = Self(1 << 9);
+    /// May do anything, all of the above: DO, CALL, EXECUTE, a function that is not PostgreSQL's
+    /// own or runs SQL it is given, a text that ends within a string or a comment.
+    pub const OPAQUE: Self = Self(1 << 10);
+    /// `setseed`: what `random()` will say.
+    pub const SEED: Self = Self(1 << 11);
+
+    /// What a function may bring whose name cannot be read.
+    pub(crate) const CALLABLE: Self = Self::SETTINGS
+        .with(Self::LOCK)
+        .with(Self::LISTEN)
+        .with(Self::PREPARED)
+        .with(Self::SEQUENCE)
+        .with(Self::LOAD)
+        .with(Self::RELEASE)
+        .with(Self::OPAQUE)
+        .with(Self::SEED);
+
+    pub const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    pub const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// All of `others` are among these.
+    pub const fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// At least one of `others` is.
+    pub const fn intersects(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    const NAMES: [&str; 12] = [
+        "SETTINGS",
+        "TEMPORARY",
+        "LOCK",
+        "CURSOR",
+        "LISTEN",
+        "PREPARED",
+        "SEQUENCE",
+        "LOAD",
+        "DISCARD",
+        "RELEASE",
+        "OPAQUE",
+        "SEED",
+    ];
+}
+
+impl BitOr for Signs {
+    type Output = Self;
+
+    fn bitor(self, others: Self) -> Self {
+        self.with(others)
+    }
+}
+
+impl BitOrAssign for Signs {
+    fn bitor_assign(&mut self, others: Self) {
+        *self = self.with(others);
+    }
+}
+
+impl core::fmt::Debug for Signs {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut set = Self::NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        match set.next() {
+            None => f.write_str("NONE")?,
+            Some((_, name)) => f.write_str(name)?,
+        }
+        set.try_for_each(|(_, name)| write!(f, " {name}"))
+    }
+}
+
+/// What was seen in a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub signs: Signs,
+    /// If calls of named functions are all that makes the text [`Signs::OPAQUE`]: a digest of
+    /// their names, as written, schema included; the order in which they stand makes no
+    /// difference. So that one can remember that these were seen to leave nothing. 0 if there is
+    /// no such call, or if something else makes the text opaque.
+    pub functions: u64,
+}

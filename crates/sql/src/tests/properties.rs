@@ -1,0 +1,191 @@
+//! What holds for any bytes.
+
+use proptest::prelude::*;
+
+use crate::{Scanner, identifier, scan, statements};
+
+/// Pieces of SQL, put together at random: far more often something than random bytes are.
+const PIECES: &[&str] = &[
+    "SELECT",
+    "set",
+    "LOCAL",
+    "set_config",
+    "(",
+    ")",
+    "'a'",
+    ",",
+    "true",
+    ";",
+    "E'",
+    "'",
+    "\\",
+    "\"",
+    "$$",
+    "$a$",
+    "$",
+    "--",
+    "\n",
+    "/*",
+    "*/",
+    "U&",
+    "n",
+    "x",
+    "INTO",
+    "INSERT",
+    "temp",
+    "CREATE",
+    "f",
+    "pg_catalog",
+    ".",
+    "::",
+    "\u{e9}",
+    "EXECUTE",
+    "PREPARE",
+    "AS",
+    "EXPLAIN",
+    "1",
+    "e5",
+    " ",
+    "WITH",
+    "hold",
+    "DECLARE",
+    "ON",
+    "conflict",
+    "DO",
+    "FUNCTION",
+    "BEGIN",
+    "ATOMIC",
+    "END",
+    "CASE",
+    "&",
+    "-",
+    "/",
+    "*",
+    "=",
+    "pg_settings",
+    "UPDATE",
+    "over",
+    "distinct",
+    "ROLLBACK",
+    "TO",
+];
+
+/// Complete tokens: whatever stands between two of them, they stay what they are.
+const TOKENS: &[&str] = &[
+    "SELECT",
+    "set",
+    "LOCAL",
+    "set_config",
+    "(",
+    ")",
+    "'a'",
+    ",",
+    "true",
+    ";",
+    "E'a\\''",
+    "\"b\"",
+    "$a$ ' $a$",
+    "INTO",
+    "INSERT",
+    "temp",
+    "CREATE",
+    "f",
+    "pg_catalog",
+    ".",
+    "\u{e9}",
+    "EXECUTE",
+    "PREPARE",
+    "TRANSACTION",
+    "AS",
+    "EXPLAIN",
+    "1",
+    "WITH",
+    "hold",
+    "DECLARE",
+    "ON",
+    "conflict",
+    "DO",
+    "OVER",
+    "X'0a'",
+    "U&'a'",
+    "=",
+    "+",
+    "$1",
+    "UPDATE",
+    "pg_settings",
+    "CALL",
+];
+
+fn pieces() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(PIECES), 0..30)
+        .prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+fn texts() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![pieces(), prop::collection::vec(any::<u8>(), 0..200)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn any_bytes_are_scanned_split_and_read_as_a_name(text in texts(), standard: bool) {
+        scan(&text, standard);
+        let mut end = 0;
+        for part in statements(&text, standard) {
+            prop_assert!(end <= part.range.start && part.range.start <= part.range.end);
+            prop_assert!(part.range.end <= text.len());
+            end = part.range.end;
+            if let Some(name) = part.name {
+                prop_assert!(part.range.start < name.start && name.end <= part.range.end);
+                let name = identifier(&text[name]);
+                prop_assert!(name.len() <= 63);
+            }
+        }
+        prop_assert!(identifier(&text).len() <= 63);
+    }
+
+    #[test]
+    fn it_makes_no_difference_where_a_text_is_cut(text in texts(), standard: bool) {
+        let whole = scan(&text, standard);
+        for at in 0..=text.len() {
+            let mut scanner = Scanner::new(standard);
+            scanner.feed(&text[..at]);
+            scanner.feed(&text[at..]);
+            prop_assert_eq!(scanner.finish(), whole, "cut at {}", at);
+        }
+        let mut scanner = Scanner::new(standard);
+        text.iter().for_each(|byte| scanner.feed(&[*byte]));
+        prop_assert_eq!(scanner.finish(), whole, "byte by byte");
+    }
+
+    #[test]
+    fn what_stands_between_tokens_makes_no_difference(
+        tokens in prop::collection::vec(
+            (
+                prop::sample::select(TOKENS),
+                prop::sample::select(&[" ", "\t\x0b", "\n", " -- '\n", "/* ' /**/ $$ */", "--\r"][..]),
+            ),
+            0..20,
+        ),
+    ) {
+        let plain: String = tokens.iter().flat_map(|(token, _)| [*token, " "]).collect();
+        let other: String = tokens.iter().flat_map(|(token, between)| [*token, *between]).collect();
+        prop_assert_eq!(scan(other.as_bytes(), true), scan(plain.as_bytes(), true), "{}", other);
+        let verbs = |text: &str| -> Vec<_> {
+            statements(text.as_bytes(), true)
+                .map(|part| (part.verb, part.name.map(|name| text[name].to_owned())))
+                .collect()
+        };
+        prop_assert_eq!(verbs(&other), verbs(&plain), "{}", other);
+    }
+
+    #[test]
+    fn a_text_has_all_the_signs_of_its_statements(text in pieces()) {
+        let whole = scan(&text, true).signs;
+        for part in statements(&text, true) {
+            let signs = scan(&text[part.range.clone()], true).signs;
+            prop_assert!(whole.contains(signs), "{:?} in {:?}", signs, whole);
+        }
+    }
+}
