@@ -24,7 +24,7 @@ pub use crate::control::{Boxed, Control, Order, Shutdown};
 pub use crate::docs::markdown;
 pub use crate::snapshot::{
     Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Listener,
-    Memory, PoolRow, ServerRow, ServerState, Snapshot,
+    Memory, Pin, PoolRow, ServerRow, ServerState, Snapshot,
 };
 
 /// Names of the virtual database of the console.

@@ -10,6 +10,7 @@ mod fds;
 mod lists;
 mod mem;
 mod peers;
+mod pins;
 mod pools;
 mod sockets;
 mod state;
@@ -26,7 +27,7 @@ use crate::NAME;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 21] = [
+pub(crate) static ALL: [&dyn Show; 22] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -38,6 +39,7 @@ pub(crate) static ALL: [&dyn Show; 21] = [
     &sockets::ACTIVE_SOCKETS,
     &users::USERS,
     &fds::FDS,
+    &pins::PINS,
     &peers::PEERS,
     &peers::PEER_POOLS,
     &lists::LISTS,

@@ -56,6 +56,19 @@ pub struct ClientRow {
 pub struct ServerRow {
     pub state: ServerState,
     pub connection: Connection,
+    /// Its client keeps it.
+    pub pin: Option<Pin>,
+}
+
+/// Why a client keeps a server between transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// In words, separated by commas.
+    pub reasons: String,
+    /// Seconds.
+    pub age: u64,
+    /// Of the statement's text.
+    pub fingerprint: u64,
 }
 
 /// What is known of clients and servers alike.

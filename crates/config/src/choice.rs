@@ -59,6 +59,21 @@ choices! {
         Transaction = "transaction",
         /// When the query ends; transactions of several statements are refused.
         Statement = "statement",
+        /// When the transaction ends, and the session's state goes with the client: its settings
+        /// are carried from server to server, and it keeps a server on which it has what cannot
+        /// be carried. Weir's own.
+        Auto = "auto",
+    }
+
+    /// What becomes of a statement that needs a session of its own (`pool_mode = auto`).
+    pub enum Unsupported {
+        /// Its client keeps the server from then on.
+        #[default]
+        Pin = "pin",
+        /// It is refused.
+        Error = "error",
+        /// It is carried out, and the client is warned.
+        Warn = "warn",
     }
 
     /// How a client proves who it is.
@@ -129,6 +144,7 @@ mod tests {
     fn words_are_read_in_any_case() {
         assert_eq!(PoolMode::parse("Transaction"), Ok(PoolMode::Transaction));
         assert_eq!(SslMode::parse("PREFER"), Ok(SslMode::Prefer));
-        assert!(matches!(PoolMode::parse("auto"), Err(ValueError::Expected(_))));
+        assert_eq!(PoolMode::parse("auto"), Ok(PoolMode::Auto));
+        assert!(matches!(PoolMode::parse("automatic"), Err(ValueError::Expected(_))));
     }
 }

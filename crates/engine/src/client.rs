@@ -14,9 +14,11 @@ use crate::ids::{Micros, PoolId, ServerId};
 use crate::pool::Waiter;
 use crate::prepared::ClientStatements;
 use crate::replication::Replication;
+use crate::session::Session;
 use crate::shell::CancelFate;
 use crate::stream::Stream;
 use crate::vars::Vars;
+use sql::Seen;
 
 /// What the client waits for, or we wait for from it.
 #[derive(Debug)]
@@ -66,6 +68,8 @@ pub struct Client {
     pub vars: Arc<Vars>,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
+    /// Where there is more to its session than its transactions (`pool_mode = auto`).
+    pub session: Option<Box<Session>>,
     /// It speaks the replication protocol.
     pub replication: Option<Box<Replication>>,
     /// Are its statements' names our business, as long as it has its present server? A reload
@@ -84,6 +88,8 @@ pub struct Extended {
     pub statements: ClientStatements,
     /// Serial number of the Parse of its unnamed statement; 0 = it has none.
     pub unnamed: u64,
+    /// What that statement may leave in the session.
+    pub unnamed_seen: Seen,
     /// That Parse message, to be sent again to another server. Empty if it was too long to keep.
     pub unnamed_parse: Vec<u8>,
 }
@@ -105,6 +111,7 @@ impl Client {
             vars: Arc::default(),
             stream: Stream::default(),
             extended: None,
+            session: None,
             replication: None,
             tracks: false,
             connected_at: now,

@@ -13,6 +13,7 @@
 //! * `requests.rs`: what a linked client sends
 //! * `replies.rs`: what a server sends
 //! * `resend.rs`: a request is sent once more
+//! * `verdict.rs`: what a transaction has left in its session, and what follows from it
 //! * `leave.rs`: a client or a server goes
 //! * `control.rs`: what an operator orders
 //! * `handover.rs`: clients and servers go to another process, or come from one
@@ -28,6 +29,7 @@ use slab::Slab;
 use crate::auth::{Credentials, Login, LoginStep, Peer};
 use crate::client::{Client, ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
+use crate::lore::Lore;
 use crate::pool::Next;
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolSettings;
@@ -54,6 +56,7 @@ mod resend;
 mod seat;
 mod startup;
 mod tick;
+mod verdict;
 mod views;
 
 use views::{PoolView, PoolViews};
@@ -73,6 +76,9 @@ pub enum Drain {
     TakenOver,
 }
 
+/// Texts a worker remembers, at 40 bytes each.
+const TEXTS_MAX: usize = 4096;
+
 #[derive(Debug)]
 pub struct Engine<X> {
     worker: WorkerId,
@@ -86,6 +92,8 @@ pub struct Engine<X> {
     /// A database that stands for `*` and has got its first pool, until that is told.
     new_autodb: Option<String>,
     shared_vars: SharedVars,
+    /// What texts may leave in a session (`pool_mode = auto`).
+    texts: sql::Cache,
     /// Who may be cancelled: key to client.
     keys: HashMap<u64, ClientId, RandomState>,
     cancels: HashMap<u64, cancel::Cancel, RandomState>,
@@ -127,6 +135,10 @@ impl<X: Exchange> Engine<X> {
             pools: PoolViews::default(),
             credentials: Credentials::default(),
             shared_vars: SharedVars::default(),
+            texts: sql::Cache::new(
+                u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8])),
+                TEXTS_MAX,
+            ),
             keys: HashMap::default(),
             cancels: HashMap::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
@@ -411,6 +423,7 @@ impl<X: Exchange> Engine<X> {
                     user: pool.key.user.clone(),
                 }),
                 stats: Stats::default(),
+                lore: Lore::default(),
             })
         })
     }

@@ -69,6 +69,8 @@ pub enum Verb {
 pub enum Reply {
     ParseComplete,
     CloseComplete,
+    /// A notice that what follows needs a session of its own (`auto_unsupported = warn`).
+    Unsupported,
 }
 
 /// What has to be undone if the server never gets to this message.

@@ -14,6 +14,7 @@
 
 pub mod auth;
 pub mod averages;
+pub mod carried;
 pub mod client;
 mod engine;
 pub mod guesses;
@@ -22,13 +23,17 @@ pub mod inquiry;
 pub mod kept;
 pub mod ledger;
 pub mod limits;
+pub mod lore;
 pub mod mutant;
 pub mod parcel;
+pub mod pins;
 pub mod pool;
 pub mod prepared;
+pub mod probe;
 pub mod replication;
 pub mod report;
 pub mod server;
+pub mod session;
 pub mod settings;
 pub mod shell;
 pub mod stats;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Micros;
+use crate::pins::Pinned;
 use crate::pool::Pool;
 use crate::prepared::Statement;
 use crate::replication::{Replication, ReplicationKind};
@@ -22,7 +23,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +31,6 @@ pub struct Parcel {
     /// The worker's counter of messages: every number in the records is below it.
     pub serial: u64,
     pub statements: Vec<StatementRecord>,
-    /// Each a value for every tracked parameter, in the order of [`Estate::names`].
     pub vars: Vec<VarsRecord>,
     pub welcomes: Vec<WelcomeRecord>,
     pub clients: Vec<ClientRecord>,
@@ -55,7 +55,14 @@ pub struct Estate {
     pub parcels: Vec<Parcel>,
 }
 
-pub type VarsRecord = Vec<Option<Vec<u8>>>;
+/// Values of parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VarsRecord {
+    /// In the order of [`Estate::names`].
+    pub tracked: Vec<Option<Vec<u8>>>,
+    /// Names and values.
+    pub carried: Vec<(Vec<u8>, Vec<u8>)>,
+}
 
 /// How far a process has come in numbering statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +126,8 @@ pub struct ClientRecord {
     pub held: Vec<u8>,
     pub extended: Option<ExtendedRecord>,
     pub replication: Option<ReplicationRecord>,
+    /// Into [`Parcel::vars`], if its session has settings of its own to go back to.
+    pub startup: Option<u32>,
     pub tracks: bool,
     pub connected_at: Micros,
     pub request_at: Micros,
@@ -163,6 +172,7 @@ pub struct ServerRecord {
     pub welcome: u32,
     /// Into [`Parcel::vars`].
     pub vars: u32,
+    pub pinned: Option<Pinned>,
     /// The least recently used first; `true` if nobody knows whether it is there.
     pub statements: Vec<(u64, bool)>,
     /// Is its unnamed statement its present client's?

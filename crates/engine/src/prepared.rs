@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
+use sql::Seen;
 
 use crate::parcel::Numbering;
 
@@ -26,6 +27,8 @@ pub struct Statement {
     pub sql: Box<[u8]>,
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
+    /// What it may leave in a session.
+    pub seen: Seen,
     /// How many changes of the schema had been seen when it was first prepared.
     pub(crate) schema: u64,
 }
@@ -64,6 +67,7 @@ impl Interner {
             server_name: server_name.into(),
             sql: sql.into(),
             types: types.into(),
+            seen: sql::scan(sql, true) | sql::scan(sql, false),
             schema: self.schema,
         });
         twins.push(Arc::downgrade(&statement));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::client::Identity;
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::pins::Pinned;
 use crate::replication::ReplicationKind;
 use crate::stats::Stats;
 use crate::vars::Vars;
@@ -105,6 +106,8 @@ pub struct ServerRow {
     /// Bytes the list of them takes.
     pub statement_bytes: usize,
     pub reading: Reading,
+    /// Its client keeps it.
+    pub pinned: Option<Pinned>,
     /// It is closed as soon as it is free.
     pub doomed: bool,
 }

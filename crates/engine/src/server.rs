@@ -15,8 +15,11 @@ use crate::ids::{ClientId, Handle, Micros, PoolId};
 use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
+use crate::pins::Pinned;
 use crate::prepared::ServerStatements;
+use crate::probe::Probe;
 use crate::replication::ReplicationKind;
+use crate::session::{Numbers, Traces};
 use crate::stream::Stream;
 use crate::vars::{Vars, Welcome};
 
@@ -59,6 +62,8 @@ pub enum Preparation {
     Restore,
     /// Answer `auth_query`.
     Ask,
+    /// Tell what its client's last transaction has left in the session.
+    Probe,
 }
 
 /// What a client's login has shown us of how its user logs in to the server.
@@ -179,6 +184,18 @@ pub struct Server {
     pub changes_schema: bool,
     /// What it has answered so far to `auth_query`.
     pub inquiry: Option<Box<Inquiry>>,
+    /// What its client's present transaction may have left (`pool_mode = auto`), until a probe has
+    /// shown it.
+    pub traces: Traces,
+    /// What it has answered so far to the probe.
+    pub probe: Option<Box<Probe>>,
+    /// Its client keeps it, for these reasons.
+    pub pinned: Option<Box<Pinned>>,
+    pub numbers: Numbers,
+    /// May its present client have drawn a number since it got the server?
+    pub draws: bool,
+    /// It has lost that client, and is discarding what is left.
+    pub forgetting: bool,
     /// It speaks the replication protocol: it never is anybody else's, and ends with its client.
     pub replication: Option<ReplicationKind>,
 }
@@ -211,6 +228,12 @@ impl Server {
             own_error: None,
             changes_schema: false,
             inquiry: None,
+            traces: Traces::default(),
+            probe: None,
+            pinned: None,
+            numbers: Numbers::default(),
+            draws: false,
+            forgetting: false,
             replication: None,
         }
     }
@@ -222,6 +245,20 @@ impl Server {
             kept.outline = Outline::default();
         }
         self.unnamed = 0;
+        // Of clients whose serial numbers mean nothing there.
+        if self.numbers != Numbers::Nobodys {
+            self.numbers = Numbers::Strangers;
+        }
+    }
+
+    /// Has it state of its client's that another one must not find?
+    pub fn has_traces(&self) -> bool {
+        self.pinned.is_some() || !self.traces.is_empty()
+    }
+
+    /// Was something set here that is not reported, and that a client has carried here?
+    pub fn has_foreign_settings(&self) -> bool {
+        !self.vars.carried.is_empty()
     }
 
     /// Nothing is owed, no transaction is open, no message is half read: fit for another client.

@@ -4,11 +4,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{Config, Database, Host, LoadBalanceHosts, PoolMode};
+use config::{Config, Database, Host, LoadBalanceHosts, Pattern, PoolMode, Unsupported};
 use wire::secret::Secret;
 
 use crate::ids::Micros;
 use crate::limits::ServerLimits;
+
+/// Statements a server keeps in auto mode where the configuration asks for none: its default.
+const AUTO_STATEMENTS_MAX: u32 = 200;
 
 /// A pool's name: the database as clients call it, and the user it logs in as.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +69,10 @@ pub struct PoolSettings {
     pub idle_transaction_timeout: Micros,
     pub transaction_timeout: Micros,
     pub query_timeout: Micros,
+    /// How long a client may keep a server unused.
+    pub pin_timeout: Micros,
+    pub auto_unsupported: Unsupported,
+    pub pin_functions: Vec<Pattern>,
     /// Of clients that have none of their own.
     pub query_wait_timeout: Micros,
 }
@@ -106,7 +113,10 @@ impl PoolSettings {
             server_idle_timeout: micros(global.server_idle_timeout),
             server_connect_timeout: micros(global.server_connect_timeout),
             server_login_retry: micros(global.server_login_retry),
-            max_prepared_statements: global.max_prepared_statements,
+            max_prepared_statements: statements_max(
+                config.pool_mode(database, user),
+                global.max_prepared_statements,
+            ),
             idle_transaction_timeout: own(
                 personal.and_then(|user| user.idle_transaction_timeout),
                 global.idle_transaction_timeout,
@@ -116,6 +126,9 @@ impl PoolSettings {
                 global.transaction_timeout,
             ),
             query_timeout: own(personal.and_then(|user| user.query_timeout), global.query_timeout),
+            auto_unsupported: global.auto_unsupported,
+            pin_functions: global.pin_functions.clone(),
+            pin_timeout: micros(global.pin_timeout),
             query_wait_timeout: own(database.query_wait_timeout, global.query_wait_timeout),
         }
     }
@@ -142,8 +155,28 @@ impl PoolSettings {
         format!("{:?} {login:?} {} {:?}", self.targets, self.forced_user, self.connect_query)
     }
 
+    /// Whom servers are logged in as.
+    pub fn login_user(&self) -> &str {
+        let user = self.startup.iter().find(|(name, _)| name == "user");
+        user.map_or("", |(_, user)| user)
+    }
+
     pub fn is_session(&self) -> bool {
         self.mode == PoolMode::Session
+    }
+
+    /// Are clients' sessions looked after across servers?
+    pub fn is_auto(&self) -> bool {
+        self.mode == PoolMode::Auto
+    }
+
+    /// Does who sends this text keep the server (`pin_functions`)?
+    pub fn pins(&self, text: &[u8]) -> bool {
+        let patterns = &self.pin_functions;
+        !patterns.is_empty() && {
+            let text = String::from_utf8_lossy(text);
+            patterns.iter().any(|pattern| pattern.matches(&text))
+        }
     }
 
     /// Is `server_reset_query` run when a client gives its server back?
@@ -165,6 +198,15 @@ impl Target {
             Host::Unix(folder) => Self::Unix(folder.join(format!(".s.PGSQL.{port}"))),
             Host::Abstract(name) => Self::Abstract(format!("{name}/.s.PGSQL.{port}")),
         }
+    }
+}
+
+/// A session that goes from server to server needs its statements there, so 0 (the pooler leaves
+/// them alone) cannot be had in auto mode.
+fn statements_max(mode: PoolMode, limit: u32) -> u32 {
+    match (mode, limit) {
+        (PoolMode::Auto, 0) => AUTO_STATEMENTS_MAX,
+        _ => limit,
     }
 }
 

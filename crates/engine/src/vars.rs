@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::carried::{Carried, Setting};
+use crate::parcel::VarsRecord;
+
 /// Names in the order of their slots. The first five are always tracked, as PgBouncer does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackedNames(Vec<String>);
@@ -63,36 +66,48 @@ pub const APPLICATION_NAME: usize = 4;
 /// name, while set_config() takes it for the list.
 const NAME_LIST: &str = "search_path";
 
-/// A value for each tracked parameter, where one is known.
+/// A value for each tracked parameter, where one is known, and what is carried besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Vars(Vec<Option<Arc<[u8]>>>);
+pub struct Vars {
+    tracked: Vec<Option<Arc<[u8]>>>,
+    pub carried: Carried,
+}
 
 impl Vars {
     pub fn get(&self, slot: usize) -> Option<&[u8]> {
-        self.0.get(slot)?.as_deref()
+        self.tracked.get(slot)?.as_deref()
     }
 
     /// Is no value known?
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
+        self.tracked.iter().all(Option::is_none) && self.carried.is_empty()
     }
 
     pub fn set(&mut self, slot: usize, value: &[u8]) {
-        if self.0.len() <= slot {
-            self.0.resize(slot + 1, None);
+        if self.tracked.len() <= slot {
+            self.tracked.resize(slot + 1, None);
         }
-        self.0[slot] = Some(value.into());
+        self.tracked[slot] = Some(value.into());
     }
 
     /// For another process.
-    pub fn to_record(&self) -> Vec<Option<Vec<u8>>> {
-        self.0.iter().map(|value| value.as_deref().map(<[u8]>::to_vec)).collect()
+    pub fn to_record(&self) -> VarsRecord {
+        let pair = |setting: &Setting| (setting.name.to_vec(), setting.value.to_vec());
+        VarsRecord {
+            tracked: self
+                .tracked
+                .iter()
+                .map(|value| value.as_deref().map(<[u8]>::to_vec))
+                .collect(),
+            carried: self.carried.all().iter().map(pair).collect(),
+        }
     }
 
     /// These values, and `defaults` where nothing is known here.
     pub fn or(&self, defaults: &Self) -> Self {
         let mut all = defaults.clone();
-        for (slot, value) in self.0.iter().enumerate() {
+        all.carried = self.carried.clone();
+        for (slot, value) in self.tracked.iter().enumerate() {
             if let Some(value) = value {
                 all.set(slot, value);
             }
@@ -123,6 +138,7 @@ impl Vars {
             quote_literal(wanted, &mut sql);
             sql.push(b';');
         }
+        self.carried.difference(&have.carried, &mut sql);
         (!sql.is_empty()).then_some(sql)
     }
 }
@@ -152,7 +168,7 @@ impl SharedVars {
 }
 
 /// As PostgreSQL's quote_literal(): right whatever standard_conforming_strings says.
-fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
+pub(crate) fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
     if value.contains(&b'\\') {
         sql.extend_from_slice(b" E");
     }

@@ -155,7 +155,7 @@ fn snapshot() -> Snapshot {
         config: Arc::new(base_config()),
         pools: vec![pool],
         clients: vec![ClientRow { state: ClientState::Active, connection: connection() }],
-        servers: vec![ServerRow { state: ServerState::Idle, connection: connection() }],
+        servers: vec![ServerRow { state: ServerState::Idle, connection: connection(), pin: None }],
         forwards: Vec::new(),
         listeners: Vec::new(),
         dns_hosts: Vec::new(),

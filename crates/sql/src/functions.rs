@@ -53,6 +53,8 @@ stateful! {
     "setseed": Signs::SEED,
     "currval": Signs::SEQUENCE,
     "lastval": Signs::SEQUENCE,
+    "nextval": Signs::DRAWS,
+    "setval": Signs::DRAWS,
     "pg_advisory_lock": LOCK,
     "pg_advisory_lock_shared": LOCK,
     "pg_try_advisory_lock": LOCK,

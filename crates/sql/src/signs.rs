@@ -38,6 +38,8 @@ impl Signs {
     pub const OPAQUE: Self = Self(1 << 10);
     /// `setseed`: what `random()` will say.
     pub const SEED: Self = Self(1 << 11);
+    /// Draws a number from a sequence by name: `nextval`, `setval`. An INSERT may do so unseen.
+    pub const DRAWS: Self = Self(1 << 12);
 
     /// What a function may bring whose name cannot be read.
     pub(crate) const CALLABLE: Self = Self::SETTINGS
@@ -48,7 +50,8 @@ impl Signs {
         .with(Self::LOAD)
         .with(Self::RELEASE)
         .with(Self::OPAQUE)
-        .with(Self::SEED);
+        .with(Self::SEED)
+        .with(Self::DRAWS);
 
     pub const fn with(self, others: Self) -> Self {
         Self(self.0 | others.0)
@@ -72,7 +75,7 @@ impl Signs {
         self.0 == 0
     }
 
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "SETTINGS",
         "TEMPORARY",
         "LOCK",
@@ -85,6 +88,7 @@ impl Signs {
         "RELEASE",
         "OPAQUE",
         "SEED",
+        "DRAWS",
     ];
 }
 
@@ -122,4 +126,14 @@ pub struct Seen {
     /// difference. So that one can remember that these were seen to leave nothing. 0 if there is
     /// no such call, or if something else makes the text opaque.
     pub functions: u64,
+}
+
+impl BitOr for Seen {
+    type Output = Self;
+
+    /// Of a text that can be read in two ways.
+    fn bitor(self, other: Self) -> Self {
+        let functions = if self.functions == other.functions { self.functions } else { 0 };
+        Self { signs: self.signs | other.signs, functions }
+    }
 }

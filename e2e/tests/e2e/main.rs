@@ -5,6 +5,7 @@
 
 mod abuse;
 mod auth;
+mod auto;
 mod backpressure;
 mod cancel;
 mod commands;

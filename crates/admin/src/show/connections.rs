@@ -188,6 +188,6 @@ pub(super) fn port(address: Option<Address>) -> Cell<'static> {
         .into()
 }
 
-fn pointer(id: u64) -> String {
+pub(super) fn pointer(id: u64) -> String {
     format!("{id:#x}")
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use admin::{
     Address, Boxed, Buffers, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
-    Forward, Listener, Memory, Order, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
+    Forward, Listener, Memory, Order, Pin, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
 use engine::averages::Averages;
@@ -112,10 +112,15 @@ fn servers() -> Vec<ServerRow> {
             remote_pid: 7000 + id as u32,
             ..connection(id, database, "owner")
         };
-        ServerRow { state, connection }
+        ServerRow { state, connection, pin: None }
     };
     let mut linked = server(0x21, ServerState::Active, 1, "app");
     linked.connection.link = 0x11;
+    linked.pin = Some(Pin {
+        reasons: "temporary object, advisory lock".into(),
+        age: 61,
+        fingerprint: 0xabc,
+    });
     linked.connection.close_needed = true;
     let mut opening = server(0x22, ServerState::Login, 1, "app");
     opening.connection.peer = None;

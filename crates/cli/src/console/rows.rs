@@ -10,7 +10,7 @@ use std::{
 
 use admin::{
     Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Listener,
-    Memory, PoolRow, ServerRow, ServerState,
+    Memory, Pin, PoolRow, ServerRow, ServerState,
 };
 use engine::{ids::PoolId, replication::ReplicationKind, report, settings::PoolKey};
 use proxy::{
@@ -149,7 +149,12 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         buffers: buffers(row.reading, server.unsent),
         replication: replication(row.replication),
     };
-    ServerRow { state, connection }
+    let pin = row.pinned.map(|pinned| Pin {
+        reasons: pinned.pins.words().collect::<Vec<_>>().join(", "),
+        age: now.micros.saturating_sub(pinned.since) / 1_000_000,
+        fingerprint: pinned.fingerprint,
+    });
+    ServerRow { state, connection, pin }
 }
 
 /// A connection of the console itself. The names are the console's to fill in.

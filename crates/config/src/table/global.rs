@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{Keyed, keys};
 use crate::build::out_of_bounds;
-use crate::choice::{AuthType, PoolMode, SslMode};
+use crate::choice::{AuthType, PoolMode, SslMode, Unsupported};
 use crate::network::Network;
+use crate::pattern::Pattern;
 
 keys! {
     /// Everything that is not about one database, one user or one peer.
@@ -235,6 +236,17 @@ keys! {
     /// Proxies whose connections begin with a PROXY protocol header of version 2, which tells where
     /// the client is: addresses and networks (`10.0.0.0/8`). Others must not send one. Weir's own.
     proxy_protocol_trusted: Vec<Network> = "", reload, acts;
+    /// With `pool_mode = auto`: what becomes of a statement that needs a session of its own and
+    /// leaves nothing by which that could be seen: `currval`, `lastval`, `setseed`, `LOAD` (docs/auto-mode.md).
+    /// Weir's own.
+    auto_unsupported: Unsupported = "pin", reload, acts;
+    /// With `pool_mode = auto`: a client keeps its server from then on that sends a text with a
+    /// match of one of these regular expressions in it and with a call of a function that is not
+    /// PostgreSQL's own. Weir's own.
+    pin_functions: Vec<Pattern> = "", reload, acts;
+    /// With `pool_mode = auto`: how long a client may keep a server without using it, because of
+    /// something it has there; 0 is no limit. Weir's own.
+    pin_timeout: Duration = "0", reload, acts;
 }
 
 impl Global {

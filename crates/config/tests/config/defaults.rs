@@ -124,6 +124,9 @@ fn show_config_has_pgbouncers_keys_defaults_and_order() {
         "max_client_logins",
         "core_dumps",
         "proxy_protocol_trusted",
+        "auto_unsupported",
+        "pin_functions",
+        "pin_timeout",
     ];
     assert_eq!(ours, expected);
 }

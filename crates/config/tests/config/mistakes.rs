@@ -36,7 +36,7 @@ fn each_mistake_in_the_main_section() {
         ),
         (
             "pool_mode = transactoin",
-            "pool_mode: invalid value \"transactoin\" for parameter pool_mode: expected one of session, transaction, statement (did you mean \"transaction\"?)",
+            "pool_mode: invalid value \"transactoin\" for parameter pool_mode: expected one of session, transaction, statement, auto (did you mean \"transaction\"?)",
         ),
         (
             "auth_dbname = pgbouncer",

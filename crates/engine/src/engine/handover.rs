@@ -89,6 +89,7 @@ impl Packer {
             held: client.stream.held.clone(),
             extended: client.extended.as_deref().map(|extended| self.extended(extended)),
             replication: client.replication.as_deref().map(ReplicationRecord::of),
+            startup: client.session.as_deref().map(|own| self.vars(&own.startup)),
             tracks: client.tracks,
             connected_at: client.connected_at,
             request_at: client.request_at,
@@ -123,6 +124,7 @@ impl Packer {
             secret: server.secret.to_vec(),
             welcome: self.welcome(&server.welcome),
             vars: self.vars(&server.vars),
+            pinned: server.pinned.as_deref().copied(),
             statements: statements
                 .into_iter()
                 .map(|(statement, doubtful)| (self.statement(statement), doubtful))

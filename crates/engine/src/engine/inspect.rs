@@ -159,6 +159,7 @@ pub fn server_row(
         statement_bytes: server.statements.bytes(),
         reading: reading(&server.stream),
         replication: server.replication,
+        pinned: server.pinned.as_deref().copied(),
         doomed: server.doomed.is_some(),
     }
 }

@@ -106,7 +106,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The link hook: whatever has to be known or done before the client's bytes may follow.
-    fn prepare(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+    pub(super) fn prepare(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
         let client = &self.clients[id.0 as usize];
         let server = &self.servers[on.0 as usize];
         if !client.welcomed && !self.settings(server.pool).is_session() {
@@ -144,6 +150,7 @@ impl<X: Exchange> Engine<X> {
         let done = match step {
             Preparation::Restore => return self.restored(on, now, io),
             Preparation::Ask => return self.answered(on, now, io),
+            Preparation::Probe => return self.probed(on, now, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
@@ -152,6 +159,11 @@ impl<X: Exchange> Engine<X> {
             Preparation::Check => {
                 server.released_at = now;
                 self.prepare(id, on, now, io)
+            }
+            // Not the client's fault, perhaps: the server may refuse to give up what another one
+            // has set on it.
+            Preparation::Apply if server.own_error.is_some() && server.has_foreign_settings() => {
+                return self.server_closed(on, "settings could not be undone", now, io);
             }
             Preparation::Apply if server.own_error.is_some() => {
                 let error = server.own_error.take().unwrap_or_default();
@@ -165,7 +177,11 @@ impl<X: Exchange> Engine<X> {
             Preparation::Apply => {
                 // PostgreSQL's own spelling of the values is the client's from now on; otherwise
                 // every link would set them anew.
-                let vars = server.vars.clone();
+                let mut vars = self.server(on).vars.clone();
+                let carried = &self.client(id).vars.carried;
+                if vars.carried != *carried {
+                    Arc::make_mut(&mut vars).carried = carried.clone();
+                }
                 let vars = self.shared_vars.share(vars);
                 self.server_mut(on).vars = vars.clone();
                 self.client_mut(id).vars = vars;
@@ -292,7 +308,11 @@ impl<X: Exchange> Engine<X> {
         client.server = None;
         client.resent = false;
         client.phase = ClientPhase::Idle;
-        self.server_mut(on).client = None;
+        let serial = client.serial;
+        let server = self.server_mut(on);
+        server.client = None;
+        server.numbers = server.numbers.after(serial);
+        server.draws = false;
         if !self.renamed.is_empty() {
             self.follow_rename(id);
         }
@@ -321,6 +341,9 @@ impl<X: Exchange> Engine<X> {
             // Looked at again when the cancel request is over.
             return;
         }
+        if server.has_traces() {
+            return self.forget_session(on, now, io);
+        }
         let pool = server.pool;
         let settings = self.settings(pool);
         if settings.resets() && !mutant::is(Mutant::SkipsReset) {
@@ -336,6 +359,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         debug_assert!(server.client.is_none() && server.is_clean());
         server.inquiry = None;
+        server.probe = None;
         if server.own_error.take().is_some() {
             return self.close_server(on, "reset query failed", now, io);
         }
@@ -344,6 +368,12 @@ impl<X: Exchange> Engine<X> {
         }
         if server.cancel_pending {
             return;
+        }
+        if server.has_traces() {
+            return match server.forgetting {
+                true => self.session_forgotten(on, now, io),
+                false => self.forget_session(on, now, io),
+            };
         }
         server.released_at = now;
         let (pool, age) = (server.pool, now.saturating_sub(server.connected_at));

@@ -17,11 +17,13 @@ use crate::kept::{KEPT_LEN_MAX, Refused, Used, is_changed_result};
 use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
 use crate::mutant::{self, Mutant};
 use crate::prepared::Shape;
-use crate::server::{LOST, Server, ServerPhase};
+use crate::server::{LOST, Preparation, Server, ServerPhase};
+use crate::session::Numbers;
 use crate::shell::{Exchange, Io};
 use crate::stream::Splice;
 use crate::vars::TrackedNames;
 use config::PoolMode;
+use sql::{Seen, Signs};
 
 /// Messages that have to be seen as a whole are not gathered beyond this length. An ErrorResponse
 /// that is longer goes through unseen.
@@ -61,11 +63,13 @@ impl<X: Exchange> Engine<X> {
         let input = joined.as_deref().unwrap_or(bytes);
         let whole = server.stream.at_boundary();
         // While the client is held back nothing can be meant for it.
-        let reachable = matches!(server.phase, ServerPhase::Linked);
-        let server_mode = match server.replication {
-            Some(_) => PoolMode::Session,
-            None => view.settings.mode,
-        };
+        let reachable = matches!(
+            server.phase,
+            ServerPhase::Linked | ServerPhase::Preparing(Preparation::Probe)
+        );
+        // Whoever replicates has a session, whatever the pool's mode is, and so has who is pinned.
+        let has_session = server.replication.is_some() || server.pinned.is_some();
+        let mode = if has_session { PoolMode::Session } else { view.settings.mode };
         let mut replies = Replies {
             input,
             at: 0,
@@ -73,8 +77,7 @@ impl<X: Exchange> Engine<X> {
             client: client.filter(|_| reachable),
             server,
             names: &self.names,
-            // Whoever replicates has a session, whatever the pool's mode is.
-            mode: server_mode,
+            mode,
             refused: false,
             farewell: false,
             schema_changed: false,
@@ -84,6 +87,7 @@ impl<X: Exchange> Engine<X> {
         if replies.schema_changed {
             // Before anybody can have heard of it.
             self.exchange.schema_changed();
+            view.lore.doubt_functions();
         }
         let out = replies.out.finish();
         // Whoever begins a transaction where there are none is not told that it has begun.
@@ -164,6 +168,9 @@ impl<X: Exchange> Engine<X> {
             || server.ledger.is_ambiguous();
         if keeps || client.stream.is_mid_message() {
             return;
+        }
+        if server.has_traces() {
+            return self.judge(id, on, now, io);
         }
         self.unlink(id, on, now, io);
     }
@@ -262,7 +269,7 @@ impl Replies<'_> {
             backend::ROW_DESCRIPTION => {
                 self.server.ledger.describes_statement() || self.server.inquiry.is_some()
             }
-            backend::DATA_ROW => self.server.inquiry.is_some(),
+            backend::DATA_ROW => self.server.inquiry.is_some() || self.server.probe.is_some(),
             _ => false,
         }
     }
@@ -285,8 +292,13 @@ impl Replies<'_> {
 
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, String> {
         let settled = self.settle(code)?;
-        if let (Some(inquiry), Owner::Nobody) = (&mut self.server.inquiry, settled.owner) {
-            inquiry.message(code, body);
+        if settled.owner == Owner::Nobody {
+            if let Some(inquiry) = &mut self.server.inquiry {
+                inquiry.message(code, body);
+            }
+            if let Some(probe) = &mut self.server.probe {
+                probe.message(code, body);
+            }
         }
         match code {
             backend::READY_FOR_QUERY => {
@@ -312,6 +324,18 @@ impl Replies<'_> {
                 if is_change_of_schema(tag) && !mutant::is(Mutant::MissesSchemaChange) {
                     self.schema_changed = true;
                     self.server.changes_schema = true;
+                }
+                match tag {
+                    b"DISCARD SEQUENCES" => self.numbers_discarded(),
+                    b"RESET" => self.server.traces.resets = true,
+                    b"DISCARD ALL" => {
+                        self.numbers_discarded();
+                        self.server.traces.resets = true;
+                        if let Some(pinned) = &mut self.server.pinned {
+                            pinned.pins = pinned.pins.lasting();
+                        }
+                    }
+                    _ => self.server.draws |= may_draw(tag),
                 }
                 let discards = matches!(tag, b"DISCARD ALL" | b"DEALLOCATE ALL");
                 if discards && !mutant::is(Mutant::MissesDiscard) {
@@ -339,6 +363,12 @@ impl Replies<'_> {
             _ => {}
         }
         Ok(settled.owner)
+    }
+
+    /// What the client draws from now on is all there is.
+    fn numbers_discarded(&mut self) {
+        let own = self.client.as_ref().map(|client| Numbers::Of(client.serial));
+        self.server.numbers = own.unwrap_or_default();
     }
 
     /// What a statement returns was told, to the client or to us.
@@ -499,6 +529,11 @@ fn may_be_long(code: u8) -> bool {
     matches!(code, backend::ERROR | backend::ROW_DESCRIPTION)
 }
 
+/// May a command have drawn a number from a sequence, unseen?
+fn may_draw(tag: &[u8]) -> bool {
+    [&b"INSERT "[..], b"COPY ", b"MERGE ", b"UPDATE "].iter().any(|word| tag.starts_with(word))
+}
+
 /// Can a text mean something else behind this command? What a function does to the schema, or
 /// somebody who is not our client, does not show.
 fn is_change_of_schema(tag: &[u8]) -> bool {
@@ -543,6 +578,8 @@ pub(super) fn undo(
             if let Some(client) = client.filter(|client| client.unnamed == entry.serial) {
                 client.unnamed = if entry.failed { 0 } else { before };
                 client.unnamed_parse = message;
+                // Which of the two texts it is was not kept.
+                client.unnamed_seen = Seen { signs: Signs::OPAQUE, functions: 0 };
             }
         }
         Undo::DropUnnamed { before } => {

@@ -4,6 +4,8 @@
 //! Bodies are not assembled: a message is passed on as its bytes come, unless the pooler has to
 //! change it or to remember it.
 
+use sql::Seen;
+use wire::error_fields::ErrorFields;
 use wire::messages::{Parse, StatementOrPortal, bind_names};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
@@ -20,10 +22,13 @@ use crate::stats::Stats;
 use crate::stream::Splice;
 
 mod keeping;
+mod numbers;
 mod statements;
+mod texts;
 
 use keeping::Keeping;
 use statements::Name;
+use texts::{Sight, Texts};
 
 /// The names in a Bind, Describe or Close must end within so many bytes.
 const NAMES_LEN_MAX: usize = 65_536;
@@ -93,8 +98,13 @@ impl<X: Exchange> Engine<X> {
         let keeping = Keeping::go_on(server);
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
+        let texts = view
+            .settings
+            .is_auto()
+            .then_some(Texts { cache: &mut self.texts, lore: &mut view.lore });
         let mut requests = Requests {
             input,
+            texts,
             at: 0,
             out: Splice::new(input, &mut self.scratch),
             answers: Vec::new(),
@@ -168,7 +178,9 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let server = self.server(on);
-        let keeps = server.replication.is_some() || self.settings(server.pool).is_session();
+        let keeps = server.replication.is_some()
+            || server.pinned.is_some()
+            || self.settings(server.pool).is_session();
         if !server.is_clean() || keeps {
             return;
         }
@@ -194,6 +206,8 @@ struct Requests<'a, X> {
     exchange: &'a mut X,
     serial: &'a mut u64,
     keeping: Option<Keeping>,
+    /// In auto mode.
+    texts: Option<Texts<'a>>,
     /// The statement of the portal last bound, if the client has never been told what it returns;
     /// or 0.
     undescribed: u64,
@@ -276,8 +290,17 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         match header.code {
             QUERY => {
+                let replaced = match self.see_query(header, available) {
+                    Sight::Pass(_) => None,
+                    Sight::Hold => return Ok(Fate::Hold),
+                    Sight::Replace(text) => Some(text),
+                };
                 let entry = Entry::new(Expect::Query, Verb::Forward);
                 self.owe_without_unnamed(entry);
+                if let Some(text) = replaced {
+                    frontend::query(self.out.insert(), text);
+                    return Ok(Fate::Replaced);
+                }
                 self.note_begin(header, available);
                 Ok(Fate::Pass)
             }
@@ -295,6 +318,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             CLOSE => Ok(self.close(header, available)?),
             FLUSH => Ok(self.flush()),
             FUNCTION_CALL => {
+                self.see_unknown();
                 self.owe(Entry::new(Expect::FunctionCall, Verb::Forward));
                 Ok(Fate::Pass)
             }
@@ -375,8 +399,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 return Ok(Fate::Hold);
             }
             self.stats.client_parses += 1;
-            self.parse_unnamed(header, whole);
-            return Ok(Fate::Pass);
+            return self.parse_unnamed(header, whole);
         }
         if !whole {
             return Ok(Fate::Hold);
@@ -385,17 +408,27 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
         let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
         self.stats.client_parses += 1;
+        let mut parse = parse;
+        if let Sight::Replace(sql) = self.see(parse.sql) {
+            parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse };
+        }
         self.parse_named(&parse);
         Ok(Fate::Replaced)
     }
 
-    fn parse_unnamed(&mut self, header: Header, whole: bool) {
+    fn parse_unnamed(&mut self, header: Header, whole: bool) -> Result<Fate, String> {
+        let (seen, replaced) = match self.see_parse(header, whole)? {
+            Sight::Pass(seen) => (seen, None),
+            Sight::Hold => return Ok(Fate::Hold),
+            Sight::Replace(text) => (Seen::default(), Some(text)),
+        };
         self.stats.server_parses += 1;
         let serial = self.next_serial();
         let input = self.input;
         let message = &input[self.at..];
         self.server.unnamed = serial;
         let extended = self.extended();
+        extended.unnamed_seen = seen;
         let before = std::mem::replace(&mut extended.unnamed, serial);
         let kept = match whole && header.total <= UNNAMED_KEPT_LEN_MAX {
             true => message[..header.total].to_vec(),
@@ -404,6 +437,13 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let message = std::mem::replace(&mut extended.unnamed_parse, kept);
         let undo = Undo::ParseUnnamed { before, message };
         self.owe(Entry::new(Expect::Parse, Verb::Forward).undo(undo));
+        Ok(match replaced {
+            None => Fate::Pass,
+            Some(text) => {
+                frontend::parse(self.out.insert(), b"", text, frontend::NO_TYPES);
+                Fate::Replaced
+            }
+        })
     }
 
     fn bind(&mut self, header: Header, available: usize) -> Result<Fate, String> {
@@ -429,8 +469,12 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let mut used = None;
         self.undescribed = 0;
         let fate = match self.resolve(name) {
-            Name::AsItIs => Fate::Pass,
+            Name::AsItIs => {
+                self.see_bind(name, body);
+                Fate::Pass
+            }
             Name::Statement(statement) => {
+                self.see_use(statement.seen, &statement.sql, body);
                 let rest_len = header.total - HEADER_LEN - rest_at;
                 frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
                 entry.verb = Verb::Replace;
@@ -542,5 +586,13 @@ pub(super) fn write_reply(reply: Reply, out: &mut Vec<u8>) {
     match reply {
         Reply::ParseComplete => backend::parse_complete(out),
         Reply::CloseComplete => backend::close_complete(out),
+        Reply::Unsupported => backend::notice(
+            out,
+            &ErrorFields::new(
+                "WARNING",
+                "0A000",
+                "this statement needs a session of its own (auto_unsupported = warn)",
+            ),
+        ),
     }
 }

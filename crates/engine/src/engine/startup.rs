@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use config::{AccessPolicy, AuthType};
+use config::{AccessPolicy, AuthType, PoolMode};
 use wire::backend;
 use wire::startup::{self, MINOR_VERSION, StartupPacket};
 
 use super::Engine;
+use crate::carried::{Carried, Setting};
 use crate::client::Identity;
 use crate::ids::ClientId;
 use crate::limits::ClientCounts;
@@ -22,6 +23,18 @@ const DATABASE_LEN_MAX: usize = 63;
 const APPLICATION_NAME: &str = "application_name";
 /// What a client is called that has no name, where addresses are added to names.
 const NAMELESS: &[u8] = b"app";
+
+/// What the settings in a startup packet are for.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) replicates: bool,
+    /// Any setting is the client's own business.
+    pub(super) carries: bool,
+}
+
+fn setting(name: &[u8], value: &[u8]) -> Setting {
+    Setting { name: name.to_ascii_lowercase().into(), value: value.into() }
+}
 
 impl<X: Exchange> Engine<X> {
     /// Take in the startup packet.
@@ -56,7 +69,9 @@ impl<X: Exchange> Engine<X> {
             return Err("pooler is shutting down".into());
         }
         let replication = Replication::of(packet);
-        let vars = self.startup_vars(id, packet, replication.is_some(), io)?;
+        let origin =
+            Origin { replicates: replication.is_some(), carries: self.carries(&database, &user) };
+        let vars = self.startup_vars(id, packet, origin, io)?;
         let known_as = self.user_of_all(&database);
         let user_told = known_as.clone().ok().flatten().unwrap_or_else(|| user.clone());
         let identity = Arc::new(Identity { database: database.clone(), user: user_told });
@@ -79,6 +94,12 @@ impl<X: Exchange> Engine<X> {
         login.database = database;
         login.user = user;
         counts.map_or(Ok(()), |counts| self.refuse_beyond(counts, &identity))
+    }
+
+    /// Does a client of that database keep whatever it sets?
+    fn carries(&self, database: &str, user: &str) -> bool {
+        let found = self.config.database(database);
+        found.is_some_and(|found| self.config.pool_mode(&found, user) == PoolMode::Auto)
     }
 
     /// With `auth_type=any` clients are whoever the database's entry says, whatever they say.
@@ -140,16 +161,20 @@ impl<X: Exchange> Engine<X> {
         &self,
         id: ClientId,
         packet: &StartupPacket<'_>,
-        replicates: bool,
+        origin: Origin,
         io: &mut impl Io,
     ) -> Result<Vars, String> {
         let mut vars = Vars::default();
+        let mut carried = Vec::new();
         let mut named = false;
         for (name, value) in packet.parameters() {
             match name {
                 b"user" | b"database" | b"replication" => {}
-                b"options" if replicates => {}
-                b"options" => self.startup_options(id, value, &mut vars, io)?,
+                b"options" if origin.replicates => {}
+                b"options" => {
+                    let carried = origin.carries.then_some(&mut carried);
+                    self.startup_options(id, value, &mut vars, carried, io)?;
+                }
                 b"application_name" => {
                     self.name_application(id, value, &mut vars, io);
                     named = true;
@@ -159,7 +184,12 @@ impl<X: Exchange> Engine<X> {
                     Some(slot) => vars.set(slot, value),
                     None => {
                         let text = String::from_utf8_lossy(name);
-                        if !self.ignores(&text) {
+                        if self.ignores(&text) {
+                            continue;
+                        }
+                        if origin.carries {
+                            carried.push(setting(name, value));
+                        } else {
                             return Err(self.unsupported(id, "", &text, value, io));
                         }
                     }
@@ -169,6 +199,7 @@ impl<X: Exchange> Engine<X> {
         if !named && self.config.global.application_name_add_host {
             self.name_application(id, NAMELESS, &mut vars, io);
         }
+        vars.carried = Carried::new(carried);
         Ok(vars)
     }
 
@@ -178,6 +209,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         options: &[u8],
         vars: &mut Vars,
+        mut carried: Option<&mut Vec<Setting>>,
         io: &mut impl Io,
     ) -> Result<(), String> {
         let all = self.ignores("options");
@@ -189,7 +221,10 @@ impl<X: Exchange> Engine<X> {
         for (name, value) in settings {
             if let Some(slot) = self.names.slot(name.as_bytes()) {
                 vars.set(slot, value.as_bytes());
-            } else if !all && !self.ignores(&name) {
+            } else if self.ignores(&name) {
+            } else if let Some(carried) = &mut carried {
+                carried.push(setting(name.as_bytes(), value.as_bytes()));
+            } else if !all {
                 return Err(self.unsupported(id, " in options", &name, value.as_bytes(), io));
             }
         }

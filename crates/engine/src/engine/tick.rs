@@ -63,6 +63,7 @@ impl<X: Exchange> Engine<X> {
                 {
                     "client_idle_timeout"
                 }
+                ClientPhase::Linked if self.keeps_for_long(client, now) => "pin_timeout",
                 ClientPhase::Canceling { .. } if over(cancel, client.connected_at, now) => {
                     "cancel_wait_timeout"
                 }
@@ -73,6 +74,16 @@ impl<X: Exchange> Engine<X> {
         for (id, why) in expired {
             self.disconnect(id, why, now, io);
         }
+    }
+
+    /// Does it keep a server that it has not used for `pin_timeout`?
+    fn keeps_for_long(&self, client: &Client, now: Micros) -> bool {
+        let server = client.server.and_then(|on| self.servers.get(on.0 as usize));
+        server.is_some_and(|server| {
+            let limit = self.settings(server.pool).pin_timeout;
+            let is_idle = client.transaction_at == 0 && server.is_clean();
+            server.pinned.is_some() && is_idle && over(limit, client.request_at, now)
+        })
     }
 
     /// `query_timeout` of the client's pool: for a client, waiting for a server is part of its

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::client::Identity;
 use crate::ids::PoolId;
 use crate::limits::Claim;
+use crate::lore::Lore;
 use crate::settings::PoolSettings;
 use crate::stats::Stats;
 
@@ -13,6 +14,8 @@ pub(super) struct PoolView {
     pub(super) settings: Arc<PoolSettings>,
     pub(super) identity: Arc<Identity>,
     pub(super) stats: Stats,
+    /// In auto mode.
+    pub(super) lore: Lore,
 }
 
 impl PoolView {

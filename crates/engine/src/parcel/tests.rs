@@ -3,13 +3,16 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::pins::Pins;
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..20)
 }
 
 fn vars() -> impl Strategy<Value = VarsRecord> {
-    prop::collection::vec(prop::option::of(bytes()), 0..6)
+    let tracked = prop::collection::vec(prop::option::of(bytes()), 0..6);
+    let carried = prop::collection::vec((bytes(), bytes()), 0..3);
+    (tracked, carried).prop_map(|(tracked, carried)| VarsRecord { tracked, carried })
 }
 
 fn welcome() -> impl Strategy<Value = WelcomeRecord> {
@@ -31,6 +34,11 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 secret,
                 welcome,
                 vars,
+                pinned: flags[1].then_some(Pinned {
+                    pins: Pins::LISTEN,
+                    since: times[3],
+                    fingerprint: times[2],
+                }),
                 statements,
                 unnamed_is_clients: flags[1],
                 changes_schema: flags[2],
@@ -77,6 +85,7 @@ fn client() -> impl Strategy<Value = ClientRecord> {
                     held,
                     extended,
                     replication,
+                    startup: tracks.then_some(vars),
                     tracks,
                     connected_at: times[0],
                     request_at: times[1],
@@ -182,6 +191,7 @@ fn the_format_is_that_of_its_number() {
         pool: 1,
         status: b'T',
         secret: b"secret".to_vec(),
+        pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
         statements: vec![(2, true)],
         connected_at: 3,
         ..ServerRecord::default()
@@ -200,7 +210,10 @@ fn the_format_is_that_of_its_number() {
     };
     let welcome = WelcomeRecord {
         fixed: vec![(b"server_version".to_vec(), b"15".to_vec())],
-        vars: vec![Some(b"UTF8".to_vec()), None],
+        vars: VarsRecord {
+            tracked: vec![Some(b"UTF8".to_vec()), None],
+            carried: vec![(b"role".to_vec(), b"bob".to_vec())],
+        },
     };
     let learnt = LearntRecord::Scram { client_key: [7; 32], server_key: [8; 32] };
     let pool = PoolRecord {
@@ -215,7 +228,10 @@ fn the_format_is_that_of_its_number() {
     let parcel = Parcel {
         serial: 9,
         statements: vec![StatementRecord { id: 2, schema: 1, sql: b"s".to_vec(), types: vec![0] }],
-        vars: vec![vec![None, Some(b"UTC".to_vec())]],
+        vars: vec![VarsRecord {
+            tracked: vec![None, Some(b"UTC".to_vec())],
+            ..VarsRecord::default()
+        }],
         welcomes: vec![welcome],
         clients: vec![client],
         parked: vec![server],
@@ -233,5 +249,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (2, 327, 11_356_441_826_972_465_319));
+    assert_eq!((FORMAT, bytes.len(), digest), (3, 357, 13_402_838_404_814_119_973));
 }

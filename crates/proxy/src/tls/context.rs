@@ -4,10 +4,9 @@
 use std::{fs, path::Path, sync::Arc};
 
 use config::{AuthType, Global, SslMode};
-use engine::auth::Secured;
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
-    crypto::{CryptoProvider, aws_lc_rs, ring},
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
     version::{TLS12, TLS13},
@@ -38,8 +37,8 @@ pub struct TlsContexts {
 #[derive(Clone, Debug)]
 pub(crate) struct ForClients {
     pub(super) config: Arc<ServerConfig>,
-    /// What is known of those who show no certificate.
-    pub(super) unnamed: Arc<Secured>,
+    /// Channel binding data of our certificate; empty if there is none for it.
+    pub(super) end_point: Arc<[u8]>,
 }
 
 /// How servers are approached.
@@ -114,8 +113,7 @@ fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
     config.ticketer =
         ring::Ticketer::new().map_err(|error| TlsError::new("client_tls_sslmode", error))?;
     config.send_tls13_tickets = 1;
-    let unnamed = Arc::new(Secured { end_point: end_point.into(), ..Secured::default() });
-    Ok(ForClients { config: Arc::new(config), unnamed })
+    Ok(ForClients { config: Arc::new(config), end_point: end_point.into() })
 }
 
 fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
@@ -192,9 +190,7 @@ fn protocols(
 }
 
 fn provider(choice: &Choice<'_>) -> Result<Arc<CryptoProvider>, TlsError> {
-    // Both do the same; docs/decisions/008 says why neither does all of it.
-    let key_provider = aws_lc_rs::default_provider().key_provider;
-    let mut provider = CryptoProvider { key_provider, ..ring::default_provider() };
+    let mut provider = ring::default_provider();
     let (key, value) = choice.ciphers;
     if !matches!(value, "default" | "secure" | "fast" | "normal" | "all" | "") {
         keep_ciphers(&mut provider, key, value, &TLS12)?;

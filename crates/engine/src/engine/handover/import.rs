@@ -4,7 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use sql::Signs;
+
 use super::Engine;
+use crate::carried::{Carried, Setting};
 use crate::client::{Client, ClientPhase, Extended, Identity};
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::parcel::{
@@ -13,6 +16,7 @@ use crate::parcel::{
 use crate::pool::REMOVED;
 use crate::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::session::Session;
 use crate::shell::{Exchange, Io};
 use crate::vars::{TrackedNames, Vars, Welcome};
 
@@ -89,11 +93,16 @@ impl Shelf {
 
     fn translate(&self, record: &VarsRecord) -> Vars {
         let mut vars = Vars::default();
-        for (value, slot) in record.iter().zip(&self.slots) {
+        for (value, slot) in record.tracked.iter().zip(&self.slots) {
             if let (Some(value), Some(slot)) = (value, slot) {
                 vars.set(*slot, value);
             }
         }
+        let setting = |(name, value): &(Vec<u8>, Vec<u8>)| Setting {
+            name: name.as_slice().into(),
+            value: value.as_slice().into(),
+        };
+        vars.carried = Carried::new(record.carried.iter().map(setting).collect());
         vars
     }
 
@@ -170,6 +179,7 @@ impl<X: Exchange> Engine<X> {
         client.stream.held = record.held;
         client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
+        client.session = record.startup.map(|at| Box::new(Session { startup: shelf.vars(at) }));
         client.tracks = record.tracks;
         client.request_at = record.request_at;
         client.transaction_at = record.transaction_at;
@@ -213,6 +223,11 @@ impl<X: Exchange> Engine<X> {
         server.welcome = shelf.welcome(record.welcome);
         server.vars = shelf.vars(record.vars);
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
+        server.pinned = record.pinned.map(Box::new);
+        if record.status != b'I' && self.settings(pool).is_auto() {
+            // What its open transaction has done so far was not written down.
+            server.traces.signs = Signs::OPAQUE;
+        }
         server.changes_schema = record.changes_schema;
         server.released_at = record.released_at;
         server.asked_at = record.asked_at;

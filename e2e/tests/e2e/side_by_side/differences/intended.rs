@@ -13,6 +13,9 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "+ row key=auth_failure_delay *"),
             ("*", "+ row key=max_client_logins *"),
             ("*", "+ row key=core_dumps *"),
+            ("*", "+ row key=auto_unsupported *"),
+            ("*", "+ row key=pin_functions *"),
+            ("*", "+ row key=pin_timeout *"),
         ],
     },
     Difference {

@@ -1,0 +1,176 @@
+//! Settings of a session that a client carries from server to server (`pool_mode = auto`), beyond
+//! the tracked parameters of `vars.rs`: what a probe found to have been set in its session. Which
+//! they are is `probe.rs`'s business; here they are a list, and the SQL that makes one list of
+//! another.
+
+use std::sync::Arc;
+
+use crate::vars::quote_literal;
+
+/// Who the session acts as; these come before all else, since they decide what may be set.
+pub const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
+pub const ROLE: &[u8] = b"role";
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Setting {
+    pub name: Box<[u8]>,
+    pub value: Box<[u8]>,
+}
+
+/// Settings in the order of their names, each name once. Empty for nearly every client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Carried(Option<Arc<[Setting]>>);
+
+impl Carried {
+    pub fn new(mut settings: Vec<Setting>) -> Self {
+        settings.sort();
+        settings.dedup_by(|later, first| later.name == first.name);
+        Self((!settings.is_empty()).then(|| settings.into()))
+    }
+
+    pub fn all(&self) -> &[Setting] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        let all = self.all();
+        let at = all.binary_search_by(|setting| (*setting.name).cmp(name)).ok()?;
+        Some(&all[at].value)
+    }
+
+    /// Appends the SQL that turns a server with the settings `have` into one with these. What has
+    /// to go is reset as the user that the server is logged in as; what has to come is set as
+    /// whoever the client has become.
+    pub fn difference(&self, have: &Self, sql: &mut Vec<u8>) {
+        if self == have {
+            return;
+        }
+        let differs = |name: &[u8]| self.get(name) != have.get(name);
+        let other_user = differs(SESSION_AUTHORIZATION);
+        let other_role = other_user || differs(ROLE);
+        if other_role && have.get(ROLE).is_some() {
+            sql.extend_from_slice(b"RESET ROLE;");
+        }
+        if other_user && have.get(SESSION_AUTHORIZATION).is_some() {
+            sql.extend_from_slice(b"RESET SESSION AUTHORIZATION;");
+        }
+        let is_who = |name: &[u8]| name == ROLE || name == SESSION_AUTHORIZATION;
+        for Setting { name, .. } in have.all() {
+            if !is_who(name) && self.get(name).is_none() {
+                sql.extend_from_slice(b"RESET ");
+                quote_name(name, sql);
+                sql.push(b';');
+            }
+        }
+        for (name, comes) in [(SESSION_AUTHORIZATION, other_user), (ROLE, other_role)] {
+            if let (Some(value), true) = (self.get(name), comes) {
+                sql.extend_from_slice(b"SELECT ");
+                set_config(name, value, sql);
+                sql.push(b';');
+            }
+        }
+        let mut first = true;
+        for Setting { name, value } in self.all() {
+            if !is_who(name) && have.get(name) != Some(value) {
+                sql.extend_from_slice(if first { b"SELECT " } else { b"," });
+                set_config(name, value, sql);
+                first = false;
+            }
+        }
+        if !first {
+            sql.push(b';');
+        }
+    }
+}
+
+/// Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
+fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
+    sql.extend_from_slice(b"pg_catalog.set_config(");
+    quote_literal(name, sql);
+    sql.push(b',');
+    quote_literal(value, sql);
+    sql.extend_from_slice(b",false)");
+}
+
+/// `app.tenant` as `"app"."tenant"`.
+fn quote_name(name: &[u8], sql: &mut Vec<u8>) {
+    sql.push(b'"');
+    for &byte in name {
+        match byte {
+            b'.' => sql.extend_from_slice(b"\".\""),
+            b'"' => sql.extend_from_slice(b"\"\""),
+            _ => sql.push(byte),
+        }
+    }
+    sql.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn carried(settings: &[(&str, &str)]) -> Carried {
+        let setting = |&(name, value): &(&str, &str)| Setting {
+            name: name.as_bytes().into(),
+            value: value.as_bytes().into(),
+        };
+        Carried::new(settings.iter().map(setting).collect())
+    }
+
+    fn sql(want: &[(&str, &str)], have: &[(&str, &str)]) -> String {
+        let mut sql = Vec::new();
+        carried(want).difference(&carried(have), &mut sql);
+        String::from_utf8(sql).unwrap()
+    }
+
+    #[test]
+    fn equal_settings_need_nothing() {
+        assert_eq!(sql(&[], &[]), "");
+        assert_eq!(sql(&[("a", "1"), ("b", "2")], &[("b", "2"), ("a", "1")]), "");
+    }
+
+    #[test]
+    fn what_is_missing_is_set_and_what_is_left_over_reset() {
+        assert_eq!(
+            sql(&[("search_path", "\"$user\", public")], &[("app.tenant", "7")]),
+            "RESET \"app\".\"tenant\";\
+             SELECT pg_catalog.set_config('search_path','\"$user\", public',false);"
+        );
+        assert_eq!(
+            sql(&[("a", "1"), ("b", "it's")], &[("a", "2")]),
+            "SELECT pg_catalog.set_config('a','1',false),pg_catalog.set_config('b','it''s',false);"
+        );
+    }
+
+    #[test]
+    fn who_one_is_comes_first() {
+        assert_eq!(
+            sql(
+                &[("role", "r"), ("session_authorization", "u"), ("a", "1")],
+                &[("role", "x"), ("session_authorization", "y")]
+            ),
+            "RESET ROLE;RESET SESSION AUTHORIZATION;\
+             SELECT pg_catalog.set_config('session_authorization','u',false);\
+             SELECT pg_catalog.set_config('role','r',false);\
+             SELECT pg_catalog.set_config('a','1',false);"
+        );
+        // Another session user has no role until it is given one.
+        assert_eq!(
+            sql(&[("role", "r")], &[("role", "r"), ("session_authorization", "y")]),
+            "RESET ROLE;RESET SESSION AUTHORIZATION;\
+             SELECT pg_catalog.set_config('role','r',false);"
+        );
+    }
+
+    #[test]
+    fn names_are_found() {
+        let some = carried(&[("b", "2"), ("a", "1")]);
+        assert_eq!(some.get(b"b"), Some(&b"2"[..]));
+        assert_eq!(some.get(b"c"), None);
+        assert!(carried(&[]).is_empty() && !some.is_empty());
+    }
+}

@@ -1,0 +1,150 @@
+//! What the texts that a client sends may leave in its session (`pool_mode = auto`). A text is
+//! looked at as its bytes come by, and what is found is entered with the server's traces; what it
+//! leads to comes at the end of the transaction (`engine/verdict.rs`).
+
+use config::Unsupported;
+use sql::{Seen, Signs};
+
+use wire::messages::Parse;
+use wire::{HEADER_LEN, Header};
+
+use super::{BROKEN_PARSE, Requests};
+use crate::ledger::{Entry, Expect, Reply, Verb};
+use crate::lore::Lore;
+use crate::session::Session;
+use crate::shell::Exchange;
+use crate::vars::STANDARD_CONFORMING_STRINGS;
+
+/// A text up to this length is looked at as a whole; a longer one may leave anything.
+const HELD_LEN_MAX: usize = 65_536;
+/// Names of settings are looked for in so many bytes of a Bind.
+const BIND_LEN_MAX: usize = 4_096;
+
+/// What needs a session of its own and leaves nothing by which a probe could see it.
+const UNSEEN: Signs = Signs::SEQUENCE.with(Signs::SEED).with(Signs::LOAD);
+
+/// Sent in place of a text that is refused, so that PostgreSQL itself says so and treats the
+/// transaction as it does with any error.
+const REFUSAL: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = \
+    'this statement needs a session of its own (auto_unsupported = error)'; END$weir$";
+
+/// What is known of texts.
+pub(super) struct Texts<'a> {
+    pub(super) cache: &'a mut sql::Cache,
+    pub(super) lore: &'a mut Lore,
+}
+
+/// What becomes of a text.
+pub(super) enum Sight {
+    Pass(Seen),
+    /// More of it is needed.
+    Hold,
+    /// This goes in its place.
+    Replace(&'static [u8]),
+}
+
+impl<X: Exchange> Requests<'_, X> {
+    /// A Query is in front.
+    pub(super) fn see_query(&mut self, header: Header, available: usize) -> Sight {
+        if self.texts.is_none() {
+            return Sight::Pass(Seen::default());
+        }
+        if available < header.total {
+            if header.total <= HELD_LEN_MAX {
+                return Sight::Hold;
+            }
+            return Sight::Pass(self.see_unknown());
+        }
+        let input = self.input;
+        let body = &input[self.at + HEADER_LEN..self.at + header.total];
+        self.see(body.strip_suffix(&[0]).unwrap_or(body))
+    }
+
+    /// A Parse of the unnamed statement, which may not be there as a whole.
+    pub(super) fn see_parse(&mut self, header: Header, whole: bool) -> Result<Sight, String> {
+        if self.texts.is_none() {
+            return Ok(Sight::Pass(Seen::default()));
+        }
+        if !whole {
+            return Ok(Sight::Pass(self.see_unknown()));
+        }
+        let input = self.input;
+        let body = &input[self.at + HEADER_LEN..self.at + header.total];
+        let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
+        Ok(self.see(parse.sql))
+    }
+
+    /// A text.
+    pub(super) fn see(&mut self, text: &[u8]) -> Sight {
+        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
+        let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
+        let seen = texts.cache.scan(text, standard);
+        let refuses = self.settings.auto_unsupported == Unsupported::Error;
+        if refuses && seen.signs.intersects(UNSEEN) {
+            return Sight::Replace(REFUSAL);
+        }
+        self.leaves(seen, text, &[]);
+        Sight::Pass(seen)
+    }
+
+    /// A function is called by its number, or a text is too long to look at.
+    pub(super) fn see_unknown(&mut self) -> Seen {
+        let seen = Seen { signs: Signs::OPAQUE, functions: 0 };
+        self.leaves(seen, &[], &[]);
+        seen
+    }
+
+    /// A Bind of the unnamed statement, or of one that we know nothing of.
+    pub(super) fn see_bind(&mut self, name: &[u8], bind: &[u8]) {
+        if self.texts.is_none() {
+            return;
+        }
+        let Some(own) = self.client.extended.take().filter(|_| name.is_empty()) else {
+            self.see_unknown();
+            return;
+        };
+        self.leaves(own.unnamed_seen, &own.unnamed_parse, bind);
+        self.client.extended = Some(own);
+    }
+
+    /// A statement of this text, in which that was seen, is used with these parameters.
+    pub(super) fn see_use(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
+        self.leaves(seen, text, &bind[..bind.len().min(BIND_LEN_MAX)]);
+    }
+
+    #[inline]
+    fn leaves(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
+        let Some(texts) = &self.texts else { return };
+        if texts.lore.asks_numbers || !seen.signs.is_empty() {
+            self.leave_traces(seen, text, bind);
+        }
+    }
+
+    #[cold]
+    fn leave_traces(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
+        self.guard_numbers(seen.signs.intersects(Signs::SEQUENCE));
+        self.note_draws(seen.signs);
+        let pins = self.settings.auto_unsupported == Unsupported::Pin;
+        let quiet = if pins { Signs::DRAWS } else { Signs::DRAWS | UNSEEN };
+        // Once for a text, and not for each use of a statement.
+        if !pins && bind.is_empty() && seen.signs.intersects(UNSEEN) {
+            self.owe(Entry::new(Expect::Close, Verb::Synthesize(Reply::Unsupported)));
+        }
+        let signs = seen.signs.without(quiet);
+        let Some(texts) = &mut self.texts else { return };
+        let named = signs.contains(Signs::OPAQUE) && self.settings.pins(text);
+        let is_harmless = signs == Signs::OPAQUE && texts.lore.is_harmless(seen.functions);
+        if signs.is_empty() || (is_harmless && !named) {
+            return;
+        }
+        if signs.intersects(Signs::SETTINGS | Signs::OPAQUE) {
+            texts.lore.note_customs(text);
+            texts.lore.note_customs(bind);
+        }
+        let vars = &self.client.vars;
+        self.client.session.get_or_insert_with(|| Box::new(Session { startup: vars.clone() }));
+        let fingerprint = texts.lore.fingerprint(text);
+        self.server.traces.add(Seen { signs, ..seen }, fingerprint);
+        self.server.traces.named |= named;
+    }
+}

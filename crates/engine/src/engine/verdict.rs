@@ -1,0 +1,217 @@
+//! What a transaction has left in its session, and what follows from it (`pool_mode = auto`).
+//!
+//! ```text
+//!  transaction over ─┬─ no traces ─► unlink
+//!                    ├─ pinned, no new traces ─► the client keeps the server
+//!                    └─ traces ─► probe ─┬─ settings ─► carried: they are the client's from now on
+//!                                        ├─ objects ──► pinned: the client keeps the server
+//!                                        └─ neither ──► unlink
+//!  the client goes ── pinned, or not probed yet ─► DISCARD ALL ─► others may have the server
+//! ```
+//!
+//! PostgreSQL itself is asked, once the transaction is over: so commits, rollbacks, savepoints,
+//! SET LOCAL and functions need no rules of ours. Texts only decide whether it is asked at all.
+
+use std::sync::Arc;
+
+use sql::Signs;
+use wire::backend;
+
+use super::Engine;
+use crate::carried::{Carried, Setting};
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, Micros, ServerId};
+use crate::pins::{Pinned, Pins};
+use crate::pool::Waiter;
+use crate::probe::{self, Left, Topics};
+use crate::server::{Preparation, ServerPhase};
+use crate::session::Traces;
+use crate::shell::{Exchange, Io};
+use crate::vars::{TrackedNames, Vars};
+
+const FORGET: &[u8] = b"DISCARD ALL";
+
+impl<X: Exchange> Engine<X> {
+    /// The client's transaction is over, and there are traces of it on the server, or of an
+    /// earlier one.
+    pub(super) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server(on);
+        let signs = server.traces.signs;
+        if signs.is_empty() {
+            return;
+        }
+        let pool = server.pool;
+        let topics = Topics {
+            settings: signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
+            objects: server.pinned.is_some() || !(Signs::SETTINGS.contains(signs)),
+        };
+        let Some(view) = self.pools.get(pool) else { return };
+        let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
+        let customs = view.lore.customs().chain(carried.filter(|name| name.contains(&b'.')));
+        let login = view.settings.login_user().as_bytes();
+        let sql = probe::question(topics, login, customs);
+        let server = self.server_mut(on);
+        server.phase = ServerPhase::Preparing(Preparation::Probe);
+        server.probe = Some(Box::default());
+        self.client_mut(id).phase =
+            ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
+        self.send_own_query(on, &sql, now, io);
+    }
+
+    /// The probe is answered.
+    pub(super) fn probed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let Some(id) = server.client else { return };
+        let error = server.own_error.take();
+        let traces = std::mem::take(&mut server.traces);
+        let left = server.probe.take().and_then(|probe| probe.finish());
+        let mut pins = unseen_pins(traces);
+        if let Some(pinned) = &server.pinned {
+            pins |= pinned.pins.unseen();
+        }
+        match left.filter(|_| error.is_none()) {
+            Some(left) => {
+                pins |= left.pins;
+                let changed = self.take_settings(id, on, traces, &left, io);
+                if !changed && left.pins.is_empty() {
+                    self.clear_suspects(on, traces);
+                }
+            }
+            None => pins |= Pins::UNVERIFIED,
+        }
+        if pins.is_empty() {
+            self.server_mut(on).pinned = None;
+            return self.unlink(id, on, now, io);
+        }
+        self.pin(on, pins, traces.fingerprint, now);
+        if self.prepare(id, on, now, io) {
+            self.go_on(id, now, io);
+        }
+    }
+
+    fn pin(&mut self, on: ServerId, pins: Pins, fingerprint: u64, now: Micros) {
+        let server = self.server_mut(on);
+        match &mut server.pinned {
+            Some(pinned) => pinned.pins = pins,
+            None => server.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint })),
+        }
+    }
+
+    /// What the server says of the settings of its session is what client and server have from now
+    /// on. True if anything is not as it was.
+    fn take_settings(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        traces: Traces,
+        left: &Left,
+        io: &mut impl Io,
+    ) -> bool {
+        let asked = Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE;
+        if !traces.signs.intersects(asked) {
+            return false;
+        }
+        let before = self.server(on).vars.clone();
+        let names = self.names.clone();
+        let untracked = |setting: &&Setting| names.slot(&setting.name).is_none();
+        let settings: Vec<_> = left.settings.all().iter().filter(untracked).cloned().collect();
+        let mut now_there = Vars::clone(&before);
+        now_there.carried = Carried::new(settings);
+        let session = self.client(id).session.as_deref();
+        let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
+        let mut own = now_there.clone();
+        go_back(&mut own, &startup, &before, left);
+        if traces.resets {
+            go_back_tracked(&mut own, &startup, left, &names);
+        }
+        let changed = now_there != *before;
+        let now_there = self.shared_vars.share(Arc::new(now_there));
+        let own = self.shared_vars.share(Arc::new(own));
+        self.report_changes(id, &now_there, &own, io);
+        self.server_mut(on).vars = now_there;
+        self.client_mut(id).vars = own;
+        changed
+    }
+
+    /// The client knows what the server has reported; where its own value is another one, it is
+    /// told so.
+    fn report_changes(&self, id: ClientId, told: &Vars, own: &Vars, io: &mut impl Io) {
+        let mut out = Vec::new();
+        for slot in 0..self.names.len() {
+            if let Some(value) = own.get(slot)
+                && told.get(slot) != Some(value)
+            {
+                backend::parameter_status(&mut out, self.names.name(slot).as_bytes(), value);
+            }
+        }
+        if !out.is_empty() {
+            io.send_client(id, &out);
+        }
+    }
+
+    /// Nothing was left: if only its functions had made the transaction suspect, they are not any
+    /// more.
+    fn clear_suspects(&mut self, on: ServerId, traces: Traces) {
+        let pool = self.server(on).pool;
+        if let (Some(functions), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) {
+            view.lore.learn_harmless(functions);
+        }
+    }
+
+    /// The client has gone; what it has left goes too.
+    pub(super) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let pins = self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let traces = self.server(on).traces;
+        if !(pins | unseen_pins(traces)).lasting().is_empty() {
+            return self.close_server(on, "session state cannot be discarded", now, io);
+        }
+        self.server_mut(on).forgetting = true;
+        self.send_own_query(on, FORGET, now, io);
+    }
+
+    /// Nothing of the session is left.
+    pub(super) fn session_forgotten(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        server.traces = Traces::default();
+        server.pinned = None;
+        server.forgetting = false;
+        if !server.vars.carried.is_empty() {
+            Arc::make_mut(&mut server.vars).carried = Carried::default();
+        }
+        self.settled(on, now, io);
+    }
+}
+
+/// Reasons to keep the server that no probe would show.
+fn unseen_pins(traces: Traces) -> Pins {
+    let all =
+        [(Signs::LOAD, Pins::LOAD), (Signs::SEED, Pins::SEED), (Signs::SEQUENCE, Pins::SEQUENCE)];
+    let found = all.into_iter().filter(|(sign, _)| traces.signs.contains(*sign));
+    let named = if traces.named { Pins::FUNCTION } else { Pins::NONE };
+    found.fold(named, |pins, (_, pin)| pins | pin)
+}
+
+/// RESET takes a setting back to what it was when the session began. For the server that is its own
+/// login; for the client its startup packet, which the server has not seen. `before`: what the
+/// server had when the transaction began.
+fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, left: &Left) {
+    let mut settings = own.carried.all().to_vec();
+    for setting in startup.carried.all() {
+        let was_there = before.carried.get(&setting.name).is_some();
+        if was_there && left.settings.get(&setting.name).is_none() {
+            settings.push(setting.clone());
+        }
+    }
+    own.carried = Carried::new(settings);
+}
+
+/// A tracked parameter has been reset if it no longer counts as set in the session. (One whose
+/// value always was the server's own looks the same.)
+fn go_back_tracked(own: &mut Vars, startup: &Vars, left: &Left, names: &TrackedNames) {
+    for slot in 0..names.len() {
+        let is_set = left.settings.all().iter().any(|one| names.slot(&one.name) == Some(slot));
+        if let (Some(value), false) = (startup.get(slot), is_set) {
+            own.set(slot, value);
+        }
+    }
+}

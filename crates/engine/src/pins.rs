@@ -1,0 +1,113 @@
+//! Why a client keeps its server between transactions (`pool_mode = auto`): what it has on that
+//! server cannot be carried to another one.
+
+use std::ops::{BitOr, BitOrAssign};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Micros;
+
+/// A set of reasons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pins(u16);
+
+impl Pins {
+    pub const NONE: Self = Self(0);
+    /// A temporary table, view, sequence, function or type.
+    pub const TEMPORARY: Self = Self(1);
+    /// An advisory lock of the session.
+    pub const LOCK: Self = Self(1 << 1);
+    /// A cursor WITH HOLD.
+    pub const CURSOR: Self = Self(1 << 2);
+    /// A statement prepared by SQL's PREPARE.
+    pub const PREPARED: Self = Self(1 << 3);
+    /// It listens.
+    pub const LISTEN: Self = Self(1 << 4);
+    /// The library that LOAD has loaded stays.
+    pub const LOAD: Self = Self(1 << 5);
+    /// `setseed` has begun a series of random numbers.
+    pub const SEED: Self = Self(1 << 6);
+    /// It asks for `currval` or `lastval`.
+    pub const SEQUENCE: Self = Self(1 << 7);
+    /// It has called a function of `pin_functions`.
+    pub const FUNCTION: Self = Self(1 << 8);
+    /// What is left in the session could not be found out.
+    pub const UNVERIFIED: Self = Self(1 << 9);
+
+    /// In words, in the order of the bits.
+    const WORDS: [(Self, &str); 10] = [
+        (Self::TEMPORARY, "temporary object"),
+        (Self::LOCK, "advisory lock"),
+        (Self::CURSOR, "cursor with hold"),
+        (Self::PREPARED, "prepared statement"),
+        (Self::LISTEN, "listen"),
+        (Self::LOAD, "load"),
+        (Self::SEED, "setseed"),
+        (Self::SEQUENCE, "sequence"),
+        (Self::FUNCTION, "function"),
+        (Self::UNVERIFIED, "unverified"),
+    ];
+
+    /// No probe shows whether these reasons are still there; they end with DISCARD ALL.
+    const UNSEEN: Self = Self(Self::LOAD.0 | Self::SEED.0 | Self::SEQUENCE.0 | Self::FUNCTION.0);
+
+    /// DISCARD ALL does not take these away: the server is of no use to anybody else.
+    const LASTING: Self = Self(Self::LOAD.0 | Self::SEED.0);
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub fn unseen(self) -> Self {
+        Self(self.0 & Self::UNSEEN.0)
+    }
+
+    pub fn lasting(self) -> Self {
+        Self(self.0 & Self::LASTING.0)
+    }
+
+    /// The reasons in words.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        Self::WORDS.into_iter().filter(move |(pin, _)| self.contains(*pin)).map(|(_, word)| word)
+    }
+}
+
+impl BitOr for Pins {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Pins {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = *self | other;
+    }
+}
+
+/// A server that its client keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pinned {
+    pub pins: Pins,
+    pub since: Micros,
+    /// Of the text that brought it about.
+    pub fingerprint: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_word() {
+        let both = Pins::TEMPORARY | Pins::UNVERIFIED;
+        assert_eq!(both.words().collect::<Vec<_>>(), ["temporary object", "unverified"]);
+        assert_eq!(Pins(u16::MAX).words().count(), Pins::WORDS.len());
+        assert_eq!(Pins::NONE.words().count(), 0);
+    }
+}

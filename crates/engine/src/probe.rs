@@ -1,0 +1,221 @@
+//! What a transaction has left in its session, as PostgreSQL itself tells it (`pool_mode = auto`).
+//! The question is asked between transactions, after one whose text may have changed something;
+//! who asks, and what follows from the answer, is in `engine/verdict.rs`.
+//!
+//! The question is one SELECT of rows of three texts: what it is (the first column's letter), a
+//! name, a value. Every name in it is qualified, since a client's `search_path` holds.
+
+use wire::backend;
+
+use crate::carried::{Carried, Setting};
+use crate::pins::Pins;
+use crate::vars::quote_literal;
+
+/// Of a transaction, not of a session, though they are shown among the others.
+const OF_TRANSACTION: [&[u8]; 3] =
+    [b"transaction_isolation", b"transaction_read_only", b"transaction_deferrable"];
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topics {
+    /// What was set.
+    pub settings: bool,
+    /// Whatever keeps a client on its server.
+    pub objects: bool,
+}
+
+/// The answer as far as it has come.
+#[derive(Debug, Default)]
+pub struct Probe {
+    settings: Vec<Setting>,
+    pins: Pins,
+    malformed: bool,
+}
+
+/// What is left in a session.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Also those that are tracked parameters.
+    pub settings: Carried,
+    pub pins: Pins,
+}
+
+/// The query. `login`: the user that the server is logged in as. `customs`: names of settings that
+/// PostgreSQL does not list, since nothing has defined them (`app.tenant`).
+pub fn question<'a>(
+    topics: Topics,
+    login: &[u8],
+    customs: impl Iterator<Item = &'a [u8]>,
+) -> Vec<u8> {
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    if topics.settings {
+        parts.extend(SETTINGS.iter().map(|part| part.as_bytes().to_vec()));
+        let mut other_user = b"SELECT 's', 'session_authorization', session_user::pg_catalog.text \
+            WHERE session_user OPERATOR(pg_catalog.<>) "
+            .to_vec();
+        quote_literal(login, &mut other_user);
+        other_user.extend_from_slice(b"::pg_catalog.name");
+        parts.push(other_user);
+        parts.extend(custom_settings(customs));
+    }
+    if topics.objects {
+        parts.extend(OBJECTS.iter().map(|part| part.as_bytes().to_vec()));
+    }
+    parts.join(&b" UNION ALL "[..])
+}
+
+const SETTINGS: [&str; 2] = [
+    "SELECT 's', name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
+     WHERE source OPERATOR(pg_catalog.=) 'session'",
+    "SELECT 's', 'role', pg_catalog.current_setting('role') \
+     WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none'",
+];
+
+/// Temporary objects of every kind depend on their schema.
+const OBJECTS: [&str; 5] = [
+    "SELECT 't', NULL, NULL WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid \
+     AND EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) \
+     'pg_catalog.pg_namespace'::pg_catalog.regclass AND refobjid OPERATOR(pg_catalog.=) \
+     (SELECT pg_catalog.pg_my_temp_schema()))",
+    "SELECT 'a', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
+     WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())",
+    "SELECT 'h', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable)",
+    "SELECT 'p', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
+    "SELECT 'l', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_listening_channels())",
+];
+
+/// An empty value is what is left of a setting that was set and reset; it counts as unset.
+fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    let mut list = Vec::new();
+    for name in names {
+        list.extend_from_slice(if list.is_empty() { b"" } else { b"," });
+        quote_literal(name, &mut list);
+    }
+    if list.is_empty() {
+        return None;
+    }
+    let mut sql = b"SELECT 's', name, pg_catalog.current_setting(name, true) \
+        FROM pg_catalog.unnest(ARRAY["
+        .to_vec();
+    sql.extend_from_slice(&list);
+    sql.extend_from_slice(
+        b"]::pg_catalog.text[]) name \
+        WHERE pg_catalog.current_setting(name, true) OPERATOR(pg_catalog.<>) '' \
+        AND name NOT IN (SELECT known.name FROM pg_catalog.pg_settings known)",
+    );
+    Some(sql)
+}
+
+impl Probe {
+    /// One message of the answer.
+    pub fn message(&mut self, code: u8, body: &[u8]) {
+        if code == backend::DATA_ROW {
+            self.malformed |= self.row(body).is_none();
+        }
+    }
+
+    fn row(&mut self, body: &[u8]) -> Option<()> {
+        let (count, mut rest) = body.split_first_chunk()?;
+        if u16::from_be_bytes(*count) != 3 {
+            return None;
+        }
+        let kind = value(&mut rest)??;
+        let (name, text) = (value(&mut rest)?, value(&mut rest)?);
+        self.pins |= match kind {
+            b"s" => {
+                let (name, value) = (name?, text?);
+                if !OF_TRANSACTION.contains(&name) {
+                    self.settings.push(Setting { name: name.into(), value: value.into() });
+                }
+                Pins::NONE
+            }
+            b"l" => Pins::LISTEN,
+            b"t" => Pins::TEMPORARY,
+            b"a" => Pins::LOCK,
+            b"h" => Pins::CURSOR,
+            b"p" => Pins::PREPARED,
+            _ => return None,
+        };
+        Some(())
+    }
+
+    /// None if what came was no answer to the question.
+    pub fn finish(self) -> Option<Left> {
+        let left = Left { settings: Carried::new(self.settings), pins: self.pins };
+        (!self.malformed).then_some(left)
+    }
+}
+
+/// The next value of a DataRow's. The outer None: there is none.
+fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let (len, behind) = rest.split_first_chunk()?;
+    let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else {
+        *rest = behind;
+        return Some(None);
+    };
+    let (text, behind) = behind.split_at_checked(len)?;
+    *rest = behind;
+    Some(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[Option<&str>]) -> Vec<u8> {
+        let mut body = (values.len() as u16).to_be_bytes().to_vec();
+        for value in values {
+            body.extend_from_slice(&value.map_or(-1, |text| text.len() as i32).to_be_bytes());
+            body.extend_from_slice(value.unwrap_or_default().as_bytes());
+        }
+        body
+    }
+
+    fn answer(rows: &[&[Option<&str>]]) -> Option<Left> {
+        let mut probe = Probe::default();
+        for values in rows {
+            probe.message(backend::DATA_ROW, &row(values));
+        }
+        probe.finish()
+    }
+
+    #[test]
+    fn settings_and_reasons_are_told_apart() {
+        let left = answer(&[
+            &[Some("s"), Some("role"), Some("bob")],
+            &[Some("s"), Some("transaction_isolation"), Some("serializable")],
+            &[Some("t"), None, None],
+            &[Some("l"), None, None],
+        ])
+        .unwrap();
+        assert_eq!(left.settings.get(b"role"), Some(&b"bob"[..]));
+        assert_eq!(left.settings.all().len(), 1);
+        assert_eq!(left.pins, Pins::TEMPORARY | Pins::LISTEN);
+        assert_eq!(answer(&[]), Some(Left::default()));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_none() {
+        assert_eq!(answer(&[&[Some("s"), Some("a")]]), None);
+        assert_eq!(answer(&[&[Some("s"), None, Some("1")]]), None);
+        assert_eq!(answer(&[&[Some("?"), None, None]]), None);
+        let mut cut = Probe::default();
+        cut.message(backend::DATA_ROW, b"\0\x03\0\0\0\x09s");
+        assert_eq!(cut.finish(), None);
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_in_the_question() {
+        let ask = |settings, objects, customs: &[&str]| {
+            let customs = customs.iter().map(|name| name.as_bytes());
+            let sql = question(Topics { settings, objects }, b"o'b", customs);
+            String::from_utf8(sql).unwrap()
+        };
+        let settings = ask(true, false, &[]);
+        assert!(settings.contains("'o''b'") && !settings.contains("pg_locks"));
+        assert!(!settings.contains("unnest"));
+        assert!(ask(true, false, &["app.x", "b.y"]).contains("ARRAY['app.x','b.y']"));
+        let objects = ask(false, true, &["app.x"]);
+        assert!(objects.contains("pg_locks") && !objects.contains("current_setting"));
+    }
+}

@@ -1,0 +1,69 @@
+//! A client's session, which is more than the sessions of the servers it meets
+//! (`pool_mode = auto`): plain data. What is found out about it, and when, is in
+//! `engine/verdict.rs`.
+
+use std::sync::Arc;
+
+use sql::{Seen, Signs};
+
+use crate::vars::Vars;
+
+/// What has to be known of a client's session besides its present settings (`Client::vars`).
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Its settings when it began, to which RESET goes back.
+    pub startup: Arc<Vars>,
+}
+
+/// Whose numbers `currval` and `lastval` would tell on a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    #[default]
+    Nobodys,
+    /// Those of the client with this serial number, of this worker.
+    Of(u64),
+    Strangers,
+}
+
+impl Numbers {
+    /// The client with this serial number has used the server.
+    pub fn after(self, client: u64) -> Self {
+        match self {
+            Self::Nobodys => Self::Of(client),
+            Self::Of(owner) if owner == client => self,
+            Self::Of(_) | Self::Strangers => Self::Strangers,
+        }
+    }
+}
+
+/// What the texts of a transaction may leave in the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traces {
+    pub signs: Signs,
+    /// The functions that are to blame, if those of one text are and nothing else is; or 0.
+    pub functions: u64,
+    /// Of the text that was seen last.
+    pub fingerprint: u64,
+    /// Was a function of `pin_functions` called?
+    pub named: bool,
+    /// Has PostgreSQL said that something was reset?
+    pub resets: bool,
+}
+
+impl Traces {
+    pub fn is_empty(self) -> bool {
+        self.signs.is_empty()
+    }
+
+    pub fn add(&mut self, seen: Seen, fingerprint: u64) {
+        let is_same = self.is_empty() || self.functions == seen.functions;
+        self.functions = if is_same { seen.functions } else { 0 };
+        self.signs |= seen.signs;
+        self.fingerprint = fingerprint;
+    }
+
+    /// Functions that are harmless if nothing is left.
+    pub fn suspects(self) -> Option<u64> {
+        (self.signs == Signs::OPAQUE && self.functions != 0).then_some(self.functions)
+    }
+}

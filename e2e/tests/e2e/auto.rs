@@ -1,0 +1,254 @@
+//! `pool_mode = auto`: what a client has in its session is there on whatever server it meets, and
+//! nobody else's.
+
+use std::time::Duration;
+
+use testkit::{Pooler, RawClient, Role, eventually, frontend};
+
+use crate::support;
+
+/// A pooler with one worker and `size` servers, so that it is known who gets which.
+fn pooler(size: u32) -> (Pooler, String) {
+    let (setup, database) = support::setup("auto");
+    (setup.workers(1).set("default_pool_size", size).start(), database)
+}
+
+/// Gives the client another server than the one it had last: the one used last is given first.
+fn switch(pooler: &Pooler, database: &str) {
+    // Its last transaction may still be looked into.
+    eventually("no server is asked anything", Duration::from_secs(10), || {
+        let servers = pooler.admin("SHOW SERVERS");
+        (!servers.column("state").contains(&"tested")).then_some(())
+    });
+    let (mut first, mut second) = (pooler.client(database), pooler.client(database));
+    for stranger in [&mut first, &mut second] {
+        stranger.rows("BEGIN");
+    }
+    first.rows("COMMIT");
+    second.rows("COMMIT");
+}
+
+fn backend(client: &mut RawClient) -> String {
+    client.value("SELECT pg_backend_pid()")
+}
+
+#[test]
+fn settings_go_with_the_client() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(3);
+    let mut client = pooler.client(&database);
+    client.rows("SET work_mem = '5MB'; SET search_path = \"$user\", pg_catalog");
+    client.rows("SET app.tenant = '7'");
+    let before = backend(&mut client);
+    switch(&pooler, &database);
+    assert_ne!(backend(&mut client), before);
+    assert_eq!(client.value("SHOW work_mem"), "5MB");
+    assert_eq!(client.value("SHOW search_path"), "\"$user\", pg_catalog");
+    assert_eq!(client.value("SHOW app.tenant"), "7");
+    let mut other = pooler.client(&database);
+    assert_eq!(other.value("SHOW work_mem"), "4MB");
+    assert_eq!(other.value("SELECT coalesce(current_setting('app.tenant', true), '')"), "");
+    // Rolled back, it never was.
+    client.rows("BEGIN; SET work_mem = '6MB'; ROLLBACK");
+    client.rows("BEGIN; SAVEPOINT a; SET work_mem = '7MB'; ROLLBACK TO a; COMMIT");
+    client.rows("BEGIN; SET LOCAL work_mem = '8MB'; COMMIT");
+    switch(&pooler, &database);
+    assert_eq!(client.value("SHOW work_mem"), "5MB");
+    client.rows("RESET work_mem");
+    switch(&pooler, &database);
+    assert_eq!(client.value("SHOW work_mem"), "4MB");
+}
+
+#[test]
+fn who_has_something_on_a_server_keeps_it_until_it_is_gone() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(3);
+    for (make, end) in [
+        ("CREATE TEMP TABLE mine (a int)", "DROP TABLE mine"),
+        ("SELECT 1 AS a INTO TEMP mine", "DISCARD TEMP"),
+        ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)"),
+        ("DECLARE mine CURSOR WITH HOLD FOR SELECT 1", "CLOSE mine"),
+        ("PREPARE mine AS SELECT 1", "DEALLOCATE mine"),
+        ("LISTEN mine", "UNLISTEN mine"),
+        ("CREATE TEMP TABLE mine (a int)", "DISCARD ALL"),
+    ] {
+        let mut client = pooler.client(&database);
+        client.rows(make);
+        let own = backend(&mut client);
+        switch(&pooler, &database);
+        assert_eq!(backend(&mut client), own, "{make}");
+        client.rows(end);
+        switch(&pooler, &database);
+        assert_ne!(backend(&mut client), own, "{end}");
+    }
+}
+
+#[test]
+fn who_leaves_leaves_nothing() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let mut client = pooler.client(&database);
+    client.rows("CREATE TEMP TABLE mine (a int); SET work_mem = '5MB'");
+    let own = backend(&mut client);
+    drop(client);
+    let mut next = pooler.client(&database);
+    assert_eq!(backend(&mut next), own);
+    assert_eq!(next.value("SHOW work_mem"), "4MB");
+    assert_eq!(next.value("SELECT to_regclass('mine') IS NULL"), "t");
+}
+
+#[test]
+fn reset_goes_back_to_the_startup_packet() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(3);
+    let startup = [
+        ("user", Role::APP),
+        ("database", database.as_str()),
+        ("application_name", "mine"),
+        ("options", "-c work_mem=5MB"),
+    ];
+    let mut client = RawClient::connect(pooler.port());
+    client.authenticate(&startup, Role::APP_PASSWORD).expect("it may come in");
+    assert_eq!(client.value("SHOW work_mem"), "5MB");
+    client.rows("SET work_mem = '6MB'; SET application_name = 'other'");
+    switch(&pooler, &database);
+    assert_eq!(client.value("SHOW work_mem"), "6MB");
+    for reset in ["RESET ALL", "DISCARD ALL", "RESET work_mem; RESET application_name"] {
+        client.rows("SET work_mem = '6MB'; SET application_name = 'other'");
+        client.rows(reset);
+        switch(&pooler, &database);
+        assert_eq!(client.value("SHOW work_mem"), "5MB", "{reset}");
+        assert_eq!(client.value("SHOW application_name"), "mine", "{reset}");
+    }
+}
+
+#[test]
+fn nobody_is_told_a_strangers_number() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let setup = setup.workers(1).set("default_pool_size", 1);
+    let pooler = setup.set("auto_unsupported", "warn").start();
+    let (mut one, mut other) = (pooler.client(&database), pooler.client(&database));
+    one.rows("CREATE SEQUENCE numbers");
+    assert_eq!(one.value("SELECT nextval('numbers')"), "1");
+    let told = one.query("SELECT lastval()");
+    assert_eq!(told.rows, [[Some("1".to_owned())]]);
+    assert!(told.notices[0].contains("auto_unsupported"), "{:?}", told.notices);
+    let undefined = |client: &mut RawClient, sql: &str| {
+        let error = client.query(sql).error.expect("there is no number");
+        assert_eq!(error.code(), "55000", "{sql}");
+    };
+    undefined(&mut other, "SELECT lastval()");
+    undefined(&mut other, "BEGIN; SELECT currval('numbers')");
+    other.rows("ROLLBACK");
+    assert_eq!(other.value("SELECT nextval('numbers')"), "2");
+    assert_eq!(other.value("SELECT currval('numbers')"), "2");
+    // Its own was overwritten, and is forgotten rather than taken for the other's.
+    undefined(&mut one, "SELECT lastval()");
+    assert_eq!(one.value("SELECT nextval('numbers')"), "3");
+    // The other way to ask.
+    for client in [&mut other, &mut one] {
+        client.send(frontend::parse("", "SELECT lastval()"));
+        client.send([frontend::bind("", "", &[]), frontend::execute("", 0)].concat());
+        client.send(frontend::sync());
+        let messages = client.read_to_ready();
+        let error = messages.iter().filter(|one| one.tag == b'E').find_map(testkit::Message::error);
+        assert_eq!(error.expect("there is no number").code(), "55000");
+    }
+}
+
+#[test]
+fn who_asks_for_numbers_keeps_its_server() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(3);
+    let mut client = pooler.client(&database);
+    client.rows("CREATE SEQUENCE numbers");
+    client.rows("SELECT nextval('numbers')");
+    assert_eq!(client.value("SELECT lastval()"), "1");
+    let own = backend(&mut client);
+    switch(&pooler, &database);
+    assert_eq!(client.value("SELECT lastval()"), "1");
+    assert_eq!(backend(&mut client), own);
+    let pins = pooler.admin("SHOW PINS");
+    assert_eq!((pins.only("reason"), pins.only("database")), ("sequence", &*database));
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_where_that_is_wanted() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let pooler = setup.set("auto_unsupported", "error").start();
+    let mut client = pooler.client(&database);
+    for sql in ["SELECT lastval()", "SELECT setseed(0.5)", "LOAD 'plpgsql'"] {
+        let error = client.query(sql).error.expect(sql);
+        assert_eq!(error.code(), "0A000");
+        client.send(frontend::parse("", sql));
+        client.send([frontend::bind("", "", &[]), frontend::execute("", 0)].concat());
+        client.send(frontend::sync());
+        let messages = client.read_to_ready();
+        let error = messages.iter().find_map(testkit::Message::error).expect(sql);
+        assert_eq!(error.code(), "0A000");
+    }
+    assert_eq!(client.value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_kept_server_is_shown_and_not_kept_for_ever() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let setup = setup.set("pin_timeout", 1).set("pin_functions", r"\bkeeps_\w+\(");
+    let pooler = setup.start();
+    let mut client = pooler.client(&database);
+    for name in ["keeps_it", "does_not"] {
+        let sql = format!("CREATE FUNCTION {name}() RETURNS int LANGUAGE sql AS 'SELECT 1'");
+        support::direct(&database).rows(&sql);
+    }
+    client.rows("SELECT does_not()");
+    eventually("nothing is kept", Duration::from_secs(10), || {
+        pooler.admin("SHOW PINS").rows.is_empty().then_some(())
+    });
+    client.rows("SELECT keeps_it()");
+    eventually("it is kept", Duration::from_secs(10), || {
+        let pins = pooler.admin("SHOW PINS");
+        (pins.column("reason") == ["function"]).then_some(())
+    });
+    let last = client.read_until(|message| message.tag == b'E');
+    let error = last.iter().find_map(testkit::Message::error).expect("it is told why");
+    assert_eq!(error.message(), "pin_timeout");
+    assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_question_that_fails_is_no_answer() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(2);
+    let mut client = pooler.client(&database);
+    client.rows("SET statement_timeout = 1");
+    eventually("it is looked into", Duration::from_secs(10), || {
+        let pins = pooler.admin("SHOW PINS");
+        (pins.column("reason") == ["unverified"]).then_some(())
+    });
+    client.rows("SET statement_timeout = 0");
+    eventually("it is known again", Duration::from_secs(10), || {
+        pooler.admin("SHOW PINS").rows.is_empty().then_some(())
+    });
+    assert_eq!(client.value("SHOW statement_timeout"), "0");
+}
