@@ -31,6 +31,9 @@ pub(crate) enum Invocation {
     CheckConfig {
         file: PathBuf,
     },
+    Convert {
+        file: PathBuf,
+    },
     Help {
         key: String,
     },
@@ -52,6 +55,7 @@ weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
        weir demo [--bench SECONDS]
        weir check-config FILE
+       weir convert FILE
        weir help KEY";
 
 /// A connection pooler for PostgreSQL, in PgBouncer's place.
@@ -108,6 +112,9 @@ enum Command {
     /// Read a configuration file and print what was understood
     #[command(override_usage = "weir check-config FILE")]
     CheckConfig { file: PathBuf },
+    /// Print a pgbouncer.ini as a weir.toml, passwords included
+    #[command(override_usage = "weir convert FILE")]
+    Convert { file: PathBuf },
     /// Explain a configuration key
     #[command(override_usage = "weir help KEY")]
     Help { key: Option<String> },
@@ -162,6 +169,7 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
         Command::Serve { url } => Invocation::Serve { options, url },
         Command::Demo { bench } => Invocation::Demo { bench_seconds: bench },
         Command::CheckConfig { file } => Invocation::CheckConfig { file },
+        Command::Convert { file } => Invocation::Convert { file },
         Command::Help { key: Some(key) } => Invocation::Help { key },
         Command::Help { key: None } => Invocation::Print(help()),
     })

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Invocation::Serve { options, url } => return boot::serve(&options, &url),
         Invocation::Demo { bench_seconds } => demo::run(bench_seconds),
         Invocation::CheckConfig { file } => explain::check_config(&file),
+        Invocation::Convert { file } => explain::convert(&file),
         Invocation::Help { key } => explain::key(&key),
     };
     done.unwrap_or_else(|error| {

@@ -55,6 +55,7 @@ pub(crate) struct Row<T: 'static> {
     pub(crate) key: Key,
     pub(crate) set: fn(&mut T, &str) -> Result<(), ValueError>,
     pub(crate) show: fn(&T) -> Option<String>,
+    pub(crate) exact: fn(&T) -> Option<String>,
     pub(crate) copy: fn(&mut T, &T),
 }
 
@@ -69,7 +70,7 @@ pub(crate) trait Keyed: Default + 'static {
     /// The rows whose value is not the default one.
     fn changed(&self) -> impl Iterator<Item = &'static Row<Self>> {
         let defaults = Self::default();
-        Self::ROWS.iter().filter(move |row| (row.show)(self) != (row.show)(&defaults))
+        Self::ROWS.iter().filter(move |row| (row.exact)(self) != (row.exact)(&defaults))
     }
 }
 
@@ -124,6 +125,7 @@ macro_rules! keys {
                         Ok(())
                     },
                     show: |target| $crate::value::Value::show(&target.$field),
+                    exact: |target| $crate::value::Value::exact(&target.$field),
                     copy: |target, from| target.$field.clone_from(&from.$field),
                 },
             )+];

@@ -58,6 +58,11 @@ pub(crate) trait Value: Sized + Default {
 
     /// The text `SHOW CONFIG` prints; `None` is SQL's NULL.
     fn show(&self) -> Option<String>;
+
+    /// As `show`, and the very same value when it is parsed.
+    fn exact(&self) -> Option<String> {
+        self.show()
+    }
 }
 
 impl Value for String {
@@ -146,6 +151,11 @@ impl Value for Duration {
     fn show(&self) -> Option<String> {
         Some(general(self.as_secs_f64()))
     }
+
+    fn exact(&self) -> Option<String> {
+        let text = format!("{}.{:06}", self.as_secs(), self.subsec_micros());
+        Some(text.trim_end_matches('0').trim_end_matches('.').to_owned())
+    }
 }
 
 impl<T: Value> Value for Option<T> {
@@ -157,6 +167,10 @@ impl<T: Value> Value for Option<T> {
 
     fn show(&self) -> Option<String> {
         self.as_ref().and_then(T::show)
+    }
+
+    fn exact(&self) -> Option<String> {
+        self.as_ref().and_then(T::exact)
     }
 }
 

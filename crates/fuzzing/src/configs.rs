@@ -74,6 +74,21 @@ fn check(read: Result<Config, ConfigError>) {
         }
     }
     write_again(&config);
+    convert(&config);
+}
+
+/// What `weir convert` prints is read as the very same.
+fn convert(config: &Config) {
+    let text = config::to_toml(config);
+    let again = match Config::parse_toml(&text, "converted.toml") {
+        Ok(again) => again,
+        Err(error) => panic!("what was converted is refused: {error}\n{text}"),
+    };
+    let mut global = config.global.clone();
+    global.conffile.clone_from(&again.global.conffile);
+    assert!(again.global == global, "{text}");
+    assert!(again.databases == config.databases && again.fallback == config.fallback, "{text}");
+    assert!(again.users == config.users && again.peers == config.peers, "{text}");
 }
 
 fn write_again(config: &Config) {

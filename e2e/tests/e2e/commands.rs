@@ -1,4 +1,4 @@
-//! Weir's own commands: `serve URL`, `check-config`, `help`, `demo`, and PgBouncer's flags.
+//! Weir's own commands: `serve URL`, `check-config`, `convert`, `help`, `demo`, and PgBouncer's flags.
 
 mod demo;
 
@@ -87,6 +87,26 @@ fn check_config_names_place_and_nearest_key_of_a_mistake() {
     let place = format!("{}:{line}: pool_mod", file.display());
     assert!(stderr(&output).contains(&place), "{output:?}");
     assert!(stderr(&output).contains("pool_mode"), "{output:?}");
+}
+
+#[test]
+fn convert_prints_a_file_with_which_weir_does_the_same() {
+    if !only_weir() {
+        return;
+    }
+    let (pooler, _) = support::pooler("transaction");
+    let before = pooler.configuration();
+    let output = weir(&["convert", &before.to_string_lossy()]);
+    assert!(output.status.success(), "{output:?}");
+    let after = testkit::open_folder("converted").join("weir.toml");
+    std::fs::write(&after, &output.stdout).expect("our own folder");
+    let meanings = [before, after].map(|file| {
+        let output = weir(&["check-config", &file.to_string_lossy()]);
+        assert!(output.status.success(), "{output:?}");
+        stdout(&output)
+    });
+    assert_eq!(meanings[0], meanings[1]);
+    assert_eq!(weir(&["convert", "/no/such/file.ini"]).status.code(), Some(1));
 }
 
 #[test]

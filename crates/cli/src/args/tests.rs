@@ -83,6 +83,7 @@ fn commands_are_told_from_files() {
         parsed("weir check-config a.ini"),
         Ok(Invocation::CheckConfig { file: "a.ini".into() })
     );
+    assert_eq!(parsed("weir convert a.ini"), Ok(Invocation::Convert { file: "a.ini".into() }));
     assert_eq!(parsed("weir help pool_mode"), Ok(Invocation::Help { key: "pool_mode".into() }));
     let Ok(Invocation::Run { config, .. }) = parsed("weir ./demo") else {
         panic!("a path is a file, whatever its name")

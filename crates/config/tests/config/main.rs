@@ -2,6 +2,7 @@
 
 extern crate weir_config as config;
 
+mod convert;
 mod defaults;
 mod describe;
 mod docs;
