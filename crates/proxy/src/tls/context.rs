@@ -4,9 +4,10 @@
 use std::{fs, path::Path, sync::Arc};
 
 use config::{AuthType, Global, SslMode};
+use engine::auth::Secured;
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
-    crypto::{CryptoProvider, ring},
+    crypto::{CryptoProvider, aws_lc_rs, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
     version::{TLS12, TLS13},
@@ -37,8 +38,8 @@ pub struct TlsContexts {
 #[derive(Clone, Debug)]
 pub(crate) struct ForClients {
     pub(super) config: Arc<ServerConfig>,
-    /// Channel binding data of our certificate; empty if there is none for it.
-    pub(super) end_point: Arc<[u8]>,
+    /// What is known of those who show no certificate.
+    pub(super) unnamed: Arc<Secured>,
 }
 
 /// How servers are approached.
@@ -113,7 +114,8 @@ fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
     config.ticketer =
         ring::Ticketer::new().map_err(|error| TlsError::new("client_tls_sslmode", error))?;
     config.send_tls13_tickets = 1;
-    Ok(ForClients { config: Arc::new(config), end_point: end_point.into() })
+    let unnamed = Arc::new(Secured { end_point: end_point.into(), ..Secured::default() });
+    Ok(ForClients { config: Arc::new(config), unnamed })
 }
 
 fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
@@ -190,7 +192,9 @@ fn protocols(
 }
 
 fn provider(choice: &Choice<'_>) -> Result<Arc<CryptoProvider>, TlsError> {
-    let mut provider = ring::default_provider();
+    // Both do the same; docs/decisions/008 says why neither does all of it.
+    let key_provider = aws_lc_rs::default_provider().key_provider;
+    let mut provider = CryptoProvider { key_provider, ..ring::default_provider() };
     let (key, value) = choice.ciphers;
     if !matches!(value, "default" | "secure" | "fast" | "normal" | "all" | "") {
         keep_ciphers(&mut provider, key, value, &TLS12)?;

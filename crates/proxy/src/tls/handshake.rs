@@ -19,6 +19,7 @@ use std::{
 
 use engine::{
     LOGIN_GRACE,
+    auth::Secured,
     ids::{Micros, ServerId, WorkerId},
 };
 use rustls::pki_types::ServerName;
@@ -103,7 +104,7 @@ pub(crate) struct SecuredClient {
     pub(crate) fd: OwnedFd,
     pub(crate) tls: Box<Tls>,
     /// What is known of the client by that.
-    pub(crate) secured: Arc<engine::auth::Secured>,
+    pub(crate) secured: Arc<Secured>,
     /// Its first words, if they came with the end of the handshake.
     pub(crate) said: Vec<u8>,
     /// Its place among those who are logging in.
@@ -224,7 +225,7 @@ async fn crowded_out(connected_at: Micros, shared: &Shared) {
 
 async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredClient, String> {
     let TlsArrival { fd, said, is_direct, seat, .. } = arrival;
-    let Some(ForClients { config, end_point }) = shared.tls().clients.clone() else {
+    let Some(ForClients { config, unnamed }) = shared.tls().clients.clone() else {
         return Err("TLS was switched off".into());
     };
     let mut stream = stream(fd)?;
@@ -235,8 +236,13 @@ async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredCl
     if is_direct && tls.protocol() != Some(PROTOCOL) {
         return Err("direct TLS without the ALPN protocol \"postgresql\"".into());
     }
-    let names = tls.peer_certificate().map(certificate::names).unwrap_or_default();
-    let secured = Arc::new(engine::auth::Secured { names, end_point });
+    let secured = match tls.peer_certificate() {
+        None => unnamed,
+        Some(shown) => {
+            let (names, end_point) = (certificate::names(shown), unnamed.end_point.clone());
+            Arc::new(Secured { names, end_point })
+        }
+    };
     Ok(SecuredClient { fd: into_fd(stream)?, tls: Box::new(tls), secured, said, seat })
 }
 
@@ -282,6 +288,9 @@ async fn negotiate(
 }
 
 /// Goes on until the connection is open. Returns what the peer has said beyond that.
+///
+/// What is read is on the stack: handshakes under way at once would leave holes of that size among
+/// what connections keep for life.
 async fn shake_hands(
     stream: &mut TcpStream,
     tls: &mut Tls,
