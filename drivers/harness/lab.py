@@ -10,6 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from . import pki
+
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20
 # PostgreSQL and Weir both refuse to run as root.
@@ -88,9 +90,10 @@ class Process:
 
 
 class Lab:
-    """One folder with a PostgreSQL in it. `weir` puts a pooler before it."""
+    """One folder with a PostgreSQL in it. `weir` puts a pooler before it. If it is `secured` both
+    have the same certificate."""
 
-    def __init__(self, settings=(), hba="", keep=None):
+    def __init__(self, settings=(), hba="", keep=None, secured=False):
         self.bin = postgres_bin()
         self.dir = Path(tempfile.mkdtemp(prefix="weir-drivers-"))
         self.dir.chmod(0o755)
@@ -99,6 +102,7 @@ class Lab:
         self.keep = keep
         self.running = []
         try:
+            self.pki = self._certify() if secured else None
             self._initdb(dict(settings), hba)
             postgres = self._start(
                 [str(self.bin / "postgres"), "-D", str(self.data)], self.port, "postgres.log",
@@ -124,6 +128,13 @@ class Lab:
                 shutil.copy(log, self.keep / log.name)
         shutil.rmtree(self.dir, ignore_errors=True)
 
+    def _certify(self):
+        made = pki.make(self.dir)
+        made.key.chmod(0o600)
+        if USER:
+            shutil.chown(made.key, USER, USER)
+        return made
+
     def _initdb(self, settings, hba):
         if USER:
             shutil.chown(self.dir, USER, USER)
@@ -141,6 +152,9 @@ class Lab:
             "full_page_writes": "off", "max_connections": 200, "shared_buffers": "64MB",
             "timezone": "UTC", "log_timezone": "UTC", **settings,
         }
+        if self.pki:
+            settings |= {"ssl": "on", "ssl_cert_file": self.pki.certificate,
+                         "ssl_key_file": self.pki.key}
         with open(self.data / "postgresql.conf", "a", encoding="utf8") as conf:
             conf.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
         if hba:
@@ -188,6 +202,10 @@ class Lab:
             "query_wait_timeout": 20,
             **keys,
         }
+        if self.pki:
+            settings |= {"client_tls_sslmode": "require",
+                         "client_tls_cert_file": self.pki.certificate,
+                         "client_tls_key_file": self.pki.key}
         ini = self.dir / "weir.ini"
         ini.write_text(
             f"[databases]\n* = host=127.0.0.1 port={self.port}\n\n[pgbouncer]\n"

@@ -52,6 +52,8 @@ class Suite:
     # PostgreSQL's settings and pg_hba.conf.
     settings = {}
     hba = ""
+    # Is the lab to have certificates (`Lab.pki`)?
+    secured = False
     # Before the tests, straight to PostgreSQL: pairs of (database, statements).
     setup = ()
     # What Weir needs: user -> password, further keys, and the pool size of each mode. Transaction
@@ -107,3 +109,19 @@ class Suite:
                 line(outcome, row.rstrip("\n"))
         outcome.seconds = time.monotonic() - begin
         return outcome
+
+
+class SecuredSuite(Suite):
+    """Logins over TLS with SCRAM: nobody comes in without either."""
+
+    secured = True
+    hba = "hostssl all app 127.0.0.1/32 scram-sha-256\n"
+    setup = (("postgres", "create role app login password 'hush'"),)
+    users = {"app": "hush"}
+    keys = {"auth_type": "scram-sha-256"}
+
+    def environment(self, target):
+        """What the scenarios need to know."""
+        files = target.lab.pki
+        return {"PORT": str(target.port), "AUTHORITY": str(files.authority),
+                "STRANGER": str(files.stranger)}
