@@ -19,6 +19,7 @@ mod rng;
 mod scram;
 mod seen;
 mod server_stream;
+mod sql;
 mod startup;
 mod userlist;
 mod world;
@@ -31,6 +32,7 @@ pub use crate::ledger::ledger;
 pub use crate::mutate::mutate;
 pub use crate::scram::scram;
 pub use crate::server_stream::server_stream;
+pub use crate::sql::sql;
 pub use crate::startup::startup;
 pub use crate::userlist::userlist;
 
@@ -38,7 +40,7 @@ pub use crate::userlist::userlist;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Each has a folder of this name in `fuzz/corpus`, and perhaps in `fuzz/regressions`.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("client_stream", client_stream),
     ("server_stream", server_stream),
     ("startup", startup),
@@ -50,4 +52,5 @@ pub const TARGETS: [Target; 11] = [
     ("toml", toml),
     ("url", url),
     ("console", console),
+    ("sql", sql),
 ];

@@ -89,6 +89,7 @@ targets!(
     toml,
     url,
     console,
+    sql,
 );
 
 #[test]

@@ -15,6 +15,7 @@ use crate::functions::Callee;
 use crate::keyword::Keyword;
 use crate::lexer::Kind;
 use crate::mark::Mark;
+use crate::name::Name;
 use crate::names::{digest, mix};
 use crate::signs::{Seen, Signs};
 
@@ -73,8 +74,10 @@ impl Judge {
     }
 
     /// `name` is that of the token, or of the one before.
-    pub(crate) fn take(&mut self, kind: Kind, name: &[u8]) {
+    #[inline]
+    pub(crate) fn take(&mut self, kind: Kind, name: &Name) {
         let mark = Mark::of(kind, name);
+        let name = name.as_bytes();
         self.settle_call(mark);
         if mark.is_identifier() {
             self.statement.begin_name();
@@ -84,8 +87,8 @@ impl Judge {
             Mark::Symbol(b'(') => self.open(name),
             Mark::Symbol(b')') => self.close(),
             Mark::Symbol(b'.') => self.statement.qualify(name),
+            Mark::Word(Keyword::Other) | Mark::Quoted => self.view(name),
             Mark::Word(keyword) => self.word(keyword),
-            Mark::Quoted => self.quoted(name),
             Mark::Unicode => {
                 self.signs |= Signs::CALLABLE;
                 self.nameless = true;
@@ -107,12 +110,15 @@ impl Judge {
         Seen { signs: self.signs, functions }
     }
 
-    /// An identifier that is no keyword, whatever it says.
-    fn quoted(&mut self, name: &[u8]) {
-        match Keyword::of(name) {
-            Keyword::PgSettings => self.statement.names_settings = true,
-            Keyword::PgPreparedStatements => self.signs |= Signs::PREPARED,
-            _ => {}
+    /// A name that may be that of a view.
+    #[inline]
+    fn view(&mut self, name: &[u8]) {
+        if let [b'p', b'g', b'_', view @ ..] = name {
+            match view {
+                b"settings" => self.statement.names_settings = true,
+                b"prepared_statements" => self.signs |= Signs::PREPARED,
+                _ => {}
+            }
         }
     }
 
@@ -176,11 +182,8 @@ impl Judge {
     fn word(&mut self, keyword: Keyword) {
         use Keyword::{
             Conflict, Create, Declare, Distinct, Do, Execute, Explain, Hold, Insert, Into, Merge,
-            On, Operator, PgPreparedStatements, PgSettings, Returning, Select, Update, With,
+            On, Operator, Returning, Select, Update, With,
         };
-        if keyword == Keyword::Other {
-            return;
-        }
         let statement = &mut self.statement;
         match (keyword, statement.last) {
             (Select, _) => statement.selects |= statement.depth == 0,
@@ -202,8 +205,6 @@ impl Judge {
                 self.signs |= Signs::CURSOR;
             }
             (Update, _) => statement.updates = true,
-            (PgSettings, _) => statement.names_settings = true,
-            (PgPreparedStatements, _) => self.signs |= Signs::PREPARED,
             (Conflict, Mark::Word(On)) => statement.conflicts += 1,
             (Do, last) if last != Mark::Start => statement.conflicts -= 1,
             (On, Mark::Word(Distinct)) | (With, Mark::Word(Returning)) | (Operator, _) => {

@@ -1,6 +1,7 @@
 //! The words that mean something to this crate. PostgreSQL has four hundred more.
 
-use crate::names::Names;
+use crate::name::key;
+use crate::names::mix;
 
 macro_rules! keywords {
     ($($keyword:ident $text:literal)+) => {
@@ -11,9 +12,9 @@ macro_rules! keywords {
             Other,
         }
 
-        const KEYWORDS: &[Keyword] = &[$(Keyword::$keyword),+];
+        #[cfg(test)]
         const TEXTS: &[&str] = &[$($text),+];
-        static NAMES: Names<256> = Names::of(concat!($($text, "\n"),+));
+        const KEYWORDS: &[(u128, Keyword)] = &[$((key($text), Keyword::$keyword)),+];
     };
 }
 
@@ -59,8 +60,6 @@ keywords! {
     Order "order"
     Over "over"
     Partition "partition"
-    PgPreparedStatements "pg_prepared_statements"
-    PgSettings "pg_settings"
     Plans "plans"
     Prepare "prepare"
     Prepared "prepared"
@@ -89,46 +88,77 @@ keywords! {
 }
 
 impl Keyword {
-    /// `name` is folded.
-    pub(crate) fn of(name: &[u8]) -> Self {
-        let Some(first) = name.first() else { return Self::Other };
-        // Most words are names of columns, and this is all that is looked at of most.
-        let lengths = LENGTHS.get(usize::from(first.wrapping_sub(b'a'))).copied().unwrap_or(0);
-        if name.len() >= 32 || lengths >> name.len() & 1 == 0 {
-            return Self::Other;
+    /// By [`Name::key`](crate::name::Name::key).
+    #[inline]
+    pub(crate) fn of(key: u128) -> Self {
+        let slot = SLOTS.get(place(key, FACTOR)).copied().unwrap_or(u8::MAX);
+        match KEYWORDS.get(usize::from(slot)) {
+            Some((found, keyword)) if *found == key => *keyword,
+            _ => Self::Other,
         }
-        let place = NAMES.find(name);
-        place.and_then(|place| KEYWORDS.get(place)).copied().unwrap_or(Self::Other)
     }
 }
 
-/// By first letter: a bit for each length that a keyword with it has.
-static LENGTHS: [u32; 26] = lengths();
+const SLOT_BITS: u32 = 9;
+
+/// By place, the keyword that has it. No two have the same.
+static SLOTS: [u8; 1 << SLOT_BITS] = match slots(FACTOR) {
+    Some(slots) => slots,
+    None => panic!("the factor was chosen so"),
+};
+
+/// A number with which no two keywords have the same place.
+const FACTOR: u64 = factor();
+
+const fn factor() -> u64 {
+    let mut factor = mix(1);
+    while slots(factor).is_none() {
+        factor = mix(factor) | 1;
+    }
+    factor
+}
 
 #[expect(clippy::indexing_slicing, reason = "at compile time, where it is an error")]
-const fn lengths() -> [u32; 26] {
-    let mut lengths = [0; 26];
+const fn slots(factor: u64) -> Option<[u8; 1 << SLOT_BITS]> {
+    let mut slots = [u8::MAX; 1 << SLOT_BITS];
     let mut at = 0;
-    while at < TEXTS.len() {
-        let text = TEXTS[at].as_bytes();
-        lengths[(text[0] - b'a') as usize] |= 1 << text.len();
+    while at < KEYWORDS.len() {
+        let place = place(KEYWORDS[at].0, factor);
+        if slots[place] != u8::MAX {
+            return None;
+        }
+        slots[place] = at as u8;
         at += 1;
     }
-    lengths
+    Some(slots)
+}
+
+#[inline]
+const fn place(key: u128, factor: u64) -> usize {
+    let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_mul(factor);
+    (mixed >> (u64::BITS - SLOT_BITS)) as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::Name;
 
     #[test]
     fn every_keyword_is_found_and_nothing_else() {
-        for (keyword, text) in KEYWORDS.iter().zip(TEXTS) {
-            assert_eq!(Keyword::of(text.as_bytes()), *keyword);
-            assert_eq!(Keyword::of(format!("{text}x").as_bytes()), Keyword::Other);
+        let of = |text: &str| {
+            let mut name = Name::new();
+            name.push_word(text.as_bytes());
+            Keyword::of(name.key())
+        };
+        for (text, keyword) in TEXTS.iter().zip(KEYWORDS.iter().map(|(_, keyword)| keyword)) {
+            assert_eq!(of(text), *keyword);
+            assert_eq!(of(&text.to_ascii_uppercase()), *keyword);
+            assert_eq!(of(&format!("{text}x")), Keyword::Other);
+            assert_eq!(of(&format!("{text}_23456789012345678")), Keyword::Other);
         }
-        for other in ["", "abalance", "SELECT", "selecc", "\u{e9}", "_", "{"] {
-            assert_eq!(Keyword::of(other.as_bytes()), Keyword::Other);
+        for other in ["", "abalance", "selecc", "\u{e9}", "_"] {
+            assert_eq!(of(other), Keyword::Other);
         }
     }
 }

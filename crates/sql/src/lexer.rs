@@ -20,7 +20,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::name::Name;
+use crate::name::{Name, is_word};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -121,8 +121,9 @@ impl Lexer {
 
     /// Of the token that was returned last, if it is an identifier or a sign right behind one;
     /// of a keyword, too.
-    pub(crate) fn name(&self) -> &[u8] {
-        self.name.as_bytes()
+    #[inline]
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
     }
 
     /// The text ended between tokens, and where they begin and end is beyond doubt. After a byte
@@ -136,6 +137,7 @@ impl Lexer {
 
     /// The token that ends next in this piece, which is read from `at` on. None if the piece is
     /// used up; then comes the next one, from 0 on.
+    #[inline]
     pub(crate) fn next(&mut self, piece: &[u8], at: &mut usize) -> Option<Token> {
         while let Some(rest @ [byte, ..]) = piece.get(*at..) {
             let here = self.base + *at;
@@ -156,7 +158,10 @@ impl Lexer {
     fn step(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
         match self.state {
             State::Between => self.between(rest, byte, here),
-            State::Word => self.word(rest),
+            State::Word => {
+                let letters = self.name.push_word(rest);
+                self.word(rest, letters)
+            }
             State::Ampersand => self.ampersand(byte),
             State::Number => {
                 let digits = run(rest, |byte| byte.is_ascii_digit());
@@ -191,15 +196,14 @@ impl Lexer {
                 self.until(rest, is_line_end, State::Continued { line: true, dash: false })
             }
             State::Quoted { escaped } => {
-                let text = run(rest, |byte| byte != b'"');
-                self.name.push_raw(rest.get(..text).unwrap_or_default());
+                let text = self.name.push_until(rest, b'"');
                 let ended = text < rest.len();
                 self.state = if ended { State::QuotedEnd { escaped } } else { self.state };
                 (text + usize::from(ended), None)
             }
             State::QuotedEnd { escaped } => match byte {
                 b'"' => {
-                    self.name.push_raw(b"\"");
+                    self.name.push_byte(byte);
                     self.go(1, State::Quoted { escaped })
                 }
                 _ if escaped => (0, self.token_if(true, Kind::Unicode)),
@@ -214,23 +218,16 @@ impl Lexer {
 
     #[inline]
     fn between(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
-        let space = run(rest, is_space);
-        if space > 0 {
-            return (space, None);
-        }
         self.start = here;
         match byte {
+            _ if is_space(byte) => (1, None),
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
-                self.name.clear();
-                self.state = State::Word;
-                self.word(rest)
+                let letters = self.name.read_word(rest);
+                self.word(rest, letters)
             }
+            b'"' => self.quoted(rest),
             b'0'..=b'9' => self.go(1, State::Number),
             b'\'' => self.go(1, self.string()),
-            b'"' => {
-                self.name.clear();
-                self.go(1, State::Quoted { escaped: false })
-            }
             b'$' => self.go(1, State::Dollar),
             b'-' => self.go(1, State::Dash),
             b'/' => self.go(1, State::Slash),
@@ -238,11 +235,10 @@ impl Lexer {
         }
     }
 
+    /// `letters` of `rest` are the word's. They may be all of it.
     #[inline]
-    fn word(&mut self, rest: &[u8]) -> (usize, Option<Kind>) {
-        let letters = run(rest, is_word);
-        self.name.push_folded(rest.get(..letters).unwrap_or_default());
-        let Some(next) = rest.get(letters) else { return (letters, None) };
+    fn word(&mut self, rest: &[u8], letters: usize) -> (usize, Option<Kind>) {
+        let Some(next) = rest.get(letters) else { return self.go(letters, State::Word) };
         if let (b'\'' | b'&', [prefix]) = (*next, self.name.as_bytes()) {
             let state = match (prefix, next) {
                 (b'e', b'\'') => Some(State::EscapedString { last: 0 }),
@@ -256,6 +252,17 @@ impl Lexer {
             }
         }
         (letters, self.token_if(true, Kind::Word))
+    }
+
+    /// From the quote on.
+    #[inline]
+    fn quoted(&mut self, rest: &[u8]) -> (usize, Option<Kind>) {
+        let letters = self.name.read_until(rest.get(1..).unwrap_or_default(), b'"');
+        match rest.get(letters + 1..) {
+            Some([b'"', next, ..]) if *next != b'"' => (letters + 2, Some(Kind::Quoted)),
+            Some([b'"', ..]) => self.go(letters + 2, State::QuotedEnd { escaped: false }),
+            _ => self.go(letters + 1, State::Quoted { escaped: false }),
+        }
     }
 
     fn ampersand(&mut self, byte: u8) -> (usize, Option<Kind>) {
@@ -348,8 +355,7 @@ impl Lexer {
     }
 
     fn dollar_tag(&mut self, rest: &[u8]) -> (usize, Option<Kind>) {
-        let letters = run(rest, |byte| is_word(byte) && byte != b'$');
-        self.name.push_raw(rest.get(..letters).unwrap_or_default());
+        let letters = self.name.push_tag(rest);
         match rest.get(letters) {
             None => (letters, None),
             Some(b'$') if self.name.is_cut() => self.go(letters + 1, State::Lost),
@@ -418,25 +424,4 @@ fn is_space(byte: u8) -> bool {
 
 fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
-}
-
-#[inline]
-#[expect(clippy::indexing_slicing, reason = "there is a place for every byte")]
-fn is_word(byte: u8) -> bool {
-    WORD[byte as usize]
-}
-
-/// What an identifier is made of; it begins with no digit and no dollar.
-static WORD: [bool; 256] = word_bytes();
-
-#[expect(clippy::indexing_slicing, reason = "at compile time, where it is an error")]
-const fn word_bytes() -> [bool; 256] {
-    let mut word = [false; 256];
-    let mut byte = 0;
-    while byte < word.len() {
-        let letter = (byte as u8).is_ascii_alphanumeric();
-        word[byte] = letter || matches!(byte as u8, b'_' | b'$' | 0x80..);
-        byte += 1;
-    }
-    word
 }

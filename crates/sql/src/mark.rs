@@ -2,6 +2,7 @@
 
 use crate::keyword::Keyword;
 use crate::lexer::Kind;
+use crate::name::Name;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
@@ -21,9 +22,9 @@ pub(crate) enum Mark {
 impl Mark {
     /// `name` is the token's, if it is an identifier.
     #[inline]
-    pub(crate) fn of(kind: Kind, name: &[u8]) -> Self {
+    pub(crate) fn of(kind: Kind, name: &Name) -> Self {
         match kind {
-            Kind::Word => Self::Word(Keyword::of(name)),
+            Kind::Word => Self::Word(Keyword::of(name.key())),
             Kind::Quoted => Self::Quoted,
             Kind::Unicode => Self::Unicode,
             Kind::String | Kind::Number => Self::Literal,

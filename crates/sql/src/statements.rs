@@ -10,6 +10,7 @@ use core::ops::Range;
 use crate::keyword::Keyword;
 use crate::lexer::{Lexer, Token};
 use crate::mark::Mark;
+use crate::name::Name;
 
 /// What a statement is, as far as a pooler cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +182,7 @@ impl Phrase {
     }
 
     /// False if it is the semicolon behind the statement.
-    fn take(&mut self, token: Token, name: &[u8]) -> bool {
+    fn take(&mut self, token: Token, name: &Name) -> bool {
         let mark = Mark::of(token.kind, name);
         if mark == Mark::Symbol(b';') && self.depth == 0 && self.ends == 0 {
             return false;

@@ -1,5 +1,6 @@
 //! Tests of the crate's face: texts and what is seen in them.
 
+mod commands;
 mod properties;
 mod splitting;
 mod state;

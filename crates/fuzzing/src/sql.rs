@@ -1,0 +1,60 @@
+//! Any text, under either kind of strings: what is seen in it does not depend on where it is cut,
+//! nothing hides a statement from what stands before or behind it, and parts that are said to be
+//! statements and names are.
+
+use ::sql::{Cache, Scanner, Seen, Signs, identifier, scan, statements};
+
+use crate::cuts::Cuts;
+use crate::rng::Rng;
+
+pub fn sql(text: &[u8]) {
+    for standard in [true, false] {
+        let seen = scan(text, standard);
+        for cuts in [Cuts::Bytes, Cuts::Random(Rng::new(text.len() as u64))] {
+            assert_eq!(in_pieces(text, standard, cuts), seen, "in pieces");
+        }
+        let mut cache = Cache::new(1, 2);
+        assert_eq!([cache.scan(text, standard), cache.scan(text, standard)], [seen; 2]);
+        assert!(seen.functions == 0 || seen.signs.contains(Signs::OPAQUE));
+        neighbours(text, standard, seen);
+        parts(text, standard, seen);
+    }
+    assert!(identifier(text).len() <= 63);
+}
+
+fn in_pieces(text: &[u8], standard: bool, mut cuts: Cuts) -> Seen {
+    let (mut scanner, mut rest) = (Scanner::new(standard), text);
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(cuts.next(rest.len()));
+        scanner.feed(piece);
+        rest = behind;
+    }
+    scanner.finish()
+}
+
+/// A SET before the text is seen, whatever the text is; behind it, unless the text is in doubt.
+fn neighbours(text: &[u8], standard: bool, seen: Seen) {
+    let before = scan(&[b"SET a = 1;", text].concat(), standard).signs;
+    assert_eq!(before, seen.signs | Signs::SETTINGS, "a SET before it");
+    let behind = scan(&[text, b"\n;SET a = 1"].concat(), standard).signs;
+    let certain = !seen.signs.contains(Signs::OPAQUE) || seen.functions != 0;
+    assert!(!certain || behind == seen.signs | Signs::SETTINGS, "a SET behind it");
+}
+
+fn parts(text: &[u8], standard: bool, seen: Seen) {
+    let mut end = 0;
+    let mut count = 0;
+    for part in statements(text, standard) {
+        let range = part.range;
+        assert!(end <= range.start && range.start <= range.end && range.end <= text.len());
+        end = range.end;
+        count += 1;
+        let signs = scan(&text[range.clone()], standard).signs;
+        assert!(seen.signs.contains(signs), "{signs:?} in {:?}", seen.signs);
+        if let Some(name) = part.name {
+            assert!(range.start < name.start && name.end <= range.end, "a name behind its verb");
+            assert!(identifier(&text[name]).len() <= 63);
+        }
+    }
+    assert!(count > 0, "at least one statement");
+}
