@@ -33,6 +33,7 @@ mod restart;
 mod service;
 mod side_by_side;
 mod signals;
+mod sql;
 mod startup;
 mod support;
 mod tls;

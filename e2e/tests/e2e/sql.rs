@@ -1,0 +1,6 @@
+//! What the crate `sql` says of texts, beside what PostgreSQL does with them. No pooler takes part.
+
+mod names;
+mod regress;
+mod session;
+mod statements;
