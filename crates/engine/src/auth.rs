@@ -89,8 +89,8 @@ pub enum LoginStep {
     },
     ExpectSaslInitial(ScramServer),
     ExpectSaslResponse(ScramServer),
-    /// A login to PostgreSQL with the client's password is under way.
-    Proving,
+    /// A login to PostgreSQL is to show whether its password is right.
+    Proving(Proving),
     /// `auth_query` is to tell who the user is.
     Asking(Asking),
     /// Something is being found out about it elsewhere.
@@ -142,11 +142,26 @@ pub struct Asking {
     pub waiter: Option<Waiter>,
 }
 
+/// A client whose password only the server can judge.
+pub struct Proving {
+    pub pool: PoolId,
+    pub password: Vec<u8>,
+    /// Its place in the pool's queue, while there is no room for the login.
+    pub waiter: Option<Waiter>,
+}
+
+impl std::fmt::Debug for Proving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proving").field("waiter", &self.waiter).finish_non_exhaustive()
+    }
+}
+
 impl Login {
     /// The pool it waits for a server of, and its place in the queue.
     pub fn wait(&self) -> Option<(PoolId, Waiter)> {
         match &self.step {
             LoginStep::Asking(asking) => asking.waiter.map(|waiter| (asking.pool, waiter)),
+            LoginStep::Proving(proving) => proving.waiter.map(|waiter| (proving.pool, waiter)),
             _ => None,
         }
     }

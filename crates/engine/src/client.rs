@@ -136,7 +136,7 @@ impl Client {
     /// who only wanted to know whether we are there.
     pub fn is_probe(&self) -> bool {
         let ClientPhase::Login(login) = &self.phase else { return false };
-        !matches!(login.step, LoginStep::Proving | LoginStep::Asking(_))
+        !matches!(login.step, LoginStep::Proving(_) | LoginStep::Asking(_))
     }
 
     pub fn name(&self) -> (&str, &str) {

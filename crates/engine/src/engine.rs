@@ -48,6 +48,7 @@ mod link;
 mod login;
 mod moved;
 mod open;
+mod prove;
 mod renamed;
 mod replication;
 mod replies;
@@ -178,7 +179,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Login(ref login) => {
                 let asks = matches!(
                     login.step,
-                    LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_)
+                    LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_)
                 );
                 !asks && !login.held
             }
@@ -265,6 +266,11 @@ impl<X: Exchange> Engine<X> {
                     self.refuse_client(waiter.client, &error, now, io);
                 }
             }
+            Mail::Prove { pool } => {
+                if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+                    self.open_server(pool, now, io);
+                }
+            }
             Mail::Cancel { key, requester } => self.cancel_asked(key, requester, now, io),
             Mail::CancelDone { requester, serial, fate } => {
                 self.cancel_answered(requester, serial, fate, now, io)
@@ -276,6 +282,8 @@ impl<X: Exchange> Engine<X> {
     fn join_waiter(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
         if self.asks(id) {
             self.ask_on(id, on, now, io);
+        } else if self.proves(id) {
+            self.prove_by(id, on, now, io);
         } else if self.join(id, on, now, io) {
             self.go_on(id, now, io);
         }

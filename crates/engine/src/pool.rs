@@ -389,7 +389,7 @@ impl Pool {
         };
         let open = pace && self.gate == Gate::Open;
         if open {
-            self.reserve_proof();
+            self.reserve_unasked();
         }
         open
     }
@@ -400,9 +400,18 @@ impl Pool {
         self.has_room() && self.take_place(now)
     }
 
-    /// A place for a connection that proves a client's password. It may exceed the limit by its
-    /// own one: [`Pool::release`] ends it then.
-    pub fn reserve_proof(&mut self) {
+    /// Is there a place for a login that proves a client's password? It is taken if so. That others
+    /// have failed lately says nothing about this one.
+    pub fn reserve_proof(&mut self) -> bool {
+        let open = self.has_room() && self.opening < OPENING_MAX && self.gate == Gate::Open;
+        if open {
+            self.reserve_unasked();
+        }
+        open
+    }
+
+    /// The place of a server that has just gone.
+    pub fn reserve_unasked(&mut self) {
         self.unbegun += 1;
         self.opening += 1;
         self.servers += 1;
@@ -508,6 +517,12 @@ impl Pool {
     }
 
     /// The first in `worker`'s queue: the one whose time runs out first.
+    pub fn first_waiter(&self) -> Option<(WorkerId, Waiter)> {
+        let heads = self.waiting.iter().enumerate();
+        let heads = heads.filter_map(|(at, queue)| Some((WorkerId(at as u16), *queue.front()?)));
+        heads.min_by_key(|(_, waiter)| waiter.ticket)
+    }
+
     pub fn oldest_waiter(&self, worker: WorkerId) -> Option<Waiter> {
         self.waiting[usize::from(worker.0)].front().copied()
     }

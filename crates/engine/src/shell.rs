@@ -157,6 +157,10 @@ pub enum Mail {
         waiter: Waiter,
         error: Arc<ErrorFields>,
     },
+    /// There may be room for your client that is to prove its password.
+    Prove {
+        pool: PoolId,
+    },
     /// Whose key is this? Answer with `CancelDone`, at once or when the request was delivered.
     Cancel {
         key: CancelKey,

@@ -76,7 +76,7 @@ impl<X: Exchange> Engine<X> {
             }
             step = match self.login_mut(id).step {
                 LoginStep::ExpectStartup => self.startup_step(id, now, io),
-                LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_) => Step::Wait,
+                LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_) => Step::Wait,
                 LoginStep::ExpectCleartext
                 | LoginStep::ExpectJudged(_)
                 | LoginStep::ExpectMd5 { .. }
@@ -328,7 +328,7 @@ impl<X: Exchange> Engine<X> {
             LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, now, io),
             LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, now, io),
             LoginStep::ExpectStartup
-            | LoginStep::Proving
+            | LoginStep::Proving(_)
             | LoginStep::Asking(_)
             | LoginStep::Checking(_) => Step::Wait,
         }
@@ -344,27 +344,6 @@ impl<X: Exchange> Engine<X> {
         }
         let accepted = self.accepts_cleartext(id, password);
         self.verdict(id, accepted, PASSWORD_FAILED, now, io)
-    }
-
-    /// Only the server knows who may come in: it is asked by logging in to it, unless it has been
-    /// asked about this very password before.
-    fn prove(&mut self, id: ClientId, password: &[u8], now: Micros, io: &mut impl Io) -> Step {
-        let (database, user) =
-            (self.login_mut(id).database.clone(), self.login_mut(id).user.clone());
-        if self.is_console(&database) {
-            return Step::Refuse("not allowed".into());
-        }
-        let Some(pool) = self.find_pool(&database, &user) else {
-            return Step::Refuse(format!("no such database: {database}"));
-        };
-        let proven = self.exchange.pool(pool, |pool| pool.proven.clone());
-        if proven.is_some_and(|verifier| verifier.verify_password(password)) {
-            return self.authenticated(id, now, io);
-        }
-        self.login_mut(id).step = LoginStep::Proving;
-        self.exchange.pool(pool, Pool::reserve_proof);
-        self.open_proof(pool, id, password, now, io);
-        Step::Done
     }
 
     pub(super) fn verdict(
@@ -389,7 +368,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client is who it says it is. Where does it want to go?
-    fn authenticated(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+    pub(super) fn authenticated(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         if self.is_console(&database) {

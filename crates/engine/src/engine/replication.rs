@@ -55,7 +55,7 @@ impl<X: Exchange> Engine<X> {
         // The seat stays taken.
         self.exchange.pool(server.pool, |pool| {
             pool.server_gone(server.epoch);
-            pool.reserve_proof();
+            pool.reserve_unasked();
         });
         self.open_own(waiter, server.pool, now, io);
     }

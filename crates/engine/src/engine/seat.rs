@@ -7,17 +7,19 @@
 //! of them becomes free or is gone. No ordinary transaction comes here.
 
 use super::Engine;
-use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::ids::{Handle, Micros, PoolId, ServerId};
 use crate::limits::{Limits, Starving};
 use crate::pool::Pool;
-use crate::server::{Errand, ServerPhase};
+use crate::server::ServerPhase;
 use crate::shell::{Event, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// Open a server for those who wait; its place in the pool is taken. If there is no seat for it
     /// the place is given up, and the pool will be thought of.
     pub(super) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
-        if self.take_seat(pool, now, io) {
+        if self.opens_by_proof(pool) {
+            self.open_for_prover(pool, now, io);
+        } else if self.take_seat(pool, now, io) {
             self.tell_of_reserve(pool, io);
             self.connect_server(pool, None, now, io);
         }
@@ -50,22 +52,6 @@ impl<X: Exchange> Engine<X> {
         } else {
             self.exchange.pool(pool, Pool::withdraw_opening);
         }
-    }
-
-    /// Open a server to prove a client's password, which cannot be done otherwise: the limits are
-    /// passed by this one connection if need be.
-    pub(super) fn open_proof(
-        &mut self,
-        pool: PoolId,
-        client: ClientId,
-        password: &[u8],
-        now: Micros,
-        io: &mut impl Io,
-    ) {
-        let identity = self.view(pool).identity.clone();
-        self.exchange.limits(|limits| limits.seat_anyway(&identity));
-        let errand = Errand::Proof { client, password: password.to_vec() };
-        self.connect_server(pool, Some(errand), now, io);
     }
 
     fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io) {

@@ -40,7 +40,7 @@ fn server(serial: u64) -> Box<Server> {
 fn pool_with_busy(settings: &str, servers: u32) -> Pool {
     let mut pool = pool(settings);
     for _ in 0..servers {
-        pool.reserve_proof();
+        pool.reserve_unasked();
         pool.opened();
     }
     pool
@@ -126,7 +126,7 @@ fn the_warmest_server_is_taken_first_or_the_coldest_when_asked_for() {
             "[databases]\napp = host=h\n[pgbouncer]\nserver_round_robin = {round_robin}\n"
         ));
         for serial in 1..=3 {
-            pool.reserve_proof();
+            pool.reserve_unasked();
             pool.opened();
             pool.park(A, server(serial));
         }
@@ -248,12 +248,12 @@ fn a_smaller_size_ends_servers_as_they_come_back() {
 #[test]
 fn a_proof_may_exceed_the_size_by_its_own_connection() {
     let mut pool = pool_with_busy("pool_size=1", 1);
-    pool.reserve_proof();
+    pool.reserve_unasked();
     assert_eq!(pool.counts(), (2, 1));
     pool.withdraw_opening();
     assert_eq!(pool.counts(), (1, 0));
     assert!(pool.failure.is_none(), "one client's wrong password is no failure of the pool");
-    pool.reserve_proof();
+    pool.reserve_unasked();
     pool.opened();
     assert_eq!(pool.release(A, 0, 0), Next::Close("too many servers in the pool"));
 }
@@ -365,7 +365,7 @@ fn a_reserve_without_a_timeout_stays_closed() {
     let text = "[databases]\napp = host=h pool_size=1 reserve_pool_size=1\n\
                 [pgbouncer]\nreserve_pool_timeout = 0\n";
     let mut pool = pool_of(text);
-    pool.reserve_proof();
+    pool.reserve_unasked();
     pool.opened();
     pool.request(A, client(0), 0);
     assert!(!pool.reserve_opening(1000 * SECOND));
@@ -444,12 +444,12 @@ fn a_paused_pool_queues_and_gives_nothing_until_it_goes_on() {
 fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
     let mut pool = pool("pool_size=9");
     let open = |pool: &mut Pool| {
-        pool.reserve_proof();
+        pool.reserve_unasked();
         pool.begin_opening().1
     };
     let (old, older_login) = (open(&mut pool), open(&mut pool));
     pool.opened();
-    pool.reserve_proof();
+    pool.reserve_unasked();
     pool.replace_servers();
     assert_eq!(pool.obsolete(), 2, "one place has no server yet");
     let (_, new) = pool.begin_opening();

@@ -196,7 +196,11 @@ fn proving() -> Rig {
 
 /// A pool of so many servers.
 fn proving_in(size: u32) -> Rig {
-    Rig::new(|config| {
+    proving_on(1, size)
+}
+
+fn proving_on(workers: usize, size: u32) -> Rig {
+    Rig::with_workers(workers, |config| {
         config.access = AccessPolicy::ProvenByServer;
         config.global.default_pool_size = size;
         config.auth_file.users.clear();
@@ -209,7 +213,11 @@ fn local() -> Peer {
 }
 
 fn asked(rig: &Rig, secret: &str) -> Client {
-    let client = rig.connect_from(0, local());
+    asked_at(rig, 0, secret)
+}
+
+fn asked_at(rig: &Rig, worker: usize, secret: &str) -> Client {
+    let client = rig.connect_from(worker, local());
     client.say_hello(&[]);
     client.expect([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
     client.send([password(secret)]);
@@ -262,6 +270,53 @@ fn who_waits_gets_the_place_of_a_failed_proof_at_once() {
     wrong.expect([fatal("28P01", "password authentication failed for user \"alice\"")]);
     assert_eq!(rig.servers(), 3);
     judge(&rig).expect([query("select 1")]);
+}
+
+#[test]
+fn a_proof_takes_a_place_like_any_server() {
+    let rig = proving_in(1);
+    let client = asked(&rig, "secret");
+    let first = judge(&rig);
+    client.expect_welcome(&[]);
+    client.send([query("begin")]);
+    first.expect([query("begin")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    let wrong = asked(&rig, "wrong");
+    assert_eq!(rig.servers(), 1, "there is no place");
+    client.send([query("commit")]);
+    first.send([complete("COMMIT"), ready('I')]);
+    assert!(!first.is_open(), "it makes room");
+    assert_eq!((rig.servers(), rig.pool(|pool| pool.counts().0)), (2, 1));
+    judge(&rig);
+    wrong.expect([fatal("28P01", "password authentication failed for user \"alice\"")]);
+    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+}
+
+#[test]
+fn one_proof_is_enough_for_all_who_wait_with_the_same_password() {
+    let rig = proving_in(1);
+    let clients = [(); 3].map(|()| asked(&rig, "secret"));
+    assert_eq!(rig.servers(), 1);
+    let first = judge(&rig);
+    for client in clients {
+        client.expect_welcome(&[]);
+    }
+    assert!(first.is_parked());
+    assert_eq!(rig.servers(), 1);
+}
+
+#[test]
+fn the_place_of_a_failed_proof_goes_to_who_waits_on_another_worker() {
+    let rig = proving_on(2, 1);
+    let wrong = asked(&rig, "wrong");
+    let right = asked_at(&rig, 1, "secret");
+    assert_eq!(rig.servers(), 1);
+    judge(&rig);
+    assert!(!wrong.is_open());
+    assert_eq!(rig.servers(), 2);
+    judge(&rig);
+    right.expect_welcome(&[]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl<X: Exchange> Engine<X> {
             | LoginStep::ExpectSaslResponse(_) => true,
             LoginStep::ExpectSaslInitial(_)
             | LoginStep::ExpectStartup
-            | LoginStep::Proving
+            | LoginStep::Proving(_)
             | LoginStep::Asking(_)
             | LoginStep::Checking(_) => false,
         };
@@ -70,7 +70,7 @@ impl<X: Exchange> Engine<X> {
     pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io) {
         let keeps_us = |login: &LoginStep| match login {
             // It is somebody else that we wait for.
-            LoginStep::Proving | LoginStep::Asking(_) | LoginStep::Checking(_) => false,
+            LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_) => false,
             LoginStep::ExpectStartup
             | LoginStep::ExpectCleartext
             | LoginStep::ExpectJudged(_)

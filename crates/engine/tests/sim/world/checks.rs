@@ -7,7 +7,7 @@ use config::PoolMode;
 use engine::Drain;
 
 use super::World;
-use crate::client::{Client, Phase};
+use crate::client::Phase;
 use crate::net::Place;
 
 /// Bytes a shell keeps for a client at most: what one read of a server brings, and the replies
@@ -69,11 +69,9 @@ impl World {
         let global = &self.setup.config.global;
         let mut databases: HashMap<&str, u32> = HashMap::new();
         let mut users: HashMap<&str, u32> = HashMap::new();
-        // Who proves a password has a connection beyond the limits.
-        let proofs = if self.setup.proves { self.logins() } else { 0 };
         for pool in &shared.pools {
             let (servers, _) = pool.counts();
-            if servers > self.setup.pool_size_max + global.reserve_pool_size + proofs {
+            if servers > self.setup.pool_size_max + global.reserve_pool_size {
                 return Err(format!("{servers} servers in {:?}", pool.key));
             }
             *databases.entry(&pool.key.database).or_default() += servers;
@@ -89,16 +87,11 @@ impl World {
             (most(&users), global.max_user_connections),
             (all, global.max_server_connections),
         ] {
-            if limit > 0 && count > limit && !self.setup.proves {
+            if limit > 0 && count > limit {
                 return Err(format!("{count} servers where {limit} are allowed"));
             }
         }
         Ok(())
-    }
-
-    fn logins(&self) -> u32 {
-        let logs_in = |client: &&Client| matches!(client.phase, Phase::Login(_));
-        self.clients.iter().filter(logs_in).count() as u32
     }
 
     /// Nothing can happen at this moment. A client whose every request is answered holds no

@@ -7,7 +7,6 @@ use engine::ids::PoolId;
 use engine::pool::Gate;
 
 use super::World;
-use crate::client::Phase;
 use crate::net::Place;
 
 /// What was true after the last step.
@@ -38,10 +37,8 @@ impl World {
             linked.insert(at, *on);
             let is_new =
                 self.links.linked.get(&at) != Some(on) && !self.links.promised.contains(&at);
-            // What proves a password is opened for that alone.
-            let proves = self.setup.proves && matches!(self.clients[at].phase, Phase::Login(_));
             let pool = shared.pools.iter().find(|pool| self.clients[at].who.is_of(&pool.key));
-            let Some(pool) = pool.filter(|_| is_new && !proves) else { continue };
+            let Some(pool) = pool.filter(|_| is_new) else { continue };
             if self.links.closed.contains(&pool.id) {
                 return Err(format!("client {at} was given server {on} of a closed pool"));
             }

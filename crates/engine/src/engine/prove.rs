@@ -1,0 +1,146 @@
+//! Where only the server knows who may come in (`AccessPolicy::ProvenByServer`) it is asked by logging
+//! in to it with the client's password. That login takes a place in the pool and a seat like any
+//! other; where there is none the client waits in the pool's queue, and what it gets in the end makes
+//! room for it.
+//!
+//! ```text
+//!  password ─┬─ known to be right ─► authenticated
+//!            ├─ there is room ─────► login … ─► authenticated, or refused
+//!            └─ queued … ─┬─ a server ─┬─ known by now ─► authenticated
+//!                         │            └─ closed ─► login …
+//!                         └─ a place ──► login …
+//! ```
+//!
+//! As long as no password has been found right, no server of the pool can be opened but for one
+//! that is to be proven.
+
+use config::AccessPolicy;
+
+use super::Engine;
+use super::login::Step;
+use crate::auth::{LoginStep, Proving};
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::pool::{Grant, Pool, Waiter};
+use crate::server::{Errand, ServerPhase};
+use crate::shell::{Exchange, Io, Mail};
+
+impl<X: Exchange> Engine<X> {
+    /// Is this the client's password?
+    pub(super) fn prove(
+        &mut self,
+        id: ClientId,
+        password: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        let login = self.login_mut(id);
+        let (database, user) = (login.database.clone(), login.user.clone());
+        if self.is_console(&database) {
+            return Step::Refuse("not allowed".into());
+        }
+        let Some(pool) = self.find_pool(&database, &user) else {
+            return Step::Refuse(format!("no such database: {database}"));
+        };
+        if self.is_proven(pool, password) {
+            return self.authenticated(id, now, io);
+        }
+        let proving = Proving { pool, password: password.to_vec(), waiter: None };
+        self.login_mut(id).step = LoginStep::Proving(proving);
+        if self.exchange.pool(pool, Pool::reserve_proof) && self.take_seat(pool, now, io) {
+            self.connect_proof(id, now, io);
+        } else {
+            self.queue_proof(id, pool, now, io);
+        }
+        Step::Done
+    }
+
+    /// Has this password been found right before?
+    fn is_proven(&mut self, pool: PoolId, password: &[u8]) -> bool {
+        let proven = self.exchange.pool(pool, |pool| pool.proven.clone());
+        proven.is_some_and(|verifier| verifier.verify_password(password))
+    }
+
+    fn queue_proof(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let worker = self.worker;
+        match self.exchange.pool(pool, |pool| pool.request(worker, id, now)) {
+            Grant::Server(server) => {
+                let server = self.attach(server, io);
+                self.prove_by(id, server, now, io);
+            }
+            Grant::Queued { ticket, open } => {
+                if let LoginStep::Proving(proving) = &mut self.login_mut(id).step {
+                    proving.waiter = Some(Waiter { client: id, ticket, since: now });
+                }
+                if open {
+                    self.open_server(pool, now, io);
+                }
+            }
+            Grant::Refused(error) => self.refuse_client(id, &error, now, io),
+            Grant::Closed(reason) => self.disconnect(id, reason, now, io),
+        }
+    }
+
+    /// Does this client wait to prove its password?
+    pub(super) fn proves(&self, id: ClientId) -> bool {
+        matches!(&self.client(id).phase, ClientPhase::Login(login)
+            if matches!(login.step, LoginStep::Proving(_)))
+    }
+
+    /// The client's turn has come. Somebody may have proven the same password meanwhile; else this
+    /// server makes room for the login.
+    pub(super) fn prove_by(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
+        proving.waiter = None;
+        let (pool, password) = (proving.pool, proving.password.clone());
+        if self.is_proven(pool, &password) {
+            self.server_mut(on).phase = ServerPhase::Settling;
+            self.place(on, now, io);
+            io.resume_client(id);
+            let step = self.authenticated(id, now, io);
+            return self.go_on_login(id, step, now, io);
+        }
+        let server = self.end_connection(on, "evicted", now, io);
+        // The seat stays taken.
+        self.exchange.pool(pool, |pool| {
+            pool.server_gone(server.epoch);
+            pool.reserve_unasked();
+        });
+        self.connect_proof(id, now, io);
+    }
+
+    /// Its place and its seat are taken.
+    fn connect_proof(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+        let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
+        proving.waiter = None;
+        let (pool, password) = (proving.pool, std::mem::take(&mut proving.password));
+        let errand = Errand::Proof { client: id, password };
+        self.connect_server(pool, Some(errand), now, io);
+    }
+
+    /// Is there nothing yet with which a server of this pool could be opened?
+    pub(super) fn opens_by_proof(&mut self, pool: PoolId) -> bool {
+        self.config.access == AccessPolicy::ProvenByServer
+            && self.exchange.pool(pool, |pool| pool.learnt.is_none())
+    }
+
+    /// There is a place for the login of whoever has waited longest, which may be another worker's
+    /// client: it is left to that one then.
+    pub(super) fn open_for_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
+        let worker = self.worker;
+        match self.exchange.pool(id, |pool| pool.first_waiter()) {
+            Some((owner, waiter)) if owner == worker => {
+                if self.take_seat(id, now, io) {
+                    self.exchange.pool(id, |pool| pool.forget(worker, waiter.ticket));
+                    self.connect_proof(waiter.client, now, io);
+                }
+            }
+            other => {
+                self.exchange.pool(id, Pool::withdraw_opening);
+                if let Some((owner, _)) = other {
+                    self.exchange.post(owner, Mail::Prove { pool: id });
+                }
+            }
+        }
+    }
+}
