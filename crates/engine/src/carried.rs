@@ -85,6 +85,28 @@ impl Carried {
             sql.push(b';');
         }
     }
+
+    /// The same for prepared statements, whose values are texts that prepare them.
+    pub fn prepare_anew(&self, have: &Self, sql: &mut Vec<u8>) {
+        if self == have {
+            return;
+        }
+        for Setting { name, value } in have.all() {
+            if self.get(name) != Some(value) {
+                sql.extend_from_slice(b"DEALLOCATE \"");
+                sql.extend(name.iter().flat_map(|byte| {
+                    std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 })
+                }));
+                sql.extend_from_slice(b"\";");
+            }
+        }
+        for Setting { name, value } in self.all() {
+            if have.get(name) != Some(value) {
+                sql.extend_from_slice(value);
+                sql.push(b';');
+            }
+        }
+    }
 }
 
 /// Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
@@ -164,6 +186,17 @@ mod tests {
             "RESET ROLE;RESET SESSION AUTHORIZATION;\
              SELECT pg_catalog.set_config('role','r',false);"
         );
+    }
+
+    #[test]
+    fn statements_are_prepared_anew() {
+        let mut sql = Vec::new();
+        let want = carried(&[("a", "PREPARE a AS SELECT 1"), ("b", "PREPARE b AS SELECT 2")]);
+        let have =
+            carried(&[("a", "PREPARE a AS SELECT 3"), ("b", "PREPARE b AS SELECT 2"), ("c\"", "")]);
+        want.prepare_anew(&have, &mut sql);
+        let expected = "DEALLOCATE \"a\";DEALLOCATE \"c\"\"\";PREPARE a AS SELECT 1;";
+        assert_eq!(String::from_utf8(sql).unwrap(), expected);
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct VarsRecord {
     pub tracked: Vec<Option<Vec<u8>>>,
     /// Names and values.
     pub carried: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names and texts.
+    pub prepared: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// How far a process has come in numbering statements.

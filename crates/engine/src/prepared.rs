@@ -165,9 +165,11 @@ impl ClientStatements {
         self.by_name.get(name).map(|named| named.since)
     }
 
-    /// Has the client been told what the statement of that name returns?
-    pub fn is_described(&self, name: &[u8]) -> bool {
-        self.by_name.get(name).is_some_and(|named| named.shape.is_some())
+    /// The statement of that name, since which Parse it has that name, and whether the client has
+    /// been told what it returns.
+    pub fn find(&self, name: &[u8]) -> Option<(Arc<Statement>, u64, bool)> {
+        let Named { statement, since, shape } = self.by_name.get(name)?;
+        Some((Arc::clone(statement), *since, shape.is_some()))
     }
 
     /// What the client was last told about the rows of what it parsed with message `since`.
@@ -273,11 +275,12 @@ impl ServerStatements {
     /// What one statement takes here.
     pub const ENTRY_BYTES: usize = size_of::<(u64, Prepared)>();
 
-    /// Is it there? Counts as a use.
-    pub fn touch(&mut self, id: u64) -> bool {
+    /// As [`ServerStatements::since`], and counts as a use.
+    pub fn touch(&mut self, id: u64) -> Option<u64> {
         self.clock += 1;
-        let clock = self.clock;
-        self.by_id.get_mut(&id).map(|prepared| prepared.used = clock).is_some()
+        let prepared = self.by_id.get_mut(&id)?;
+        prepared.used = self.clock;
+        Some(prepared.since)
     }
 
     /// It is not what its users expect of it: it has to be closed and prepared anew.
@@ -489,7 +492,7 @@ mod tests {
         let mut server = ServerStatements::default();
         let all: Vec<_> = (0..3).map(|n| interner.intern(&[n], b"")).collect();
         all.iter().for_each(|statement| server.insert(statement.clone(), 0));
-        assert!(server.touch(all[0].id));
+        assert!(server.touch(all[0].id).is_some());
         assert_eq!(server.evict(4), None);
         assert_eq!(server.evict(3).unwrap().0.id, all[1].id);
     }

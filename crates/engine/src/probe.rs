@@ -25,9 +25,12 @@ pub struct Topics {
 }
 
 /// The answer as far as it has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Probe {
+    topics: Topics,
     settings: Vec<Setting>,
+    /// Names, and the texts they were prepared by.
+    prepared: Vec<Setting>,
     pins: Pins,
     malformed: bool,
 }
@@ -35,8 +38,11 @@ pub struct Probe {
 /// What is left in a session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Also those that are tracked parameters.
-    pub settings: Carried,
+    /// If they were asked for. Also those that are tracked parameters.
+    pub settings: Option<Carried>,
+    /// Statements of SQL's PREPARE that can be prepared elsewhere: a name and a text for each. If
+    /// objects were asked for.
+    pub prepared: Option<Carried>,
     pub pins: Pins,
 }
 
@@ -80,7 +86,7 @@ const OBJECTS: [&str; 5] = [
     "SELECT 'a', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
      WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())",
     "SELECT 'h', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable)",
-    "SELECT 'p', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
+    "SELECT 'p', name, statement FROM pg_catalog.pg_prepared_statements WHERE from_sql",
     "SELECT 'l', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_listening_channels())",
 ];
 
@@ -107,6 +113,11 @@ fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>>
 }
 
 impl Probe {
+    pub fn new(topics: Topics) -> Self {
+        let (settings, prepared) = (Vec::new(), Vec::new());
+        Self { topics, settings, prepared, pins: Pins::NONE, malformed: false }
+    }
+
     /// One message of the answer.
     pub fn message(&mut self, code: u8, body: &[u8]) {
         if code == backend::DATA_ROW {
@@ -133,7 +144,10 @@ impl Probe {
             b"t" => Pins::TEMPORARY,
             b"a" => Pins::LOCK,
             b"h" => Pins::CURSOR,
-            b"p" => Pins::PREPARED,
+            b"p" => {
+                self.prepared.push(Setting { name: name?.into(), value: text?.into() });
+                Pins::NONE
+            }
             _ => return None,
         };
         Some(())
@@ -141,9 +155,48 @@ impl Probe {
 
     /// None if what came was no answer to the question.
     pub fn finish(self) -> Option<Left> {
-        let left = Left { settings: Carried::new(self.settings), pins: self.pins };
-        (!self.malformed).then_some(left)
+        let Self { topics, settings, prepared, mut pins, malformed } = self;
+        let prepared = portable(prepared).unwrap_or_else(|| {
+            pins |= Pins::PREPARED;
+            Carried::default()
+        });
+        let left = Left {
+            settings: topics.settings.then(|| Carried::new(settings)),
+            prepared: topics.objects.then_some(prepared),
+            pins,
+        };
+        (!malformed).then_some(left)
     }
+}
+
+/// More statements are not carried, nor longer ones: they are all prepared anew on each server that
+/// the client gets.
+const PREPARED_MAX: usize = 16;
+const PREPARED_LEN_MAX: usize = 16_384;
+
+/// The statements with the texts that will prepare them elsewhere; None if one has no such text, or
+/// they are too many.
+fn portable(prepared: Vec<Setting>) -> Option<Carried> {
+    if prepared.len() > PREPARED_MAX {
+        return None;
+    }
+    let own = |one: Setting| {
+        let value = own_text(&one.name, &one.value)?.into();
+        Some(Setting { value, ..one })
+    };
+    let all = prepared.into_iter().map(own).collect::<Option<Vec<_>>>()?;
+    let len: usize = all.iter().map(|one| one.value.len()).sum();
+    (len <= PREPARED_LEN_MAX).then(|| Carried::new(all))
+}
+
+/// PostgreSQL tells the whole text that a PREPARE stood in: its own part of it.
+fn own_text<'a>(name: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
+    let mut found = sql::statements(text, true).filter(|one| {
+        let own = one.name.clone().and_then(|range| text.get(range));
+        one.verb == sql::Verb::Prepare && own.is_some_and(|own| *sql::identifier(own) == *name)
+    });
+    let own = found.next()?;
+    found.next().is_none().then(|| text.get(own.range)).flatten()
 }
 
 /// The next value of a DataRow's. The outer None: there is none.
@@ -172,7 +225,7 @@ mod tests {
     }
 
     fn answer(rows: &[&[Option<&str>]]) -> Option<Left> {
-        let mut probe = Probe::default();
+        let mut probe = Probe::new(Topics { settings: true, objects: true });
         for values in rows {
             probe.message(backend::DATA_ROW, &row(values));
         }
@@ -188,10 +241,37 @@ mod tests {
             &[Some("l"), None, None],
         ])
         .unwrap();
-        assert_eq!(left.settings.get(b"role"), Some(&b"bob"[..]));
-        assert_eq!(left.settings.all().len(), 1);
+        let settings = left.settings.unwrap();
+        assert_eq!(settings.get(b"role"), Some(&b"bob"[..]));
+        assert_eq!(settings.all().len(), 1);
         assert_eq!(left.pins, Pins::TEMPORARY | Pins::LISTEN);
-        assert_eq!(answer(&[]), Some(Left::default()));
+        let nothing = answer(&[]).unwrap();
+        assert_eq!((nothing.settings, nothing.pins), (Some(Carried::default()), Pins::NONE));
+        let unasked = Probe::new(Topics { settings: false, objects: false }).finish();
+        assert_eq!(unasked, Some(Left::default()));
+    }
+
+    #[test]
+    fn a_statement_is_carried_by_its_own_text() {
+        let prepared = |name: &str, text: &str| {
+            let left = answer(&[&[Some("p"), Some(name), Some(text)]]).unwrap();
+            let own = left.prepared.unwrap();
+            let text = own.get(name.as_bytes()).map(|text| String::from_utf8_lossy(text).into());
+            (text, left.pins)
+        };
+        let carried = |text: &str| (Some(text.to_owned()), Pins::NONE);
+        let pinned = (None, Pins::PREPARED);
+        assert_eq!(prepared("a", "PREPARE a AS SELECT 1;"), carried("PREPARE a AS SELECT 1"));
+        assert_eq!(
+            prepared("B", "SELECT 1; prepare \"B\"(int) as select $1; DO ''"),
+            carried("prepare \"B\"(int) as select $1")
+        );
+        assert_eq!(prepared("a", "PREPARE b AS SELECT 1"), pinned);
+        assert_eq!(
+            prepared("a", "PREPARE a AS SELECT 1; DEALLOCATE a; PREPARE a AS SELECT 2"),
+            pinned
+        );
+        assert_eq!(prepared("a", &format!("PREPARE a AS SELECT {}", "1".repeat(20_000))), pinned);
     }
 
     #[test]
@@ -199,7 +279,7 @@ mod tests {
         assert_eq!(answer(&[&[Some("s"), Some("a")]]), None);
         assert_eq!(answer(&[&[Some("s"), None, Some("1")]]), None);
         assert_eq!(answer(&[&[Some("?"), None, None]]), None);
-        let mut cut = Probe::default();
+        let mut cut = Probe::new(Topics { settings: true, objects: true });
         cut.message(backend::DATA_ROW, b"\0\x03\0\0\0\x09s");
         assert_eq!(cut.finish(), None);
     }

@@ -256,9 +256,9 @@ impl Server {
         self.pinned.is_some() || !self.traces.is_empty()
     }
 
-    /// Was something set here that is not reported, and that a client has carried here?
+    /// Is something here that is not reported, and that a client has carried here?
     pub fn has_foreign_settings(&self) -> bool {
-        !self.vars.carried.is_empty()
+        !(self.vars.carried.is_empty() && self.vars.prepared.is_empty())
     }
 
     /// Nothing is owed, no transaction is open, no message is half read: fit for another client.

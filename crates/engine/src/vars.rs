@@ -70,7 +70,10 @@ const NAME_LIST: &str = "search_path";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vars {
     tracked: Vec<Option<Arc<[u8]>>>,
+    /// Settings that are not tracked.
     pub carried: Carried,
+    /// Statements of SQL's PREPARE: names and texts.
+    pub prepared: Carried,
 }
 
 impl Vars {
@@ -80,7 +83,9 @@ impl Vars {
 
     /// Is no value known?
     pub fn is_empty(&self) -> bool {
-        self.tracked.iter().all(Option::is_none) && self.carried.is_empty()
+        self.tracked.iter().all(Option::is_none)
+            && self.carried.is_empty()
+            && self.prepared.is_empty()
     }
 
     pub fn set(&mut self, slot: usize, value: &[u8]) {
@@ -100,13 +105,14 @@ impl Vars {
                 .map(|value| value.as_deref().map(<[u8]>::to_vec))
                 .collect(),
             carried: self.carried.all().iter().map(pair).collect(),
+            prepared: self.prepared.all().iter().map(pair).collect(),
         }
     }
 
     /// These values, and `defaults` where nothing is known here.
     pub fn or(&self, defaults: &Self) -> Self {
         let mut all = defaults.clone();
-        all.carried = self.carried.clone();
+        (all.carried, all.prepared) = (self.carried.clone(), self.prepared.clone());
         for (slot, value) in self.tracked.iter().enumerate() {
             if let Some(value) = value {
                 all.set(slot, value);
@@ -139,6 +145,7 @@ impl Vars {
             sql.push(b';');
         }
         self.carried.difference(&have.carried, &mut sql);
+        self.prepared.prepare_anew(&have.prepared, &mut sql);
         (!sql.is_empty()).then_some(sql)
     }
 }

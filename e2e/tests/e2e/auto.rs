@@ -13,19 +13,26 @@ fn pooler(size: u32) -> (Pooler, String) {
     (setup.workers(1).set("default_pool_size", size).start(), database)
 }
 
-/// Gives the client another server than the one it had last: the one used last is given first.
-fn switch(pooler: &Pooler, database: &str) {
-    // Its last transaction may still be looked into.
+/// Waits until nobody's last transaction is looked into.
+fn settle(pooler: &Pooler) {
     eventually("no server is asked anything", Duration::from_secs(10), || {
         let servers = pooler.admin("SHOW SERVERS");
         (!servers.column("state").contains(&"tested")).then_some(())
     });
-    let (mut first, mut second) = (pooler.client(database), pooler.client(database));
-    for stranger in [&mut first, &mut second] {
+}
+
+/// Takes the server away that a client had last, unless the client keeps it: a stranger is in a
+/// transaction there as long as it lives.
+fn switch(pooler: &Pooler, database: &str) -> Vec<RawClient> {
+    settle(pooler);
+    let mut strangers = [pooler.client(database), pooler.client(database)];
+    for stranger in &mut strangers {
         stranger.rows("BEGIN");
     }
-    first.rows("COMMIT");
+    // The server that was used last was given first.
+    let [first, mut second] = strangers;
     second.rows("COMMIT");
+    vec![first]
 }
 
 fn backend(client: &mut RawClient) -> String {
@@ -37,12 +44,12 @@ fn settings_go_with_the_client() {
     if !support::only_weir() {
         return;
     }
-    let (pooler, database) = pooler(3);
+    let (pooler, database) = pooler(8);
     let mut client = pooler.client(&database);
     client.rows("SET work_mem = '5MB'; SET search_path = \"$user\", pg_catalog");
     client.rows("SET app.tenant = '7'");
     let before = backend(&mut client);
-    switch(&pooler, &database);
+    let _held = switch(&pooler, &database);
     assert_ne!(backend(&mut client), before);
     assert_eq!(client.value("SHOW work_mem"), "5MB");
     assert_eq!(client.value("SHOW search_path"), "\"$user\", pg_catalog");
@@ -54,10 +61,10 @@ fn settings_go_with_the_client() {
     client.rows("BEGIN; SET work_mem = '6MB'; ROLLBACK");
     client.rows("BEGIN; SAVEPOINT a; SET work_mem = '7MB'; ROLLBACK TO a; COMMIT");
     client.rows("BEGIN; SET LOCAL work_mem = '8MB'; COMMIT");
-    switch(&pooler, &database);
+    let _held = switch(&pooler, &database);
     assert_eq!(client.value("SHOW work_mem"), "5MB");
     client.rows("RESET work_mem");
-    switch(&pooler, &database);
+    let _held = switch(&pooler, &database);
     assert_eq!(client.value("SHOW work_mem"), "4MB");
 }
 
@@ -66,25 +73,52 @@ fn who_has_something_on_a_server_keeps_it_until_it_is_gone() {
     if !support::only_weir() {
         return;
     }
-    let (pooler, database) = pooler(3);
+    let (pooler, database) = pooler(8);
     for (make, end) in [
         ("CREATE TEMP TABLE mine (a int)", "DROP TABLE mine"),
         ("SELECT 1 AS a INTO TEMP mine", "DISCARD TEMP"),
         ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)"),
         ("DECLARE mine CURSOR WITH HOLD FOR SELECT 1", "CLOSE mine"),
-        ("PREPARE mine AS SELECT 1", "DEALLOCATE mine"),
         ("LISTEN mine", "UNLISTEN mine"),
         ("CREATE TEMP TABLE mine (a int)", "DISCARD ALL"),
     ] {
         let mut client = pooler.client(&database);
         client.rows(make);
         let own = backend(&mut client);
-        switch(&pooler, &database);
+        let _held = switch(&pooler, &database);
         assert_eq!(backend(&mut client), own, "{make}");
         client.rows(end);
-        switch(&pooler, &database);
+        let _held = switch(&pooler, &database);
         assert_ne!(backend(&mut client), own, "{end}");
     }
+}
+
+#[test]
+fn statements_of_sql_go_with_the_client() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(8);
+    let mut clients = [pooler.client(&database), pooler.client(&database)];
+    for (client, number) in clients.iter_mut().zip([1, 2]) {
+        client.rows(&format!("SELECT 0; PREPARE mine (int) AS SELECT $1 + {number}; SELECT 1"));
+    }
+    for _ in 0..3 {
+        for (client, expected) in clients.iter_mut().zip(["11", "12"]) {
+            settle(&pooler);
+            let before = backend(client);
+            let _held = switch(&pooler, &database);
+            let after = backend(client);
+            assert_ne!(after, before, "{:?}", pooler.admin("SHOW PINS"));
+            assert_eq!(client.value("EXECUTE mine(10)"), expected);
+        }
+    }
+    clients[0].rows("BEGIN; DEALLOCATE mine; ROLLBACK");
+    let _held = switch(&pooler, &database);
+    let gone = clients[0].query("EXECUTE mine(10)").error.expect("it is gone");
+    assert_eq!(gone.code(), "26000");
+    assert_eq!(clients[1].value("EXECUTE mine(10)"), "12");
+    assert_eq!(pooler.client(&database).value("SELECT count(*) FROM pg_prepared_statements"), "0");
 }
 
 #[test]
@@ -108,7 +142,7 @@ fn reset_goes_back_to_the_startup_packet() {
     if !support::only_weir() {
         return;
     }
-    let (pooler, database) = pooler(3);
+    let (pooler, database) = pooler(8);
     let startup = [
         ("user", Role::APP),
         ("database", database.as_str()),
@@ -119,12 +153,12 @@ fn reset_goes_back_to_the_startup_packet() {
     client.authenticate(&startup, Role::APP_PASSWORD).expect("it may come in");
     assert_eq!(client.value("SHOW work_mem"), "5MB");
     client.rows("SET work_mem = '6MB'; SET application_name = 'other'");
-    switch(&pooler, &database);
+    let _held = switch(&pooler, &database);
     assert_eq!(client.value("SHOW work_mem"), "6MB");
     for reset in ["RESET ALL", "DISCARD ALL", "RESET work_mem; RESET application_name"] {
         client.rows("SET work_mem = '6MB'; SET application_name = 'other'");
         client.rows(reset);
-        switch(&pooler, &database);
+        let _held = switch(&pooler, &database);
         assert_eq!(client.value("SHOW work_mem"), "5MB", "{reset}");
         assert_eq!(client.value("SHOW application_name"), "mine", "{reset}");
     }
@@ -172,13 +206,13 @@ fn who_asks_for_numbers_keeps_its_server() {
     if !support::only_weir() {
         return;
     }
-    let (pooler, database) = pooler(3);
+    let (pooler, database) = pooler(8);
     let mut client = pooler.client(&database);
     client.rows("CREATE SEQUENCE numbers");
     client.rows("SELECT nextval('numbers')");
     assert_eq!(client.value("SELECT lastval()"), "1");
     let own = backend(&mut client);
-    switch(&pooler, &database);
+    let _held = switch(&pooler, &database);
     assert_eq!(client.value("SELECT lastval()"), "1");
     assert_eq!(backend(&mut client), own);
     let pins = pooler.admin("SHOW PINS");

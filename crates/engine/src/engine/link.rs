@@ -14,6 +14,7 @@ use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
+use crate::carried::Carried;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
@@ -160,27 +161,15 @@ impl<X: Exchange> Engine<X> {
                 server.released_at = now;
                 self.prepare(id, on, now, io)
             }
-            // Not the client's fault, perhaps: the server may refuse to give up what another one
-            // has set on it.
-            Preparation::Apply if server.own_error.is_some() && server.has_foreign_settings() => {
-                return self.server_closed(on, "settings could not be undone", now, io);
-            }
-            Preparation::Apply if server.own_error.is_some() => {
-                let error = server.own_error.take().unwrap_or_default();
-                let message = format!("varcache_apply failed: ERROR: {error}");
-                io.event(Event::ServerComplaint { message: &message });
-                let server = self.server_mut(on);
-                server.doomed = Some("invalid server parameter");
-                self.disconnect(id, "invalid server parameter", now, io);
-                return self.settled(on, now, io);
-            }
+            Preparation::Apply if server.own_error.is_some() => self.refused(id, on, now, io),
             Preparation::Apply => {
                 // PostgreSQL's own spelling of the values is the client's from now on; otherwise
                 // every link would set them anew.
                 let mut vars = self.server(on).vars.clone();
-                let carried = &self.client(id).vars.carried;
-                if vars.carried != *carried {
-                    Arc::make_mut(&mut vars).carried = carried.clone();
+                let own = &self.client(id).vars;
+                if vars.carried != own.carried || vars.prepared != own.prepared {
+                    let vars = Arc::make_mut(&mut vars);
+                    (vars.carried, vars.prepared) = (own.carried.clone(), own.prepared.clone());
                 }
                 let vars = self.shared_vars.share(vars);
                 self.server_mut(on).vars = vars.clone();
@@ -191,6 +180,31 @@ impl<X: Exchange> Engine<X> {
         if done {
             self.go_on(id, now, io);
         }
+    }
+
+    /// The server does not take the client's values. True if it may do without some of them, and is
+    /// ready.
+    fn refused(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+        let server = self.server_mut(on);
+        let error = server.own_error.take().unwrap_or_default();
+        let is_foreign = server.has_foreign_settings();
+        if !self.client(id).vars.prepared.is_empty() {
+            // A statement may not be possible any more: it is not there when it is executed.
+            let vars = &mut self.client_mut(id).vars;
+            Arc::make_mut(vars).prepared = Carried::default();
+            return self.prepare(id, on, now, io);
+        }
+        if is_foreign {
+            // Perhaps it does not give up what another client has set.
+            self.server_closed(on, "settings could not be undone", now, io);
+            return false;
+        }
+        let message = format!("varcache_apply failed: ERROR: {error}");
+        io.event(Event::ServerComplaint { message: &message });
+        self.server_mut(on).doomed = Some("invalid server parameter");
+        self.disconnect(id, "invalid server parameter", now, io);
+        self.settled(on, now, io);
+        false
     }
 
     /// Nothing is in the way any more. True if the client keeps the server and may be read.

@@ -321,31 +321,7 @@ impl Replies<'_> {
             }
             backend::COMMAND_COMPLETE => {
                 let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
-                if is_change_of_schema(tag) && !mutant::is(Mutant::MissesSchemaChange) {
-                    self.schema_changed = true;
-                    self.server.changes_schema = true;
-                }
-                match tag {
-                    b"DISCARD SEQUENCES" => self.numbers_discarded(),
-                    b"RESET" => self.server.traces.resets = true,
-                    b"DISCARD ALL" => {
-                        self.numbers_discarded();
-                        self.server.traces.resets = true;
-                        if let Some(pinned) = &mut self.server.pinned {
-                            pinned.pins = pinned.pins.lasting();
-                        }
-                    }
-                    _ => self.server.draws |= may_draw(tag),
-                }
-                let discards = matches!(tag, b"DISCARD ALL" | b"DEALLOCATE ALL");
-                if discards && !mutant::is(Mutant::MissesDiscard) {
-                    self.server.statements.discard_before(settled.serial);
-                    if let Some(extended) =
-                        self.client.as_mut().and_then(|client| client.extended.as_mut())
-                    {
-                        extended.statements.discard_before(settled.serial);
-                    }
-                }
+                self.command_complete(tag, settled.serial);
             }
             backend::ROW_DESCRIPTION | backend::NO_DATA if settled.statement != 0 => {
                 let shape = match code {
@@ -363,6 +339,42 @@ impl Replies<'_> {
             _ => {}
         }
         Ok(settled.owner)
+    }
+
+    /// A command has done what its tag says.
+    fn command_complete(&mut self, tag: &[u8], serial: u64) {
+        // Nearly all are none of those below.
+        let Some(b'A' | b'C' | b'D' | b'I' | b'M' | b'R' | b'U') = tag.first() else { return };
+        if is_change_of_schema(tag) && !mutant::is(Mutant::MissesSchemaChange) {
+            self.schema_changed = true;
+            self.server.changes_schema = true;
+        }
+        self.server.draws |= may_draw(tag);
+        match tag {
+            b"RESET" => self.server.traces.resets = true,
+            b"DISCARD SEQUENCES" => self.numbers_discarded(),
+            b"DISCARD ALL" => {
+                self.numbers_discarded();
+                self.server.traces.resets = true;
+                if let Some(pinned) = &mut self.server.pinned {
+                    pinned.pins = pinned.pins.lasting();
+                }
+                self.statements_discarded(serial);
+            }
+            b"DEALLOCATE ALL" => self.statements_discarded(serial),
+            _ => {}
+        }
+    }
+
+    /// All statements are gone but those that were made behind the message with that serial number.
+    fn statements_discarded(&mut self, serial: u64) {
+        if mutant::is(Mutant::MissesDiscard) {
+            return;
+        }
+        self.server.statements.discard_before(serial);
+        if let Some(extended) = self.client.as_mut().and_then(|client| client.extended.as_mut()) {
+            extended.statements.discard_before(serial);
+        }
     }
 
     /// What the client draws from now on is all there is.

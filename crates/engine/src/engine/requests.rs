@@ -27,7 +27,7 @@ mod statements;
 mod texts;
 
 use keeping::Keeping;
-use statements::Name;
+use statements::{Name, Naming};
 use texts::{Sight, Texts};
 
 /// The names in a Bind, Describe or Close must end within so many bytes.
@@ -461,28 +461,29 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
             return Ok(Fate::Hold);
         };
-        if let Some(outdated) = self.outdated(name) {
-            self.stats.binds -= 1;
-            return Ok(Fate::Confirm(outdated));
-        }
         let mut entry = Entry::new(Expect::Bind, Verb::Forward);
         let mut used = None;
         self.undescribed = 0;
-        let fate = match self.resolve(name) {
+        let fate = match self.resolve(name, Naming::Bind) {
+            Name::Outdated(outdated) => {
+                self.stats.binds -= 1;
+                return Ok(Fate::Confirm(outdated));
+            }
             Name::AsItIs => {
                 self.see_bind(name, body);
                 Fate::Pass
             }
-            Name::Statement(statement) => {
+            Name::Statement { used: own, described } => {
+                let statement = &own.statement;
                 self.see_use(statement.seen, &statement.sql, body);
                 let rest_len = header.total - HEADER_LEN - rest_at;
                 frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
                 entry.verb = Verb::Replace;
                 entry.statement = statement.id;
-                if !self.extended().statements.is_described(name) {
+                if !described {
                     self.undescribed = statement.id;
                 }
-                used = Some(statement);
+                used = Some(own);
                 Fate::Head(HEADER_LEN + rest_at)
             }
             Name::Unknown(escaped) => {
@@ -492,7 +493,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
         };
         self.owe(entry);
-        self.note_use(used, name);
+        self.note_use(used);
         Ok(fate)
     }
 
@@ -508,13 +509,14 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let mut fate = Fate::Pass;
         let mut used = None;
         if named.kind == b'S' {
-            match self.resolve(named.name) {
-                Name::AsItIs => {}
-                Name::Statement(statement) => {
+            match self.resolve(named.name, Naming::Describe) {
+                Name::AsItIs | Name::Outdated(_) => {}
+                Name::Statement { used: own, .. } => {
+                    let statement = &own.statement;
                     frontend::describe_statement(self.out.insert(), &statement.server_name);
                     entry.verb = self.describe_verb();
                     entry.statement = statement.id;
-                    used = Some(statement);
+                    used = Some(own);
                     fate = Fate::Replaced;
                 }
                 Name::Unknown(escaped) => {
@@ -527,7 +529,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             entry.statement = self.undescribed;
         }
         self.owe(entry);
-        self.note_use(used, named.name);
+        self.note_use(used);
         Ok(fate)
     }
 

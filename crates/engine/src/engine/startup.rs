@@ -26,10 +26,10 @@ const NAMELESS: &[u8] = b"app";
 
 /// What the settings in a startup packet are for.
 #[derive(Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) replicates: bool,
-    /// Any setting is the client's own business.
-    pub(super) carries: bool,
+struct Purpose<'a> {
+    replicates: bool,
+    database: &'a str,
+    user: &'a str,
 }
 
 fn setting(name: &[u8], value: &[u8]) -> Setting {
@@ -69,9 +69,9 @@ impl<X: Exchange> Engine<X> {
             return Err("pooler is shutting down".into());
         }
         let replication = Replication::of(packet);
-        let origin =
-            Origin { replicates: replication.is_some(), carries: self.carries(&database, &user) };
-        let vars = self.startup_vars(id, packet, origin, io)?;
+        let purpose =
+            Purpose { replicates: replication.is_some(), database: &database, user: &user };
+        let vars = self.startup_vars(id, packet, purpose, io)?;
         let known_as = self.user_of_all(&database);
         let user_told = known_as.clone().ok().flatten().unwrap_or_else(|| user.clone());
         let identity = Arc::new(Identity { database: database.clone(), user: user_told });
@@ -96,10 +96,10 @@ impl<X: Exchange> Engine<X> {
         counts.map_or(Ok(()), |counts| self.refuse_beyond(counts, &identity))
     }
 
-    /// Does a client of that database keep whatever it sets?
-    fn carries(&self, database: &str, user: &str) -> bool {
-        let found = self.config.database(database);
-        found.is_some_and(|found| self.config.pool_mode(&found, user) == PoolMode::Auto)
+    /// Is any setting this client's own business?
+    fn carries(&self, purpose: Purpose<'_>) -> bool {
+        let found = self.config.database(purpose.database);
+        found.is_some_and(|found| self.config.pool_mode(&found, purpose.user) == PoolMode::Auto)
     }
 
     /// With `auth_type=any` clients are whoever the database's entry says, whatever they say.
@@ -157,11 +157,11 @@ impl<X: Exchange> Engine<X> {
     ///
     /// # Errors
     /// What the client is told of a parameter that nobody has announced.
-    pub(super) fn startup_vars(
+    fn startup_vars(
         &self,
         id: ClientId,
         packet: &StartupPacket<'_>,
-        origin: Origin,
+        purpose: Purpose<'_>,
         io: &mut impl Io,
     ) -> Result<Vars, String> {
         let mut vars = Vars::default();
@@ -170,10 +170,9 @@ impl<X: Exchange> Engine<X> {
         for (name, value) in packet.parameters() {
             match name {
                 b"user" | b"database" | b"replication" => {}
-                b"options" if origin.replicates => {}
+                b"options" if purpose.replicates => {}
                 b"options" => {
-                    let carried = origin.carries.then_some(&mut carried);
-                    self.startup_options(id, value, &mut vars, carried, io)?;
+                    self.startup_options(id, value, purpose, (&mut vars, &mut carried), io)?;
                 }
                 b"application_name" => {
                     self.name_application(id, value, &mut vars, io);
@@ -187,7 +186,7 @@ impl<X: Exchange> Engine<X> {
                         if self.ignores(&text) {
                             continue;
                         }
-                        if origin.carries {
+                        if self.carries(purpose) {
                             carried.push(setting(name, value));
                         } else {
                             return Err(self.unsupported(id, "", &text, value, io));
@@ -208,8 +207,8 @@ impl<X: Exchange> Engine<X> {
         &self,
         id: ClientId,
         options: &[u8],
-        vars: &mut Vars,
-        mut carried: Option<&mut Vec<Setting>>,
+        purpose: Purpose<'_>,
+        (vars, carried): (&mut Vars, &mut Vec<Setting>),
         io: &mut impl Io,
     ) -> Result<(), String> {
         let all = self.ignores("options");
@@ -221,8 +220,12 @@ impl<X: Exchange> Engine<X> {
         for (name, value) in settings {
             if let Some(slot) = self.names.slot(name.as_bytes()) {
                 vars.set(slot, value.as_bytes());
-            } else if self.ignores(&name) {
-            } else if let Some(carried) = &mut carried {
+                continue;
+            }
+            if self.ignores(&name) {
+                continue;
+            }
+            if self.carries(purpose) {
                 carried.push(setting(name.as_bytes(), value.as_bytes()));
             } else if !all {
                 return Err(self.unsupported(id, " in options", &name, value.as_bytes(), io));

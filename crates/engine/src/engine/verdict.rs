@@ -23,7 +23,7 @@ use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::pins::{Pinned, Pins};
 use crate::pool::Waiter;
-use crate::probe::{self, Left, Topics};
+use crate::probe::{self, Left, Probe, Topics};
 use crate::server::{Preparation, ServerPhase};
 use crate::session::Traces;
 use crate::shell::{Exchange, Io};
@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         let sql = probe::question(topics, login, customs);
         let server = self.server_mut(on);
         server.phase = ServerPhase::Preparing(Preparation::Probe);
-        server.probe = Some(Box::default());
+        server.probe = Some(Box::new(Probe::new(topics)));
         self.client_mut(id).phase =
             ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.send_own_query(on, &sql, now, io);
@@ -72,7 +72,7 @@ impl<X: Exchange> Engine<X> {
         match left.filter(|_| error.is_none()) {
             Some(left) => {
                 pins |= left.pins;
-                let changed = self.take_settings(id, on, traces, &left, io);
+                let changed = self.take_over(id, on, traces, &left, io);
                 if !changed && left.pins.is_empty() {
                     self.clear_suspects(on, traces);
                 }
@@ -97,9 +97,9 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// What the server says of the settings of its session is what client and server have from now
-    /// on. True if anything is not as it was.
-    fn take_settings(
+    /// What the server says of its session is what client and server have from now on. True if
+    /// anything is not as it was.
+    fn take_over(
         &mut self,
         id: ClientId,
         on: ServerId,
@@ -107,22 +107,24 @@ impl<X: Exchange> Engine<X> {
         left: &Left,
         io: &mut impl Io,
     ) -> bool {
-        let asked = Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE;
-        if !traces.signs.intersects(asked) {
-            return false;
-        }
         let before = self.server(on).vars.clone();
         let names = self.names.clone();
-        let untracked = |setting: &&Setting| names.slot(&setting.name).is_none();
-        let settings: Vec<_> = left.settings.all().iter().filter(untracked).cloned().collect();
         let mut now_there = Vars::clone(&before);
-        now_there.carried = Carried::new(settings);
-        let session = self.client(id).session.as_deref();
-        let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
+        if let Some(prepared) = &left.prepared {
+            now_there.prepared = prepared.clone();
+        }
         let mut own = now_there.clone();
-        go_back(&mut own, &startup, &before, left);
-        if traces.resets {
-            go_back_tracked(&mut own, &startup, left, &names);
+        if let Some(settings) = &left.settings {
+            let untracked = |setting: &&Setting| names.slot(&setting.name).is_none();
+            let carried = settings.all().iter().filter(untracked).cloned().collect();
+            now_there.carried = Carried::new(carried);
+            own = now_there.clone();
+            let session = self.client(id).session.as_deref();
+            let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
+            go_back(&mut own, &startup, &before, settings);
+            if traces.resets {
+                go_back_tracked(&mut own, &startup, settings, &names);
+            }
         }
         let changed = now_there != *before;
         let now_there = self.shared_vars.share(Arc::new(now_there));
@@ -175,8 +177,9 @@ impl<X: Exchange> Engine<X> {
         server.traces = Traces::default();
         server.pinned = None;
         server.forgetting = false;
-        if !server.vars.carried.is_empty() {
-            Arc::make_mut(&mut server.vars).carried = Carried::default();
+        if server.has_foreign_settings() {
+            let vars = Arc::make_mut(&mut server.vars);
+            (vars.carried, vars.prepared) = (Carried::default(), Carried::default());
         }
         self.settled(on, now, io);
     }
@@ -194,11 +197,11 @@ fn unseen_pins(traces: Traces) -> Pins {
 /// RESET takes a setting back to what it was when the session began. For the server that is its own
 /// login; for the client its startup packet, which the server has not seen. `before`: what the
 /// server had when the transaction began.
-fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, left: &Left) {
+fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
     let mut settings = own.carried.all().to_vec();
     for setting in startup.carried.all() {
         let was_there = before.carried.get(&setting.name).is_some();
-        if was_there && left.settings.get(&setting.name).is_none() {
+        if was_there && there.get(&setting.name).is_none() {
             settings.push(setting.clone());
         }
     }
@@ -207,9 +210,9 @@ fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, left: &Left) {
 
 /// A tracked parameter has been reset if it no longer counts as set in the session. (One whose
 /// value always was the server's own looks the same.)
-fn go_back_tracked(own: &mut Vars, startup: &Vars, left: &Left, names: &TrackedNames) {
+fn go_back_tracked(own: &mut Vars, startup: &Vars, there: &Carried, names: &TrackedNames) {
     for slot in 0..names.len() {
-        let is_set = left.settings.all().iter().any(|one| names.slot(&one.name) == Some(slot));
+        let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
         if let (Some(value), false) = (startup.get(slot), is_set) {
             own.set(slot, value);
         }

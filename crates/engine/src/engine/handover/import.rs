@@ -103,6 +103,7 @@ impl Shelf {
             value: value.as_slice().into(),
         };
         vars.carried = Carried::new(record.carried.iter().map(setting).collect());
+        vars.prepared = Carried::new(record.prepared.iter().map(setting).collect());
         vars
     }
 

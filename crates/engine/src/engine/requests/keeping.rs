@@ -1,15 +1,12 @@
 //! Which request of a client is kept, in case that it has to be sent once more. What for is told
 //! in `kept.rs`. Most requests end as soon as it is known what they do: nothing of them is copied.
 
-use std::sync::Arc;
-
 use wire::Header;
 
 use super::{HEADER_LEN, Requests};
 use crate::kept::{KEPT_LEN_MAX, Outline, Used, is_lone_begin};
 use crate::ledger::{Entry, Expect, Verb};
 use crate::mutant::{self, Mutant};
-use crate::prepared::Statement;
 use crate::server::Server;
 use crate::shell::Exchange;
 
@@ -76,16 +73,14 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// The message just entered uses a statement, under this name of the client's.
-    pub(super) fn note_use(&mut self, statement: Option<Arc<Statement>>, name: &[u8]) {
+    /// The message just entered uses a statement.
+    pub(super) fn note_use(&mut self, used: Option<Used>) {
         let serial = *self.serial;
-        if let Some(statement) = statement
+        if used.is_some()
             && let Some(keeping) = &mut self.keeping
             && keeping.outline.first == serial
         {
-            let extended = self.client.extended.as_deref();
-            let since = extended.and_then(|extended| extended.statements.since(name));
-            keeping.outline.uses = since.map(|since| Used { statement, since });
+            keeping.outline.uses = used;
         }
     }
 

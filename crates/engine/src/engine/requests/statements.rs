@@ -16,8 +16,21 @@ use crate::shell::Exchange;
 /// A statement's name on the server.
 pub(super) enum Name {
     AsItIs,
-    Statement(Arc<Statement>),
+    /// `described`: has the client been told what it returns?
+    Statement {
+        used: Used,
+        described: bool,
+    },
     Unknown(Vec<u8>),
+    /// The server does not have it, and what it returns may not be what the client was told.
+    Outdated(Used),
+}
+
+/// Of a message that names a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    Bind,
+    Describe,
 }
 
 impl<X: Exchange> Requests<'_, X> {
@@ -64,9 +77,12 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// See to it that the server knows the statement.
     fn prepare(&mut self, statement: &Arc<Statement>) {
-        if self.has(statement) {
-            return;
+        if !self.has(statement) {
+            self.prepare_missing(statement);
         }
+    }
+
+    fn prepare_missing(&mut self, statement: &Arc<Statement>) {
         self.make_room(statement);
         frontend::parse(
             self.out.insert(),
@@ -87,23 +103,16 @@ impl<X: Exchange> Requests<'_, X> {
     /// of the schema and after the client was told its columns: on a connection of its own the
     /// client would be told if they had changed. Where it cannot be found out first (within a
     /// transaction, behind other messages) the statement is taken as it is now.
-    pub(super) fn outdated(&mut self, name: &[u8]) -> Option<Used> {
-        let statements = &self.client.extended.as_deref()?.statements;
-        if !statements.is_described(name) {
-            return None;
-        }
-        let used =
-            Used { statement: statements.get(name)?.clone(), since: statements.since(name)? };
+    fn is_outdated(&mut self, statement: &Statement) -> bool {
         let is_first = self.server.status == b'I' && self.server.ledger.is_untouched();
-        let unknown = is_first && !self.client.resent && !self.has(&used.statement);
-        (unknown && self.exchange.is_outdated(&used.statement)).then_some(used)
+        is_first && !self.client.resent && self.exchange.is_outdated(statement)
     }
 
     /// Does the server have the statement, or will it by the time it gets to the next message?
     fn has(&mut self, statement: &Statement) -> bool {
         let (statements, ledger) = (&mut self.server.statements, &self.server.ledger);
         let is_sure = |since| since != DOUBTFUL && !ledger.is_in_doubt(since);
-        statements.touch(statement.id) && statements.since(statement.id).is_some_and(is_sure)
+        statements.touch(statement.id).is_some_and(is_sure)
     }
 
     /// The statement is about to be prepared: the server must not have it, nor too many others.
@@ -135,16 +144,23 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// What the client's name for a statement is on this server. The statement is there
-    /// afterwards, if there is one.
-    pub(super) fn resolve(&mut self, name: &[u8]) -> Name {
+    /// afterwards, if there is one and it is not outdated.
+    pub(super) fn resolve(&mut self, name: &[u8], naming: Naming) -> Name {
         if name.is_empty() {
             self.resolve_unnamed();
             return Name::AsItIs;
         }
-        match self.extended().statements.get(name).cloned() {
-            Some(statement) => {
-                self.prepare(&statement);
-                Name::Statement(statement)
+        match self.extended().statements.find(name) {
+            Some((statement, since, described)) => {
+                let used = Used { statement, since };
+                if !self.has(&used.statement) {
+                    let may_surprise = described && naming == Naming::Bind;
+                    if may_surprise && self.is_outdated(&used.statement) {
+                        return Name::Outdated(used);
+                    }
+                    self.prepare_missing(&used.statement);
+                }
+                Name::Statement { used, described }
             }
             // The server itself says that it does not exist (26000), in the client's words; but
             // one of our own names in a client's mouth must not find anything.
