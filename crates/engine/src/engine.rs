@@ -3,6 +3,7 @@
 //!
 //! * `login.rs`: a client up to "logged in"
 //! * `ask.rs`: what PostgreSQL knows of a client's user
+//! * `prove.rs`: a password that only PostgreSQL can judge
 //! * `check.rs`: what others know of it
 //! * `startup.rs`: the settings in a client's startup packet
 //! * `seat.rs`: whether a server may be opened, and what has to go for it

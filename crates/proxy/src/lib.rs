@@ -29,7 +29,7 @@ mod resolve;
 mod service;
 mod shared;
 mod sockets;
-#[cfg(any(test, feature = "stepped"))]
+#[cfg(feature = "stepped")]
 mod stepped;
 mod sync;
 mod sys;

@@ -74,6 +74,30 @@ fn a_key_may_be_for_root_only_where_root_starts_it() {
 }
 
 #[test]
+fn who_says_goodbye_need_not_wait_for_a_server() {
+    if !support::only_weir() {
+        return;
+    }
+    let authority = Authority::new("weir test");
+    for protocols in ["tlsv1.2", "tlsv1.3"] {
+        let (setup, database) = setup("allow", &authority.server());
+        let setup = setup.set("default_pool_size", 1).set("client_tls_protocols", protocols);
+        let pooler = setup.start();
+        let mut busy = pooler.client(&database);
+        busy.query("BEGIN");
+        let leaving = || pooler.log().matches("closing because: client close request").count();
+        for gone in 1..=3 {
+            let mut command = psql(&pooler, &database, &[("PGSSLMODE", "require")]);
+            assert!(run(&mut command, "\\conninfo").status.success());
+            eventually("it has left", Duration::from_secs(20), || {
+                (leaving() == gone).then_some(())
+            });
+        }
+        busy.query("COMMIT");
+    }
+}
+
+#[test]
 fn where_tls_is_required_nobody_comes_in_without() {
     let authority = Authority::new("weir test");
     let (setup, database) = setup("require", &authority.server());

@@ -166,6 +166,9 @@ impl Sockets {
     /// What an idle client has left to say. Only asked once its peer has closed its side: if that
     /// is goodbye, no server need be waited for to learn it.
     pub(crate) fn last_words(&mut self, client: ClientId) -> LastWords {
+        if self.client(client).tls.is_some() {
+            return self.last_records(client);
+        }
         const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
         let mut next = [0; TERMINATE.len()];
         match socket::peek(self.client(client).fd, &mut next) {
@@ -173,6 +176,24 @@ impl Sockets {
             Ok(count) if next[..count] == TERMINATE => LastWords::Terminate,
             Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => LastWords::None,
             Ok(_) | Err(_) => LastWords::Request,
+        }
+    }
+
+    /// Likewise with TLS, where lengths tell enough: who has closed its side and has left five bytes
+    /// means goodbye by them, or asks for nothing (Sync, Flush). Two are the alert that nothing follows.
+    fn last_records(&mut self, client: ClientId) -> LastWords {
+        let mut next = [0; 128];
+        let conn = self.client(client);
+        let count = match socket::peek(conn.fd, &mut next) {
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
+            Err(_) => return LastWords::None,
+        };
+        let lens = conn.tls.as_ref().and_then(|tls| tls.content_lens(&next[..count]));
+        match lens.as_deref() {
+            Some([] | [2]) => LastWords::None,
+            Some([5] | [5, 2]) => LastWords::Terminate,
+            Some(_) | None => LastWords::Request,
         }
     }
 }

@@ -117,6 +117,31 @@ impl Tls {
         self.traffic(out, 0, |traffic, room| traffic.queue_close_notify(room))
     }
 
+    /// How long the contents of these records are, which are the next and stay unopened: whoever opens
+    /// a record has read it. `None` if that cannot be told.
+    pub(crate) fn content_lens(&self, records: &[u8]) -> Option<Vec<usize>> {
+        let overhead = self.overhead().filter(|_| self.partial.is_empty())?;
+        let (mut lens, mut rest) = (Vec::new(), records);
+        while let [_, _, _, high, low, behind @ ..] = rest {
+            let len = usize::from(u16::from_be_bytes([*high, *low]));
+            rest = behind.get(len..)?;
+            lens.push(len.checked_sub(overhead)?);
+        }
+        rest.is_empty().then_some(lens)
+    }
+
+    /// What encryption adds to the content of a record, in bytes (RFC 8446, 5.2; 5288, 3; 7905, 2).
+    fn overhead(&self) -> Option<usize> {
+        let common = self.common();
+        let suite = format!("{:?}", common.negotiated_cipher_suite()?.suite());
+        match common.protocol_version()? {
+            rustls::ProtocolVersion::TLSv1_3 => Some(1 + 16),
+            rustls::ProtocolVersion::TLSv1_2 if suite.contains("CHACHA20") => Some(16),
+            rustls::ProtocolVersion::TLSv1_2 => Some(8 + 16),
+            _ => None,
+        }
+    }
+
     /// As PgBouncer shows it: `TLSv1.3/TLS_AES_256_GCM_SHA384/ECDH=X25519`.
     pub fn describe(&self) -> String {
         let common = self.common();

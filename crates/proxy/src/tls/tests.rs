@@ -3,21 +3,29 @@
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, ServerConfig,
-    crypto::ring,
+    ClientConfig, DEFAULT_VERSIONS, ServerConfig, SupportedProtocolVersion,
+    crypto::{CryptoProvider, ring},
     pki_types::{PrivateKeyDer, ServerName},
+    version::{TLS12, TLS13},
 };
 
 use super::{Progress, Standing, session::Tls, verify::ServerVerifier};
 
 /// Ours has a certificate for `localhost`, signed by itself.
 fn ends() -> (Tls, Tls) {
-    let provider = Arc::new(ring::default_provider());
+    ends_with(ring::default_provider(), DEFAULT_VERSIONS)
+}
+
+fn ends_with(
+    provider: CryptoProvider,
+    versions: &[&'static SupportedProtocolVersion],
+) -> (Tls, Tls) {
+    let provider = Arc::new(provider);
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let chain = vec![own.cert.der().clone()];
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
     let mut server = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(chain.clone(), key)
@@ -25,7 +33,7 @@ fn ends() -> (Tls, Tls) {
     server.max_fragment_size = Some(super::session::RECORD_LEN);
     let verifier = ServerVerifier::new(chain, true, &provider).unwrap();
     let client = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
@@ -36,7 +44,10 @@ fn ends() -> (Tls, Tls) {
 
 /// Carries bytes in pieces of `len` until both ends are open.
 fn shake_hands(len: usize) -> (Tls, Tls) {
-    let (mut server, mut client) = ends();
+    introduce(ends(), len)
+}
+
+fn introduce((mut server, mut client): (Tls, Tls), len: usize) -> (Tls, Tls) {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     let mut standing = [Standing::Handshaking; 2];
     let mut progress = Progress::default();
@@ -101,6 +112,28 @@ fn the_end_is_told() {
     let mut progress = Progress::default();
     assert_eq!(client.receive(&mut records, &mut progress).unwrap(), Standing::PeerClosed);
     assert_eq!(progress.plain, b"last");
+}
+
+#[test]
+fn how_long_contents_are_is_seen_without_opening_them() {
+    for version in [&TLS12, &TLS13] {
+        for suite in ring::ALL_CIPHER_SUITES.iter().filter(|suite| suite.version() == version) {
+            // The certificate's key decides which suites of TLS 1.2 there are.
+            if format!("{:?}", suite.suite()).contains("_RSA_") {
+                continue;
+            }
+            let cipher_suites = vec![*suite];
+            let provider = CryptoProvider { cipher_suites, ..ring::default_provider() };
+            let (server, mut client) = introduce(ends_with(provider, &[version]), 100_000);
+            let mut records = Vec::new();
+            client.send(b"12345", &mut records).unwrap();
+            client.close(&mut records).unwrap();
+            let lens = server.content_lens(&records);
+            assert_eq!(lens.as_deref(), Some(&[5, 2][..]), "{suite:?}");
+            assert_eq!(server.content_lens(&records[..records.len() - 1]), None);
+            assert_eq!(server.content_lens(&[]), Some(Vec::new()));
+        }
+    }
 }
 
 #[test]
