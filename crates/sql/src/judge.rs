@@ -16,7 +16,7 @@ use crate::keyword::Keyword;
 use crate::lexer::Kind;
 use crate::mark::Mark;
 use crate::name::Name;
-use crate::names::{digest, mix};
+use crate::names::mix;
 use crate::signs::{Seen, Signs};
 
 #[derive(Clone, Debug)]
@@ -77,7 +77,6 @@ impl Judge {
     #[inline]
     pub(crate) fn take(&mut self, kind: Kind, name: &Name) {
         let mark = Mark::of(kind, name);
-        let name = name.as_bytes();
         self.settle_call(mark);
         if mark.is_identifier() {
             self.statement.begin_name();
@@ -87,7 +86,7 @@ impl Judge {
             Mark::Symbol(b'(') => self.open(name),
             Mark::Symbol(b')') => self.close(),
             Mark::Symbol(b'.') => self.statement.qualify(name),
-            Mark::Word(Keyword::Other) | Mark::Quoted => self.view(name),
+            Mark::Word(Keyword::Other) | Mark::Quoted => self.view(name.as_bytes()),
             Mark::Word(keyword) => self.word(keyword),
             Mark::Unicode => {
                 self.signs |= Signs::CALLABLE;
@@ -216,7 +215,7 @@ impl Judge {
 
     /// A parenthesis opens. Behind a name it may be a call.
     #[inline]
-    fn open(&mut self, name: &[u8]) {
+    fn open(&mut self, name: &Name) {
         self.statement.depth = self.statement.depth.saturating_add(1);
         if !self.statement.last.is_identifier() {
             return;
@@ -224,7 +223,7 @@ impl Judge {
         let is_word = matches!(self.statement.last, Mark::Word(_));
         let plain = is_word && self.statement.schema == Schema::None;
         let catalog = matches!(self.statement.schema, Schema::None | Schema::Catalog);
-        match Callee::of(name) {
+        match Callee::of(name.as_bytes()) {
             Callee::Stateful(signs) => {
                 self.signs |= signs.without(Signs::SETTINGS);
                 // It runs SQL that may be another one each time.
@@ -249,14 +248,14 @@ impl Judge {
         }
     }
 
-    fn call(&mut self, name: &[u8]) {
+    fn call(&mut self, name: &Name) {
         if self.statement.may_call() {
             let schema = match self.statement.schema {
                 Schema::None => 0,
                 Schema::Catalog => 1,
                 Schema::Other(digest) => digest,
             };
-            self.statement.call = Some(mix(digest(name) ^ schema.rotate_left(17)) | 1);
+            self.statement.call = Some(mix(name.digest() ^ schema.rotate_left(17)) | 1);
         }
     }
 
@@ -335,7 +334,7 @@ impl Statement {
 
     /// A dot behind the name.
     #[inline]
-    fn qualify(&mut self, name: &[u8]) {
+    fn qualify(&mut self, name: &Name) {
         if !self.last.is_identifier() {
             // A field of something, or a number's point.
             (self.before, self.is_type) = (self.last, false);
@@ -346,9 +345,9 @@ impl Statement {
             Schema::Other(digest) => digest,
             Schema::None | Schema::Catalog => 0,
         };
-        self.schema = match name {
+        self.schema = match name.as_bytes() {
             b"pg_catalog" => Schema::Catalog,
-            _ => Schema::Other(mix(outer.rotate_left(7) ^ digest(name))),
+            _ => Schema::Other(mix(outer.rotate_left(7) ^ name.digest())),
         };
     }
 

@@ -129,8 +129,9 @@ impl Lexer {
     /// The text ended between tokens, and where they begin and end is beyond doubt. After a byte
     /// of white space has been fed.
     ///
-    /// Doubtful is a backslash behind a byte above 127 where backslashes hide quotes: in SJIS,
-    /// BIG5, GBK, UHC, GB18030 and JOHAB, which a client may speak, it can be half of a character.
+    /// In some encodings that a client may speak (SJIS, BIG5, GBK, UHC, GB18030, JOHAB) a byte of
+    /// ASCII behind one above 127 can be half of a character. It matters, and leaves a doubt, where
+    /// it is a backslash that would hide a quote, and where it would end a name.
     pub(crate) fn is_certain(&self) -> bool {
         !self.doubtful && matches!(self.state, State::Between | State::Continued { .. })
     }
@@ -141,7 +142,10 @@ impl Lexer {
     pub(crate) fn next(&mut self, piece: &[u8], at: &mut usize) -> Option<Token> {
         while let Some(rest @ [byte, ..]) = piece.get(*at..) {
             let here = self.base + *at;
-            let (read, kind) = self.step(rest, *byte, here);
+            let (read, kind) = match self.state {
+                State::Between => self.between(rest, *byte, here),
+                _ => self.within(rest, *byte, here),
+            };
             *at += read;
             if let Some(kind) = kind {
                 let end = self.base + *at;
@@ -154,8 +158,8 @@ impl Lexer {
 
     /// Reads some of `rest`, which begins with `byte` and is not empty. The number of bytes read,
     /// which may be none if the state has changed, and the token that ends behind them.
-    #[inline]
-    fn step(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
+    #[inline(never)]
+    fn within(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
         match self.state {
             State::Between => self.between(rest, byte, here),
             State::Word => {
@@ -196,7 +200,7 @@ impl Lexer {
                 self.until(rest, is_line_end, State::Continued { line: true, dash: false })
             }
             State::Quoted { escaped } => {
-                let text = self.name.push_until(rest, b'"');
+                let text = self.name.push_quoted(rest);
                 let ended = text < rest.len();
                 self.state = if ended { State::QuotedEnd { escaped } } else { self.state };
                 (text + usize::from(ended), None)
@@ -239,25 +243,39 @@ impl Lexer {
     #[inline]
     fn word(&mut self, rest: &[u8], letters: usize) -> (usize, Option<Kind>) {
         let Some(next) = rest.get(letters) else { return self.go(letters, State::Word) };
-        if let (b'\'' | b'&', [prefix]) = (*next, self.name.as_bytes()) {
-            let state = match (prefix, next) {
-                (b'e', b'\'') => Some(State::EscapedString { last: 0 }),
-                (b'b' | b'x', b'\'') => Some(State::Plain),
-                (b'n', b'\'') => Some(self.string()),
-                (b'u', b'&') => Some(State::Ampersand),
-                _ => None,
-            };
-            if let Some(state) = state {
-                return self.go(letters + 1, state);
-            }
+        if matches!(next, b'\'' | b'&') || is_half(*next) {
+            return self.odd_word(*next, letters);
         }
         (letters, self.token_if(true, Kind::Word))
+    }
+
+    /// What comes behind the word may make a string of it, or be a part of it.
+    #[cold]
+    fn odd_word(&mut self, next: u8, letters: usize) -> (usize, Option<Kind>) {
+        let state = match (self.name.as_bytes(), next) {
+            (b"e", b'\'') => State::EscapedString { last: 0 },
+            (b"b" | b"x", b'\'') => State::Plain,
+            (b"n", b'\'') => self.string(),
+            (b"u", b'&') => State::Ampersand,
+            _ => {
+                self.doubt_end(next);
+                return (letters, self.token_if(true, Kind::Word));
+            }
+        };
+        self.go(letters + 1, state)
+    }
+
+    /// A name ends before this byte, unless that is half of a character.
+    fn doubt_end(&mut self, next: u8) {
+        let last = self.name.as_bytes().last();
+        let half = self.name.is_cut() || last.is_some_and(|last| *last >= 0x80);
+        self.doubtful |= is_half(next) && half;
     }
 
     /// From the quote on.
     #[inline]
     fn quoted(&mut self, rest: &[u8]) -> (usize, Option<Kind>) {
-        let letters = self.name.read_until(rest.get(1..).unwrap_or_default(), b'"');
+        let letters = self.name.read_quoted(rest.get(1..).unwrap_or_default());
         match rest.get(letters + 1..) {
             Some([b'"', next, ..]) if *next != b'"' => (letters + 2, Some(Kind::Quoted)),
             Some([b'"', ..]) => self.go(letters + 2, State::QuotedEnd { escaped: false }),
@@ -361,7 +379,8 @@ impl Lexer {
             Some(b'$') if self.name.is_cut() => self.go(letters + 1, State::Lost),
             Some(b'$') => self.go(letters + 1, State::DollarBody { matched: 0 }),
             // A dollar that opens nothing: PostgreSQL has no use for it and refuses the text.
-            Some(_) => {
+            Some(next) => {
+                self.doubt_end(*next);
                 self.name.fold();
                 self.start += 1;
                 (letters, self.token_if(true, Kind::Word))
@@ -419,7 +438,13 @@ fn run(bytes: &[u8], such: impl Fn(u8) -> bool) -> usize {
 
 #[inline]
 fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+    byte == b' ' || matches!(byte, b'\t'..=b'\r')
+}
+
+/// May come second in a character of two bytes, and stands in no name else.
+#[inline]
+fn is_half(byte: u8) -> bool {
+    matches!(byte, b'@' | b'['..=b'^' | b'`' | b'{'..=b'~')
 }
 
 fn is_line_end(byte: u8) -> bool {

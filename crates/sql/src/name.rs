@@ -3,6 +3,8 @@
 //! Most names have at most sixteen bytes. These are read at once and not byte by byte: the compiler
 //! makes vector instructions of it, and no branch depends on a name's length.
 
+use crate::names::{digest, mix};
+
 /// PostgreSQL's NAMEDATALEN, less the zero byte. What is longer is cut by the server.
 pub(crate) const LEN_MAX: usize = 63;
 
@@ -34,7 +36,7 @@ impl Name {
             self.clear();
             return self.push_word(bytes);
         };
-        let (block, len) = each(block, folded, is_word);
+        let (block, len) = word(block);
         self.begin(block, len);
         if len < BLOCK {
             return len;
@@ -42,20 +44,20 @@ impl Name {
         BLOCK + self.push_word(bytes.get(BLOCK..).unwrap_or_default())
     }
 
-    /// All that comes before the byte `end`, as it is written, in the place of what was there. How
+    /// All that comes before a double quote, as it is written, in the place of what was there. How
     /// long it is.
     #[inline]
-    pub(crate) fn read_until(&mut self, bytes: &[u8], end: u8) -> usize {
+    pub(crate) fn read_quoted(&mut self, bytes: &[u8]) -> usize {
         let Some(block) = bytes.first_chunk::<BLOCK>() else {
             self.clear();
-            return self.push_until(bytes, end);
+            return self.push_quoted(bytes);
         };
-        let (block, len) = each(block, |byte| byte, |byte| byte != end);
-        self.begin(block, len);
+        let len = quote(block);
+        self.begin(*block, len);
         if len < BLOCK {
             return len;
         }
-        BLOCK + self.push_until(bytes.get(BLOCK..).unwrap_or_default(), end)
+        BLOCK + self.push_quoted(bytes.get(BLOCK..).unwrap_or_default())
     }
 
     /// An identifier goes on. By how much.
@@ -63,9 +65,9 @@ impl Name {
         self.push_while(bytes, |byte| is_word(byte).then(|| folded(byte)))
     }
 
-    /// What was read until `end` goes on. By how much.
-    pub(crate) fn push_until(&mut self, bytes: &[u8], end: u8) -> usize {
-        self.push_while(bytes, |byte| (byte != end).then_some(byte))
+    /// A name in quotes goes on. By how much.
+    pub(crate) fn push_quoted(&mut self, bytes: &[u8]) -> usize {
+        self.push_while(bytes, |byte| (byte != b'"').then_some(byte))
     }
 
     /// A dollar quote's tag, which is not folded.
@@ -93,6 +95,15 @@ impl Name {
         match self.bytes.first_chunk::<BLOCK>() {
             Some(block) if self.len <= BLOCK => u128::from_le_bytes(*block),
             _ => 0,
+        }
+    }
+
+    /// Tells names apart, as [`names::digest`](crate::names::digest) does.
+    #[inline]
+    pub(crate) fn digest(&self) -> u64 {
+        match self.key() {
+            0 => digest(self.as_bytes()),
+            key => mix(key as u64 ^ ((key >> 64) as u64).rotate_left(29)),
         }
     }
 
@@ -155,19 +166,27 @@ const fn folded(byte: u8) -> u8 {
     byte | ((byte.wrapping_sub(b'A') < 26) as u8) << 5
 }
 
-/// Both at once: the bytes, changed, and how many of them are such, from the first one on.
+/// The bytes, folded, and how many of them are a word's, from the first one on.
 #[inline]
-fn each(
-    block: &[u8; BLOCK],
-    change: impl Fn(u8) -> u8,
-    such: impl Fn(u8) -> bool,
-) -> ([u8; BLOCK], usize) {
+fn word(block: &[u8; BLOCK]) -> ([u8; BLOCK], usize) {
     let (mut changed, mut other) = ([0; BLOCK], [0; BLOCK]);
     for ((changed, other), byte) in changed.iter_mut().zip(&mut other).zip(block) {
-        *changed = change(*byte);
-        *other = u8::from(!such(*byte));
+        *changed = folded(*byte);
+        *other = u8::from(!is_word(*byte));
     }
     (changed, u128::from_le_bytes(other).trailing_zeros() as usize / 8)
+}
+
+/// Where the first double quote is; [`BLOCK`] if there is none.
+#[inline]
+fn quote(block: &[u8; BLOCK]) -> usize {
+    const fn all(byte: u8) -> u128 {
+        u128::from_le_bytes([byte; BLOCK])
+    }
+    // Zero where the quotes are. Of a difference, the lowest byte that borrows was zero.
+    let other = u128::from_le_bytes(*block) ^ all(b'"');
+    let quotes = other.wrapping_sub(all(1)) & !other & all(0x80);
+    quotes.trailing_zeros() as usize / 8
 }
 
 #[cfg(test)]
@@ -184,7 +203,7 @@ mod tests {
                     "A[z`{@é9/:_$Bc".repeat(9)[..].replace(['[', '`', '{', '@', '/', ':'], "x");
                 let text = format!("{}{tail}", text.chars().take(len).collect::<String>());
                 let (mut one, mut other) = (Name::new(), Name::new());
-                one.read_until(b"something longer than that", b'!');
+                one.read_quoted(b"something longer than that");
                 let read = one.read_word(text.as_bytes());
                 let pushed = text.bytes().take_while(|byte| other.push_word(&[*byte]) == 1).count();
                 assert_eq!((read, one.as_bytes()), (pushed, other.as_bytes()), "{text}");

@@ -313,6 +313,15 @@ fn what_is_in_doubt_is_opaque() {
         ("", NONE),
         (" ; ;", NONE),
     ]);
+    for bytes in [
+        &b"SELECT \x83\\(1)"[..],
+        b"SELECT a\x83[(1)",
+        b"SELECT $\x95\\$ ' $\x95\\$; SET x = 1; --'",
+        b"SELECT E'\x95\\'; SET x = 1; --'",
+    ] {
+        let seen = scan(bytes, true);
+        assert_eq!((seen.signs, seen.functions), (OPAQUE, 0), "{}", bytes.escape_ascii());
+    }
     let long = format!("SELECT ${0}$ a ${0}$", "t".repeat(64));
     assert_eq!(signs(&long), OPAQUE);
 }
