@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use self::{binaries::Binaries, cluster::Cluster, pooler::WayIn};
-use crate::sys;
+use crate::{privileges, sys};
 
 /// The database, and the role that owns it.
 const DEMO: &str = "demo";
@@ -47,6 +47,9 @@ pub(crate) fn run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
 
 fn start_and_run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
     let binaries = Binaries::find()?;
+    if let Some(user) = privileges::leave_root()? {
+        say(&format!("going on as user {user}, since neither PostgreSQL nor Weir serves as root"));
+    }
     let mut cluster = Cluster::create(binaries)?;
     let way_in = if bench_seconds.is_some() { WayIn::Socket } else { WayIn::Tcp };
     let pooler = pooler::start(&cluster, way_in)?;

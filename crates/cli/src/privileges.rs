@@ -19,6 +19,22 @@ pub(crate) fn switch_to(user: Option<&str>) -> anyhow::Result<()> {
     sys::become_user(&user).with_context(|| format!("could not become user \"{name}\""))
 }
 
+/// As root, becomes somebody with fewer rights, and tells who.
+///
+/// # Errors
+/// When there is nobody to become.
+pub(crate) fn leave_root() -> anyhow::Result<Option<&'static str>> {
+    if sys::effective_uid() != 0 {
+        return Ok(None);
+    }
+    for name in ["postgres", "nobody"] {
+        if sys::user_by_name(name).context("users")?.is_some() {
+            return switch_to(Some(name)).map(|()| Some(name));
+        }
+    }
+    bail!("nothing is served as root, and there is no user postgres or nobody to do it")
+}
+
 /// Refuses to serve as root: a pooler needs no privilege, and PgBouncer refuses as well.
 pub(crate) fn refuse_root() -> anyhow::Result<()> {
     if sys::effective_uid() == 0 {

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn newer_versions_come_first_and_incomplete_ones_do_not_count() {
-        let scratch = Scratch::create(None).unwrap();
+        let scratch = Scratch::create().unwrap();
         for version in ["9.6", "15", "17", "common"] {
             let bin = scratch.path().join(version).join("bin");
             fs::create_dir_all(&bin).unwrap();

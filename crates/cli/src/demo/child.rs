@@ -1,10 +1,9 @@
-//! Running PostgreSQL's programs: as the cluster's owner, free of the caller's libpq settings, and
+//! Running PostgreSQL's programs: free of the caller's libpq settings, and
 //! stopped when the demo is interrupted.
 
 use std::{
     env,
     io::{self, Read as _, Write as _},
-    os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -14,7 +13,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::go_on;
-use crate::sys::{self, User};
+use crate::sys;
 
 /// How often a waiting demo looks whether it may go on.
 pub(super) const TICK: Duration = Duration::from_millis(20);
@@ -45,8 +44,8 @@ pub(super) fn last_lines(output: &str) -> String {
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-/// A command that runs as `owner` in `directory`.
-pub(super) fn command(program: &Path, owner: Option<&User>, directory: &Path) -> Command {
+/// A command that runs in `directory`.
+pub(super) fn command(program: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory).stdin(Stdio::null()).env("HOME", directory);
     for (name, _) in env::vars_os() {
@@ -57,9 +56,6 @@ pub(super) fn command(program: &Path, owner: Option<&User>, directory: &Path) ->
     }
     // Their output is parsed and shown beside ours.
     command.env("LC_ALL", "C").env_remove("LANGUAGE");
-    if let Some(owner) = owner {
-        command.uid(owner.uid).gid(owner.gid);
-    }
     command
 }
 

@@ -21,7 +21,7 @@ use super::{
     scratch::Scratch,
     secret,
 };
-use crate::sys::{self, User};
+use crate::sys;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,8 +37,6 @@ pub(super) struct Cluster {
     // Declared before `scratch`, since fields are dropped in this order: the server goes first.
     server: Server,
     binaries: Binaries,
-    /// The user PostgreSQL runs as, where that is not our own.
-    owner: Option<User>,
     pub(super) port: u16,
     /// Password of the role `demo`.
     pub(super) password: String,
@@ -56,21 +54,19 @@ impl Cluster {
     /// # Errors
     /// When a step fails or the demo is interrupted. Nothing stays behind then either.
     pub(super) fn create(binaries: Binaries) -> anyhow::Result<Self> {
-        let owner = unprivileged_user()?;
-        let scratch = Scratch::create(owner.as_ref())?;
+        let scratch = Scratch::create()?;
         say(&format!(
-            "creating a PostgreSQL cluster in {} with the programs of {}{}",
+            "creating a PostgreSQL cluster in {} with the programs of {}",
             scratch.path().display(),
             binaries.directory().display(),
-            owner.as_ref().map_or(String::new(), |user| format!(", as user {}", user.name)),
         ));
         let superuser_password = secret::random()?;
-        init(&binaries, &scratch, owner.as_ref(), &superuser_password)?;
+        init(&binaries, &scratch, &superuser_password)?;
         let port = free_port()?;
         say(&format!("starting PostgreSQL on port {port}"));
-        let server = Server::start(&binaries, &scratch, owner.as_ref(), port)?;
+        let server = Server::start(&binaries, &scratch, port)?;
         let password = secret::random()?;
-        let cluster = Self { server, binaries, owner, port, password, superuser_password, scratch };
+        let cluster = Self { server, binaries, port, password, superuser_password, scratch };
         cluster.set_up()?;
         Ok(cluster)
     }
@@ -84,9 +80,9 @@ impl Cluster {
         matches!(self.server.0.try_wait(), Ok(None))
     }
 
-    /// Writes a file next to the cluster, readable for PostgreSQL's programs and nobody else.
+    /// Writes a file next to the cluster, readable for nobody else.
     pub(super) fn write(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
-        self.scratch.write(name, content, self.owner.as_ref())
+        self.scratch.write(name, content)
     }
 
     /// The directory of the server's socket, private enough for sockets that ask no password.
@@ -115,7 +111,7 @@ impl Cluster {
     }
 
     fn command(&self, program: &str) -> Command {
-        child::command(&self.binaries.path(program), self.owner.as_ref(), self.scratch())
+        child::command(&self.binaries.path(program), self.scratch())
     }
 
     fn set_up(&self) -> anyhow::Result<()> {
@@ -136,27 +132,9 @@ fn psql(mut command: Command, statements: &str) -> anyhow::Result<String> {
     child::run(command, statements)?.success("psql")
 }
 
-/// PostgreSQL refuses to run as root; then it is somebody else who runs it.
-fn unprivileged_user() -> anyhow::Result<Option<User>> {
-    if sys::effective_uid() != 0 {
-        return Ok(None);
-    }
-    for name in ["postgres", "nobody"] {
-        if let Some(user) = sys::user_by_name(name).context("users")? {
-            return Ok(Some(user));
-        }
-    }
-    bail!("PostgreSQL does not run as root, and there is no user postgres or nobody to run it")
-}
-
-fn init(
-    binaries: &Binaries,
-    scratch: &Scratch,
-    owner: Option<&User>,
-    superuser_password: &str,
-) -> anyhow::Result<()> {
-    let password_file = scratch.write("superuser", superuser_password, owner)?;
-    let mut command = child::command(&binaries.path("initdb"), owner, scratch.path());
+fn init(binaries: &Binaries, scratch: &Scratch, superuser_password: &str) -> anyhow::Result<()> {
+    let password_file = scratch.write("superuser", superuser_password)?;
+    let mut command = child::command(&binaries.path("initdb"), scratch.path());
     command
         .args(["--auth-host=scram-sha-256", "--auth-local=trust"])
         .args(["--encoding=UTF8", "--locale=C", "--no-sync"])
@@ -184,17 +162,12 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 impl Server {
-    fn start(
-        binaries: &Binaries,
-        scratch: &Scratch,
-        owner: Option<&User>,
-        port: u16,
-    ) -> anyhow::Result<Self> {
+    fn start(binaries: &Binaries, scratch: &Scratch, port: u16) -> anyhow::Result<Self> {
         let log = scratch.path().join("postgres.log");
         let file = File::create(&log).context("postgres.log")?;
         let sockets =
             socket_directory(scratch).map_or(String::new(), |path| path.display().to_string());
-        let mut command = child::command(&binaries.path("postgres"), owner, scratch.path());
+        let mut command = child::command(&binaries.path("postgres"), scratch.path());
         command
             .arg("-D")
             .arg(data(scratch))

@@ -2,14 +2,13 @@
 
 use std::{
     env, fs,
-    os::unix::fs::{DirBuilderExt as _, chown},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 
 use super::{say, secret};
-use crate::sys::User;
 
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -17,40 +16,25 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory nobody else can look into, and gives it to `owner`.
-    pub(super) fn create(owner: Option<&User>) -> anyhow::Result<Self> {
+    /// Makes a directory nobody else can look into.
+    pub(super) fn create() -> anyhow::Result<Self> {
         let path = env::temp_dir().join(format!("weir-demo-{}", &secret::random()?[..8]));
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
             .with_context(|| format!("could not create {}", path.display()))?;
-        let scratch = Self { path };
-        scratch.give(&scratch.path, owner)?;
-        Ok(scratch)
+        Ok(Self { path })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a file into the directory for `owner` to read; nobody else gets at it, by way of the
-    /// directory's mode.
-    pub(super) fn write(
-        &self,
-        name: &str,
-        content: &str,
-        owner: Option<&User>,
-    ) -> anyhow::Result<PathBuf> {
+    /// Writes a file into the directory, whose mode keeps everybody else from it.
+    pub(super) fn write(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join(name);
         fs::write(&path, content).with_context(|| format!("could not write {}", path.display()))?;
-        self.give(&path, owner)?;
         Ok(path)
-    }
-
-    fn give(&self, path: &Path, owner: Option<&User>) -> anyhow::Result<()> {
-        let Some(owner) = owner else { return Ok(()) };
-        chown(path, Some(owner.uid), Some(owner.gid))
-            .with_context(|| format!("could not give {} to {}", path.display(), owner.name))
     }
 }
 
@@ -70,11 +54,11 @@ mod tests {
 
     #[test]
     fn it_is_private_and_goes_with_everything_in_it() {
-        let scratch = Scratch::create(None).unwrap();
+        let scratch = Scratch::create().unwrap();
         let path = scratch.path().to_owned();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         fs::create_dir(path.join("data")).unwrap();
-        scratch.write("data/file", "content", None).unwrap();
+        scratch.write("data/file", "content").unwrap();
         assert_eq!(fs::read_to_string(path.join("data/file")).unwrap(), "content");
         drop(scratch);
         assert!(!path.exists());

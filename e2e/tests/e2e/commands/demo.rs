@@ -1,6 +1,7 @@
 //! `weir demo`: a working PostgreSQL with a pooler before it, out of nothing, and nothing after.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ fn the_demo_shows_a_way_in_and_leaves_nothing() {
             line.split('"').find(|word| word.starts_with("postgresql://")).map(str::to_owned)
         })
         .expect("a connection string");
+    let own = std::fs::metadata(format!("/proc/{}", demo.id())).expect("it runs");
+    assert_ne!(own.uid(), 0, "the demo serves as root");
     let mut psql = Command::new(postgres_program("psql"));
     let answer = run(psql.args(["-X", "-A", "-t", "-c", "SELECT 'it works'", &url]));
     assert_eq!(answer, "it works\n");
