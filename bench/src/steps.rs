@@ -19,6 +19,7 @@ use crate::traffic::{Protocol, Traffic, Work};
 #[derive(Debug)]
 pub(crate) struct Steps {
     pub(crate) name: &'static str,
+    pool_mode: &'static str,
     clients: usize,
     work: Work,
     /// Units of work that are counted: transactions, logins or results.
@@ -34,18 +35,34 @@ const PORT: u16 = 6_432;
 const SERVER_PORT: u16 = 5_432;
 
 const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Steps {
-    Steps { name, clients, work: Work::Query(protocol), count: 2_000 }
+    let pool_mode = "transaction";
+    Steps { name, pool_mode, clients, work: Work::Query(protocol), count: 2_000 }
 }
 
-pub(crate) static ALL: [Steps; 7] = [
+/// The same in auto mode, with no state in any session.
+const fn auto(name: &'static str, protocol: Protocol) -> Steps {
+    Steps { pool_mode: "auto", ..query(name, 10, protocol) }
+}
+
+pub(crate) static ALL: [Steps; 10] = [
     query("simple-1", 1, Protocol::Simple),
     query("simple-10", 10, Protocol::Simple),
     query("simple-200", 200, Protocol::Simple),
     query("extended-10", 10, Protocol::Extended),
     query("prepared-10", 10, Protocol::Prepared),
-    Steps { name: "login-trust", clients: 1, work: Work::Login, count: 500 },
+    auto("auto-simple-10", Protocol::Simple),
+    auto("auto-extended-10", Protocol::Extended),
+    auto("auto-prepared-10", Protocol::Prepared),
+    Steps {
+        name: "login-trust",
+        pool_mode: "transaction",
+        clients: 1,
+        work: Work::Login,
+        count: 500,
+    },
     Steps {
         name: "bulk-100",
+        pool_mode: "transaction",
         clients: 1,
         work: Work::Bulk { row_bytes: 100, total_bytes: RESULT_BYTES },
         count: 20,
@@ -109,13 +126,14 @@ impl Steps {
              listen_port = {PORT}\n\
              unix_socket_dir = {dir}\n\
              auth_type = any\n\
-             pool_mode = transaction\n\
+             pool_mode = {}\n\
              max_client_conn = 1000\n\
              default_pool_size = 20\n\
              max_prepared_statements = 200\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
              log_stats = 0\n",
+            self.pool_mode,
         );
         let path = folder.0.join("pgbouncer.ini");
         fs::write(&path, text)?;
