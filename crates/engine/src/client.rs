@@ -7,6 +7,7 @@
 //!    └────► Canceling (a cancel request is a connection of its own)
 //! ```
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::auth::{Login, LoginStep};
@@ -90,8 +91,28 @@ pub struct Extended {
     pub unnamed: u64,
     /// What that statement may leave in the session.
     pub unnamed_seen: Seen,
+    /// The names that its latest Binds and Describes have used, with their serial numbers: what
+    /// is not answered yet, and perhaps more. By the time of an error the client may have lost the
+    /// name, or have several for the statement.
+    pub uses: VecDeque<(u64, Arc<[u8]>)>,
     /// That Parse message, to be sent again to another server. Empty if it was too long to keep.
     pub unnamed_parse: Vec<u8>,
+}
+
+impl Extended {
+    /// Message `serial` uses that name; those before `first` have been answered.
+    pub fn note_name(&mut self, serial: u64, name: Arc<[u8]>, first: u64) {
+        while self.uses.front().is_some_and(|(serial, _)| *serial < first) {
+            self.uses.pop_front();
+        }
+        self.uses.push_back((serial, name));
+    }
+
+    /// The client's name for the statement that message `serial` uses.
+    pub fn name_used(&self, serial: u64) -> Option<&[u8]> {
+        let at = self.uses.binary_search_by_key(&serial, |(serial, _)| *serial).ok()?;
+        self.uses.get(at).map(|(_, name)| &**name)
+    }
 }
 
 impl Client {

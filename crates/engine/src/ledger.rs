@@ -80,9 +80,9 @@ pub enum Undo {
     Taken { name: Box<[u8]> },
     /// The client's Parse: it has no such name after all. If the statement was sent, the server
     /// does not have it either.
-    Parse { name: Box<[u8]>, statement: Arc<Statement>, sent: bool },
+    Parse { name: Arc<[u8]>, statement: Arc<Statement>, sent: bool },
     /// The client's Close: it still has the name, since that Parse.
-    Close { name: Box<[u8]>, statement: Arc<Statement>, since: u64 },
+    Close { name: Arc<[u8]>, statement: Arc<Statement>, since: u64 },
     /// A Parse of ours: the server does not have the statement.
     Prepare { statement: Arc<Statement> },
     /// A Close of ours: the server still has the statement, since that Parse.
@@ -221,6 +221,11 @@ impl Ledger {
 
     pub fn is_ambiguous(&self) -> bool {
         self.ambiguous
+    }
+
+    /// Serial number of the first message that is not answered in full.
+    pub fn first(&self) -> Option<u64> {
+        self.owed.front().map(|front| front.serial)
     }
 
     /// Is a ReadyForQuery still to come? Until then nobody knows what the server makes of a

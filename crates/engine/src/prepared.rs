@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 use sql::Seen;
 
+use crate::kept::Used;
 use crate::parcel::Numbering;
 
 /// Statements whose name begins like this belong to the pooler.
@@ -137,10 +138,13 @@ impl Interner {
     }
 }
 
+/// What a shared name takes beside its letters: the numbers of those who share it.
+const NAME_COUNTS_BYTES: usize = 2 * size_of::<usize>();
+
 /// A client's own names.
 #[derive(Debug, Default)]
 pub struct ClientStatements {
-    by_name: HashMap<Box<[u8]>, Named, RandomState>,
+    by_name: HashMap<Arc<[u8]>, Named, RandomState>,
 }
 
 /// What one of the client's names stands for, and since which of its messages.
@@ -152,24 +156,24 @@ struct Named {
     shape: Option<Shape>,
 }
 
+/// What a client has by one of its names.
+#[derive(Debug)]
+pub struct Found {
+    pub name: Arc<[u8]>,
+    pub used: Used,
+    /// Has the client been told what the statement returns?
+    pub is_described: bool,
+}
+
 impl ClientStatements {
     /// What one name takes beside its letters.
-    pub const ENTRY_BYTES: usize = size_of::<(Box<[u8]>, Named)>();
+    pub const ENTRY_BYTES: usize = size_of::<(Arc<[u8]>, Named)>() + NAME_COUNTS_BYTES;
 
-    pub fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        self.by_name.get(name).map(|named| &named.statement)
-    }
-
-    /// Serial number of the Parse that gave the name its meaning.
-    pub fn since(&self, name: &[u8]) -> Option<u64> {
-        self.by_name.get(name).map(|named| named.since)
-    }
-
-    /// The statement of that name, since which Parse it has that name, and whether the client has
-    /// been told what it returns.
-    pub fn find(&self, name: &[u8]) -> Option<(Arc<Statement>, u64, bool)> {
-        let Named { statement, since, shape } = self.by_name.get(name)?;
-        Some((Arc::clone(statement), *since, shape.is_some()))
+    /// What the client has by that name.
+    pub fn find(&self, name: &[u8]) -> Option<Found> {
+        let (name, named) = self.by_name.get_key_value(name)?;
+        let used = Used { statement: named.statement.clone(), since: named.since };
+        Some(Found { name: name.clone(), used, is_described: named.shape.is_some() })
     }
 
     /// What the client was last told about the rows of what it parsed with message `since`.
@@ -185,26 +189,27 @@ impl ClientStatements {
     }
 
     /// `since` is the serial number of the Parse.
-    pub fn insert(&mut self, name: &[u8], statement: Arc<Statement>, since: u64) {
-        self.by_name.insert(name.into(), Named { statement, since, shape: None });
+    pub fn insert(&mut self, name: Arc<[u8]>, statement: Arc<Statement>, since: u64) {
+        self.by_name.insert(name, Named { statement, since, shape: None });
     }
 
-    /// What the name stood for, and since which Parse.
-    pub fn remove(&mut self, name: &[u8]) -> Option<(Arc<Statement>, u64)> {
-        self.by_name.remove(name).map(|named| (named.statement, named.since))
+    /// The name, what it stood for, and since which Parse.
+    pub fn remove(&mut self, name: &[u8]) -> Option<(Arc<[u8]>, Arc<Statement>, u64)> {
+        let (name, named) = self.by_name.remove_entry(name)?;
+        Some((name, named.statement, named.since))
     }
 
     /// The Parse with this serial number had no effect.
     pub fn remove_parsed(&mut self, name: &[u8], since: u64) {
-        if self.since(name) == Some(since) {
+        if self.by_name.get(name).is_some_and(|named| named.since == since) {
             self.remove(name);
         }
     }
 
     /// The Close had no effect; but the name may have a new meaning already.
-    pub fn restore(&mut self, name: &[u8], statement: Arc<Statement>, since: u64) {
+    pub fn restore(&mut self, name: Arc<[u8]>, statement: Arc<Statement>, since: u64) {
         let named = Named { statement, since, shape: None };
-        self.by_name.entry(name.into()).or_insert(named);
+        self.by_name.entry(name).or_insert(named);
     }
 
     /// `DISCARD ALL` or `DEALLOCATE ALL` was done as message number `serial`: what was parsed
@@ -231,11 +236,6 @@ impl ClientStatements {
     ) {
         let shape = shape.map(Shape);
         self.by_name.insert(name.into(), Named { statement, since, shape });
-    }
-
-    /// The client's own name for a statement, for error texts.
-    pub fn name_of(&self, id: u64) -> Option<&[u8]> {
-        self.by_name.iter().find(|(_, named)| named.statement.id == id).map(|(name, _)| &**name)
     }
 
     pub fn len(&self) -> usize {
@@ -464,7 +464,7 @@ mod tests {
         drop(long);
         assert_eq!(interner.memory(), (1, small));
         let mut client = ClientStatements::default();
-        client.insert(b"a name", kept, 1);
+        client.insert(b"a name"[..].into(), kept, 1);
         assert!(client.bytes() >= ClientStatements::ENTRY_BYTES + "a name".len());
     }
 
@@ -501,9 +501,9 @@ mod tests {
     fn a_discard_spares_what_was_parsed_behind_it() {
         let mut interner = Interner::default();
         let mut client = ClientStatements::default();
-        client.insert(b"old", interner.intern(b"1", b""), 3);
-        client.insert(b"new", interner.intern(b"2", b""), 5);
+        client.insert(b"old"[..].into(), interner.intern(b"1", b""), 3);
+        client.insert(b"new"[..].into(), interner.intern(b"2", b""), 5);
         client.discard_before(4);
-        assert!(client.get(b"old").is_none() && client.get(b"new").is_some());
+        assert!(client.find(b"old").is_none() && client.find(b"new").is_some());
     }
 }

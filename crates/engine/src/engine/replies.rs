@@ -484,7 +484,7 @@ impl Replies<'_> {
         }
         let extended = self.client.as_deref()?.extended.as_deref()?;
         let taken = settled.taken.as_deref();
-        let name = taken.or_else(|| extended.statements.name_of(settled.statement))?;
+        let name = taken.or_else(|| extended.name_used(settled.serial))?;
         let message = [&text[..=at], name, &text[at + own.len() - 1..]].concat();
         fields.replace(b'M', message);
         Some(fields)
@@ -576,7 +576,7 @@ pub(super) fn undo(
         }
         Undo::Close { name, statement, since } => {
             if let Some(client) = client {
-                client.statements.restore(&name, statement, since);
+                client.statements.restore(name, statement, since);
             }
         }
         Undo::Prepare { statement } => statements.remove_parsed(statement.id, entry.serial),

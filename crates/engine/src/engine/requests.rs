@@ -6,7 +6,7 @@
 
 use sql::Seen;
 use wire::error_fields::ErrorFields;
-use wire::messages::{Parse, StatementOrPortal, bind_names};
+use wire::messages::Parse;
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use super::Engine;
@@ -22,16 +22,14 @@ use crate::stats::Stats;
 use crate::stream::Splice;
 
 mod keeping;
+mod naming;
 mod numbers;
 mod statements;
 mod texts;
 
 use keeping::Keeping;
-use statements::{Name, Naming};
 use texts::{Sight, Texts};
 
-/// The names in a Bind, Describe or Close must end within so many bytes.
-const NAMES_LEN_MAX: usize = 65_536;
 /// An unnamed Parse up to this length is remembered, in case its Bind comes in another
 /// transaction and finds another server.
 const UNNAMED_KEPT_LEN_MAX: usize = 16_384;
@@ -444,138 +442,6 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Fate::Replaced
             }
         })
-    }
-
-    fn bind(&mut self, header: Header, available: usize) -> Result<Fate, String> {
-        self.stats.binds += 1;
-        if !self.tracks() {
-            self.owe(Entry::new(Expect::Bind, Verb::Forward));
-            return Ok(Fate::Pass);
-        }
-        let input = self.input;
-        let body = &input[self.at + HEADER_LEN.min(available)..self.at + available];
-        let Some((portal, name, rest_at)) = bind_names(body) else {
-            self.stats.binds -= 1;
-            if available == header.total || available > NAMES_LEN_MAX {
-                return Err("broken Bind packet".into());
-            }
-            return Ok(Fate::Hold);
-        };
-        let mut entry = Entry::new(Expect::Bind, Verb::Forward);
-        let mut used = None;
-        self.undescribed = 0;
-        let fate = match self.resolve(name, Naming::Bind) {
-            Name::Outdated(outdated) => {
-                self.stats.binds -= 1;
-                return Ok(Fate::Confirm(outdated));
-            }
-            Name::AsItIs => {
-                self.see_bind(name, body);
-                Fate::Pass
-            }
-            Name::Statement { used: own, described } => {
-                let statement = &own.statement;
-                self.see_use(statement.seen, &statement.sql, body);
-                let rest_len = header.total - HEADER_LEN - rest_at;
-                frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
-                entry.verb = Verb::Replace;
-                entry.statement = statement.id;
-                if !described {
-                    self.undescribed = statement.id;
-                }
-                used = Some(own);
-                Fate::Head(HEADER_LEN + rest_at)
-            }
-            Name::Unknown(escaped) => {
-                let rest_len = header.total - HEADER_LEN - rest_at;
-                frontend::bind_header(self.out.insert(), portal, &escaped, rest_len);
-                Fate::Head(HEADER_LEN + rest_at)
-            }
-        };
-        self.owe(entry);
-        self.note_use(used);
-        Ok(fate)
-    }
-
-    fn describe(&mut self, header: Header, available: usize) -> Result<Fate, String> {
-        let mut entry = Entry::new(Expect::Describe, Verb::Forward);
-        if !self.tracks() {
-            self.owe(entry);
-            return Ok(Fate::Pass);
-        }
-        let Some(named) = self.whole(header, available, "broken Describe packet")? else {
-            return Ok(Fate::Hold);
-        };
-        let mut fate = Fate::Pass;
-        let mut used = None;
-        if named.kind == b'S' {
-            match self.resolve(named.name, Naming::Describe) {
-                Name::AsItIs | Name::Outdated(_) => {}
-                Name::Statement { used: own, .. } => {
-                    let statement = &own.statement;
-                    frontend::describe_statement(self.out.insert(), &statement.server_name);
-                    entry.verb = self.describe_verb();
-                    entry.statement = statement.id;
-                    used = Some(own);
-                    fate = Fate::Replaced;
-                }
-                Name::Unknown(escaped) => {
-                    frontend::describe_statement(self.out.insert(), &escaped);
-                    fate = Fate::Replaced;
-                }
-            }
-        }
-        if named.kind == b'P' {
-            entry.statement = self.undescribed;
-        }
-        self.owe(entry);
-        self.note_use(used);
-        Ok(fate)
-    }
-
-    fn close(&mut self, header: Header, available: usize) -> Result<Fate, String> {
-        let entry = Entry::new(Expect::Close, Verb::Forward);
-        if !self.tracks() {
-            self.owe(entry);
-            return Ok(Fate::Pass);
-        }
-        let Some(named) = self.whole(header, available, "broken Close packet")? else {
-            return Ok(Fate::Hold);
-        };
-        if named.kind != b'S' {
-            self.owe(entry);
-            return Ok(Fate::Pass);
-        }
-        if named.name.is_empty() {
-            self.owe_without_unnamed(entry);
-            return Ok(Fate::Pass);
-        }
-        // Others may use the statement: only the client's name for it goes. Closing a name that
-        // does not exist is no error.
-        let mut entry = Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete));
-        if let Some((statement, since)) = self.extended().statements.remove(named.name) {
-            entry = entry.undo(Undo::Close { name: named.name.into(), statement, since });
-        }
-        self.owe(entry);
-        Ok(Fate::Replaced)
-    }
-
-    /// A Describe or Close, if all of it is there.
-    fn whole(
-        &self,
-        header: Header,
-        available: usize,
-        broken: &str,
-    ) -> Result<Option<StatementOrPortal<'a>>, String> {
-        if header.total > NAMES_LEN_MAX {
-            return Err(broken.to_owned());
-        }
-        if available < header.total {
-            return Ok(None);
-        }
-        let input = self.input;
-        let body = &input[self.at + HEADER_LEN..self.at + header.total];
-        StatementOrPortal::decode(body).map(Some).map_err(|_| broken.to_owned())
     }
 }
 

@@ -342,6 +342,33 @@ fn discard_all_forgets_what_was_before_it_in_the_pipeline() {
 }
 
 #[test]
+fn a_failure_is_told_with_the_name_that_was_used() {
+    let unknown = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
+    let (_rig, client, server) = prepared();
+    // By the time of the error the client has no name for the statement any more.
+    client.send([query("discard"), bind("a"), sync()]);
+    server.expect([query("discard"), bind("weir_1"), sync()]);
+    server.send([done("DEALLOCATE ALL"), unknown("weir_1"), ready('I')]);
+    client.expect([done("DEALLOCATE ALL"), unknown("a"), ready('I')]);
+
+    let (_rig, client, server) = prepared();
+    let refused = |name| error("08P01", &format!("\"{name}\" requires 2"));
+    client.send([bind("a"), sync(), close("a"), sync()]);
+    server.expect([bind("weir_1"), sync(), sync()]);
+    server.send([refused("weir_1"), ready('I'), ready('I')]);
+    client.expect([refused("a"), ready('I'), closed(), ready('I')]);
+
+    // And it may have several names for it.
+    let (_rig, client, server) = prepared();
+    for name in ["b", "c", "d", "e"] {
+        client.send([parse(name, "select 1"), bind(name), sync()]);
+        server.expect([bind("weir_1"), sync()]);
+        server.send([refused("weir_1"), ready('I')]);
+        client.expect([parsed(), refused(name), ready('I')]);
+    }
+}
+
+#[test]
 fn one_clients_discard_leaves_the_others_their_names() {
     let (rig, client, server) = prepared();
     let other = rig.client();

@@ -39,7 +39,7 @@ pub(super) fn for_mode(mode: &str) -> Vec<Script> {
         "transaction" => Transaction,
         _ => Session,
     };
-    let groups = [queries(), extended(), statements(), copies(), calls(), transactions()];
+    let groups = [queries(), extended(), statements(), names(), copies(), calls(), transactions()];
     let all = groups.into_iter().chain([session(), settings(), malformed(), closing()]);
     all.flatten().filter(|script| script.needs <= kept).collect()
 }
@@ -208,6 +208,27 @@ fn statements() -> Vec<Script> {
             ],
         ),
     ]
+}
+
+/// One text under two names.
+fn names() -> Vec<Script> {
+    vec![script(
+        "a failing use of one name of two",
+        Statement,
+        &[
+            parse("named", "SELECT $1::int + 1"),
+            parse("another", "SELECT $1::int + 1"),
+            sync(),
+            bind("", "another", &[]),
+            sync(),
+            bind("", "named", &[]),
+            sync(),
+            close_statement("named"),
+            sync(),
+            close_statement("another"),
+            sync(),
+        ],
+    )]
 }
 
 fn copies() -> Vec<Script> {

@@ -4,9 +4,10 @@
 use wire::Header;
 
 use super::{HEADER_LEN, Requests};
-use crate::kept::{KEPT_LEN_MAX, Outline, Used, is_lone_begin};
+use crate::kept::{KEPT_LEN_MAX, Outline, is_lone_begin};
 use crate::ledger::{Entry, Expect, Verb};
 use crate::mutant::{self, Mutant};
+use crate::prepared::Found;
 use crate::server::Server;
 use crate::shell::Exchange;
 
@@ -74,13 +75,15 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// The message just entered uses a statement.
-    pub(super) fn note_use(&mut self, used: Option<Used>) {
+    pub(super) fn note_use(&mut self, found: Option<Found>) {
+        let Some(Found { name, used, .. }) = found else { return };
         let serial = *self.serial;
-        if used.is_some()
-            && let Some(keeping) = &mut self.keeping
+        let first = self.server.ledger.first().unwrap_or(serial);
+        self.extended().note_name(serial, name, first);
+        if let Some(keeping) = &mut self.keeping
             && keeping.outline.first == serial
         {
-            keeping.outline.uses = used;
+            keeping.outline.uses = Some(used);
         }
     }
 

@@ -10,17 +10,13 @@ use super::Requests;
 use crate::kept::Used;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::mutant::{self, Mutant};
-use crate::prepared::{DOUBTFUL, SERVER_NAME_PREFIX, Statement};
+use crate::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Statement};
 use crate::shell::Exchange;
 
 /// A statement's name on the server.
 pub(super) enum Name {
     AsItIs,
-    /// `described`: has the client been told what it returns?
-    Statement {
-        used: Used,
-        described: bool,
-    },
+    Statement(Found),
     Unknown(Vec<u8>),
     /// The server does not have it, and what it returns may not be what the client was told.
     Outdated(Used),
@@ -35,7 +31,8 @@ pub(super) enum Naming {
 
 impl<X: Exchange> Requests<'_, X> {
     pub(super) fn parse_named(&mut self, parse: &Parse<'_>) {
-        if let Some(existing) = self.extended().statements.get(parse.name).cloned() {
+        if let Some(found) = self.extended().statements.find(parse.name) {
+            let existing = found.used.statement;
             // Let the server itself say that the name is taken (42P05), after anything else that
             // is wrong with the text: under the existing name the message must fail.
             self.prepare(&existing);
@@ -48,7 +45,7 @@ impl<X: Exchange> Requests<'_, X> {
             return;
         }
         let statement = self.exchange.intern(parse.sql, parse.types_raw);
-        let name: Box<[u8]> = parse.name.into();
+        let name: Arc<[u8]> = parse.name.into();
         // In a failed transaction the server must have its say about the text; and while a
         // ReadyForQuery is awaited nobody knows whether this is one.
         let is_certain = self.server.status != b'E' && !self.server.ledger.awaits_ready();
@@ -57,9 +54,10 @@ impl<X: Exchange> Requests<'_, X> {
             serial = self.next_serial();
             if mutant::is(Mutant::AnswersOutOfTurn) {
                 super::write_reply(Reply::ParseComplete, &mut self.answers);
-                return self.extended().statements.insert(parse.name, statement, serial);
+                return self.extended().statements.insert(name, statement, serial);
             }
-            let undo = Undo::Parse { name, statement: statement.clone(), sent: false };
+            let undo =
+                Undo::Parse { name: name.clone(), statement: statement.clone(), sent: false };
             self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
         } else {
             self.make_room(&statement);
@@ -67,12 +65,12 @@ impl<X: Exchange> Requests<'_, X> {
             frontend::parse(self.out.insert(), &statement.server_name, parse.sql, parse.types_raw);
             self.stats.server_parses += 1;
             self.server.statements.insert(statement.clone(), serial);
-            let undo = Undo::Parse { name, statement: statement.clone(), sent: true };
+            let undo = Undo::Parse { name: name.clone(), statement: statement.clone(), sent: true };
             let mut entry = Entry::new(Expect::Parse, Verb::Replace).undo(undo);
             entry.statement = statement.id;
             self.owe(entry);
         }
-        self.extended().statements.insert(parse.name, statement, serial);
+        self.extended().statements.insert(name, statement, serial);
     }
 
     /// See to it that the server knows the statement.
@@ -151,16 +149,16 @@ impl<X: Exchange> Requests<'_, X> {
             return Name::AsItIs;
         }
         match self.extended().statements.find(name) {
-            Some((statement, since, described)) => {
-                let used = Used { statement, since };
-                if !self.has(&used.statement) {
-                    let may_surprise = described && naming == Naming::Bind;
-                    if may_surprise && self.is_outdated(&used.statement) {
-                        return Name::Outdated(used);
+            Some(found) => {
+                let statement = &found.used.statement;
+                if !self.has(statement) {
+                    let may_surprise = found.is_described && naming == Naming::Bind;
+                    if may_surprise && self.is_outdated(statement) {
+                        return Name::Outdated(found.used);
                     }
-                    self.prepare_missing(&used.statement);
+                    self.prepare_missing(statement);
                 }
-                Name::Statement { used, described }
+                Name::Statement(found)
             }
             // The server itself says that it does not exist (26000), in the client's words; but
             // one of our own names in a client's mouth must not find anything.

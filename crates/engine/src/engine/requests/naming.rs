@@ -1,0 +1,151 @@
+//! Messages that name a prepared statement: Bind, Describe, Close. The client's name in them is
+//! replaced by the server's. They are functions of their own, not inlined: their large frames would
+//! be those of every message.
+
+use wire::messages::{StatementOrPortal, bind_names};
+use wire::{HEADER_LEN, Header, frontend};
+
+use super::statements::{Name, Naming};
+use super::{Fate, Requests};
+use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::shell::Exchange;
+
+/// The names in a Bind, Describe or Close must end within so many bytes.
+const NAMES_LEN_MAX: usize = 65_536;
+
+impl<'a, X: Exchange> Requests<'a, X> {
+    #[inline(never)]
+    pub(super) fn bind(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        self.stats.binds += 1;
+        if !self.tracks() {
+            self.owe(Entry::new(Expect::Bind, Verb::Forward));
+            return Ok(Fate::Pass);
+        }
+        let input = self.input;
+        let body = &input[self.at + HEADER_LEN.min(available)..self.at + available];
+        let Some((portal, name, rest_at)) = bind_names(body) else {
+            self.stats.binds -= 1;
+            if available == header.total || available > NAMES_LEN_MAX {
+                return Err("broken Bind packet".into());
+            }
+            return Ok(Fate::Hold);
+        };
+        let mut entry = Entry::new(Expect::Bind, Verb::Forward);
+        let mut used = None;
+        self.undescribed = 0;
+        let fate = match self.resolve(name, Naming::Bind) {
+            Name::Outdated(outdated) => {
+                self.stats.binds -= 1;
+                return Ok(Fate::Confirm(outdated));
+            }
+            Name::AsItIs => {
+                self.see_bind(name, body);
+                Fate::Pass
+            }
+            Name::Statement(found) => {
+                let statement = &found.used.statement;
+                self.see_use(statement.seen, &statement.sql, body);
+                let rest_len = header.total - HEADER_LEN - rest_at;
+                frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
+                entry.verb = Verb::Replace;
+                entry.statement = statement.id;
+                if !found.is_described {
+                    self.undescribed = statement.id;
+                }
+                used = Some(found);
+                Fate::Head(HEADER_LEN + rest_at)
+            }
+            Name::Unknown(escaped) => {
+                let rest_len = header.total - HEADER_LEN - rest_at;
+                frontend::bind_header(self.out.insert(), portal, &escaped, rest_len);
+                Fate::Head(HEADER_LEN + rest_at)
+            }
+        };
+        self.owe(entry);
+        self.note_use(used);
+        Ok(fate)
+    }
+
+    #[inline(never)]
+    pub(super) fn describe(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        let mut entry = Entry::new(Expect::Describe, Verb::Forward);
+        if !self.tracks() {
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
+        let Some(named) = self.whole(header, available, "broken Describe packet")? else {
+            return Ok(Fate::Hold);
+        };
+        let mut fate = Fate::Pass;
+        let mut used = None;
+        if named.kind == b'S' {
+            match self.resolve(named.name, Naming::Describe) {
+                Name::AsItIs | Name::Outdated(_) => {}
+                Name::Statement(found) => {
+                    let statement = &found.used.statement;
+                    frontend::describe_statement(self.out.insert(), &statement.server_name);
+                    entry.verb = self.describe_verb();
+                    entry.statement = statement.id;
+                    used = Some(found);
+                    fate = Fate::Replaced;
+                }
+                Name::Unknown(escaped) => {
+                    frontend::describe_statement(self.out.insert(), &escaped);
+                    fate = Fate::Replaced;
+                }
+            }
+        }
+        if named.kind == b'P' {
+            entry.statement = self.undescribed;
+        }
+        self.owe(entry);
+        self.note_use(used);
+        Ok(fate)
+    }
+
+    #[inline(never)]
+    pub(super) fn close(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        let entry = Entry::new(Expect::Close, Verb::Forward);
+        if !self.tracks() {
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
+        let Some(named) = self.whole(header, available, "broken Close packet")? else {
+            return Ok(Fate::Hold);
+        };
+        if named.kind != b'S' {
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
+        if named.name.is_empty() {
+            self.owe_without_unnamed(entry);
+            return Ok(Fate::Pass);
+        }
+        // Others may use the statement: only the client's name for it goes. Closing a name that
+        // does not exist is no error.
+        let mut entry = Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete));
+        if let Some((name, statement, since)) = self.extended().statements.remove(named.name) {
+            entry = entry.undo(Undo::Close { name, statement, since });
+        }
+        self.owe(entry);
+        Ok(Fate::Replaced)
+    }
+
+    /// A Describe or Close, if all of it is there.
+    fn whole(
+        &self,
+        header: Header,
+        available: usize,
+        broken: &str,
+    ) -> Result<Option<StatementOrPortal<'a>>, String> {
+        if header.total > NAMES_LEN_MAX {
+            return Err(broken.to_owned());
+        }
+        if available < header.total {
+            return Ok(None);
+        }
+        let input = self.input;
+        let body = &input[self.at + HEADER_LEN..self.at + header.total];
+        StatementOrPortal::decode(body).map(Some).map_err(|_| broken.to_owned())
+    }
+}
