@@ -286,3 +286,22 @@ fn a_question_that_fails_is_no_answer() {
     });
     assert_eq!(client.value("SHOW statement_timeout"), "0");
 }
+
+#[test]
+fn a_name_that_nobody_knows_costs_no_statement() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(2);
+    let mut client = pooler.client(&database);
+    client.send([frontend::parse("mine", "SELECT 7"), frontend::sync()].concat());
+    client.read_to_ready();
+    let mut answer_to = |name: &str| {
+        let ask = [frontend::bind("", name, &[]), frontend::execute("", 0)].concat();
+        client.send([ask, frontend::sync()].concat());
+        client.read_to_ready()
+    };
+    let refused = answer_to("nobodys").remove(0).error().expect("there is none");
+    assert_eq!(refused.code(), "26000");
+    assert_eq!(answer_to("mine")[1].row(), [Some("7".to_owned())]);
+}

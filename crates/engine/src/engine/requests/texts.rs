@@ -99,12 +99,14 @@ impl<X: Exchange> Requests<'_, X> {
         if self.texts.is_none() {
             return;
         }
-        let Some(own) = self.client.extended.take().filter(|_| name.is_empty()) else {
+        if name.is_empty()
+            && let Some(own) = self.client.extended.take()
+        {
+            self.leaves(own.unnamed_seen, &own.unnamed_parse, bind);
+            self.client.extended = Some(own);
+        } else {
             self.see_unknown();
-            return;
-        };
-        self.leaves(own.unnamed_seen, &own.unnamed_parse, bind);
-        self.client.extended = Some(own);
+        }
     }
 
     /// A statement of this text, in which that was seen, is used with these parameters.
