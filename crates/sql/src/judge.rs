@@ -144,12 +144,14 @@ impl Judge {
 
     fn second(&mut self, mark: Mark) {
         use Keyword::{
-            Alter, Constraints, Create, Discard, Extension, Local, Plans, Prepare, Sequences, Set,
-            Temp, Temporary, Transaction,
+            Alter, Constraints, Create, Discard, Extension, Local, Plans, Prepare, Seed, Sequences,
+            Set, Temp, Temporary, Transaction,
         };
         match (self.statement.verb, mark) {
             // What comes third decides: these may also begin the name of a setting.
             (Set, Mark::Word(Local | Transaction | Constraints)) => {}
+            // It is not shown among the settings, and does as setseed() does.
+            (Set, Mark::Word(Seed)) => self.signs |= Signs::SEED,
             (Set, _) => self.signs |= Signs::SETTINGS,
             (Discard, Mark::Word(Plans | Temp | Temporary | Sequences)) => {}
             (Discard, _) => self.signs |= Signs::SETTINGS,
@@ -163,13 +165,15 @@ impl Judge {
     }
 
     fn third(&mut self, mark: Mark) {
-        use Keyword::{Constraints, Local, Prepare, Set, To, Transaction};
+        use Keyword::{Constraints, Local, Prepare, Seed, Set, To, Transaction};
         match (self.statement.verb, self.statement.last, mark) {
             (
                 Set,
                 Mark::Word(Local | Transaction | Constraints),
                 Mark::Symbol(b'.' | b'=') | Mark::Word(To),
             ) => self.signs |= Signs::SETTINGS,
+            // SET SESSION seed
+            (Set, _, Mark::Word(Seed)) => self.signs |= Signs::SEED,
             (Prepare, Mark::Word(Transaction), Mark::Literal) => {}
             (Prepare, Mark::Word(Transaction), _) => self.signs |= Signs::PREPARED,
             _ => {}

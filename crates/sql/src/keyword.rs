@@ -70,6 +70,7 @@ keywords! {
     Returning "returning"
     Rollback "rollback"
     Savepoint "savepoint"
+    Seed "seed"
     Select "select"
     Sequences "sequences"
     Set "set"

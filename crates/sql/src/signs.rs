@@ -36,7 +36,7 @@ impl Signs {
     /// May do anything, all of the above: DO, CALL, EXECUTE, a function that is not PostgreSQL's
     /// own or runs SQL it is given, a text that ends within a string or a comment.
     pub const OPAQUE: Self = Self(1 << 10);
-    /// `setseed`: what `random()` will say.
+    /// `setseed`, `SET seed`: what `random()` will say.
     pub const SEED: Self = Self(1 << 11);
     /// Draws a number from a sequence by name: `nextval`, `setval`. An INSERT may do so unseen.
     pub const DRAWS: Self = Self(1 << 12);
