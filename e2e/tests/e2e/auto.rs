@@ -1,6 +1,8 @@
 //! `pool_mode = auto`: what a client has in its session is there on whatever server it meets, and
 //! nobody else's.
 
+mod torture;
+
 use std::time::Duration;
 
 use testkit::{Pooler, RawClient, Role, eventually, frontend};

@@ -1,0 +1,124 @@
+//! The session torture suite of `pool_mode = auto`: whatever a session can hold, set in every way,
+//! ended in every way, with another server between any two transactions and hostile clients on the
+//! one just left. Two victims at a time do the same with values of their own. The very same script
+//! on a direct connection says what is right, message by message, but for `differences.rs`.
+//!
+//! * `scenes.rs`, `settings.rs`: what a session can hold.
+//! * `ways.rs`: how it is said, and how the transaction ends.
+//! * `scripts.rs`: what is no product of these, written out.
+//! * `random.rs`: pieces of all that in any order, from a seed.
+//! * `stage.rs`: PostgreSQL, Weir, the hostile clients, the switch. `play.rs`: a script on it.
+//!
+//! By default a sample of the product is played, with `WEIR_TESTS=full` all of it.
+//! `TORTURE=word` plays what has the word in its name, and all of that. `SEED=n` plays one random
+//! run again; `SEEDS=n` as many.
+
+mod differences;
+mod play;
+mod random;
+mod scenes;
+mod scripts;
+mod settings;
+mod stage;
+mod ways;
+
+use crate::support;
+use play::{Cast, Script};
+use scenes::Scene;
+use stage::{Stage, VICTIMS};
+use ways::{Ending, Way};
+
+/// Runs of the random generator by default.
+const SEEDS: u64 = 6;
+/// In a sample, one of so many combinations of a scene with a way and an ending.
+const SPARSE: usize = 131;
+
+/// What `TORTURE` asks for.
+fn is_wanted(name: &str) -> bool {
+    std::env::var("TORTURE").map_or(true, |word| name.contains(&word))
+}
+
+fn plays_all() -> bool {
+    let full = std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full");
+    full || std::env::var("TORTURE").is_ok()
+}
+
+/// Every scene in each way and with each ending; or a sample in which each scene meets each way and
+/// each ending sooner or later.
+fn product(scenes: impl Fn(usize, usize) -> Vec<Scene>, mut stage: Stage) {
+    let mut place = 0;
+    for (index, scene) in scenes(0, 0).iter().enumerate() {
+        for (way, ending) in Way::ALL.into_iter().flat_map(|way| Ending::ALL.map(|end| (way, end)))
+        {
+            place += 1;
+            let by_chance = (place + index * 7) % SPARSE == 0;
+            let name = format!("{}, {way:?}, {ending:?}", scene.name);
+            if !is_wanted(&name) || !(plays_all() || by_chance) {
+                continue;
+            }
+            let number = stage.number();
+            let script = |victim| {
+                let scene = &scenes(victim, number)[index];
+                Script::of_scene(scene, way, ending, number * VICTIMS + victim)
+            };
+            if let Some(scripts) = (0..VICTIMS).map(script).collect() {
+                stage.play(&name, Cast { scripts, keeps: scene.keeps });
+            }
+        }
+    }
+    stage.judge();
+}
+
+#[test]
+fn settings_are_as_on_a_connection_of_ones_own() {
+    if support::only_weir() {
+        product(settings::scenes, Stage::ordinary());
+    }
+}
+
+#[test]
+fn objects_are_as_on_a_connection_of_ones_own() {
+    if support::only_weir() {
+        product(scenes::scenes, Stage::ordinary());
+    }
+}
+
+#[test]
+fn a_superusers_session_is_as_on_a_connection_of_its_own() {
+    if support::only_weir() {
+        product(scenes::of_superuser, Stage::of_superuser());
+    }
+}
+
+#[test]
+fn scripts_are_answered_as_on_a_connection_of_ones_own() {
+    if !support::only_weir() {
+        return;
+    }
+    let mut stage = Stage::ordinary();
+    for (name, keeps, _) in scripts::ALL.iter().filter(|(name, ..)| is_wanted(name)) {
+        let number = stage.number();
+        let scripts = (0..VICTIMS).map(|victim| scripts::read(name, victim, number)).collect();
+        stage.play(name, Cast { scripts, keeps: *keeps });
+    }
+    stage.judge();
+}
+
+#[test]
+fn whatever_comes_in_whatever_order_is_answered_as_on_a_connection_of_ones_own() {
+    if !support::only_weir() {
+        return;
+    }
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let mut stage = Stage::ordinary();
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        let number = stage.number();
+        let name = format!("SEED={seed}");
+        stage.play(&name, random::cast(seed, number));
+    }
+    stage.judge();
+}
