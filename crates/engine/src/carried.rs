@@ -86,11 +86,9 @@ impl Carried {
         }
     }
 
-    /// The same for prepared statements, whose values are texts that prepare them.
-    pub fn prepare_anew(&self, have: &Self, sql: &mut Vec<u8>) {
-        if self == have {
-            return;
-        }
+    /// For prepared statements, whose values are the texts that prepare them: appends the SQL that
+    /// takes away those of `have` that are not among these.
+    pub fn deallocate_others(&self, have: &Self, sql: &mut Vec<u8>) {
         for Setting { name, value } in have.all() {
             if self.get(name) != Some(value) {
                 sql.extend_from_slice(b"DEALLOCATE \"");
@@ -100,12 +98,17 @@ impl Carried {
                 sql.extend_from_slice(b"\";");
             }
         }
-        for Setting { name, value } in self.all() {
-            if have.get(name) != Some(value) {
-                sql.extend_from_slice(value);
-                sql.push(b';');
-            }
-        }
+    }
+
+    /// Those of these that are not among `others`.
+    pub fn without<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a Setting> {
+        self.all().iter().filter(|one| others.get(&one.name) != Some(&*one.value))
+    }
+
+    /// Those that are among `others` as well.
+    pub fn shared_with(&self, others: &Self) -> Self {
+        let both = |one: &&Setting| others.get(&one.name) == Some(&*one.value);
+        Self::new(self.all().iter().filter(both).cloned().collect())
     }
 }
 
@@ -189,14 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_prepared_anew() {
+    fn statements_are_told_apart_by_their_texts() {
         let mut sql = Vec::new();
         let want = carried(&[("a", "PREPARE a AS SELECT 1"), ("b", "PREPARE b AS SELECT 2")]);
         let have =
             carried(&[("a", "PREPARE a AS SELECT 3"), ("b", "PREPARE b AS SELECT 2"), ("c\"", "")]);
-        want.prepare_anew(&have, &mut sql);
-        let expected = "DEALLOCATE \"a\";DEALLOCATE \"c\"\"\";PREPARE a AS SELECT 1;";
+        want.deallocate_others(&have, &mut sql);
+        let expected = "DEALLOCATE \"a\";DEALLOCATE \"c\"\"\";";
         assert_eq!(String::from_utf8(sql).unwrap(), expected);
+        let missing: Vec<_> = want.without(&have).map(|one| &*one.name).collect();
+        assert_eq!(missing, [b"a"]);
+        assert_eq!(have.shared_with(&want), carried(&[("b", "PREPARE b AS SELECT 2")]));
     }
 
     #[test]

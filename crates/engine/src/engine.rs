@@ -11,6 +11,7 @@
 //! * `replication.rs`: a client gets a server that is nobody else's
 //! * `renamed.rs`: a database logs in as another user from now on
 //! * `link.rs`: a server is given to a client, prepared for it, and taken back
+//! * `statements.rs`: statements of SQL's PREPARE are prepared on another server
 //! * `requests.rs`: what a linked client sends
 //! * `replies.rs`: what a server sends
 //! * `resend.rs`: a request is sent once more
@@ -57,6 +58,7 @@ mod requests;
 mod resend;
 mod seat;
 mod startup;
+mod statements;
 mod tick;
 mod verdict;
 mod views;

@@ -191,6 +191,10 @@ fn portable(prepared: Vec<Setting>) -> Option<Carried> {
 
 /// PostgreSQL tells the whole text that a PREPARE stood in: its own part of it.
 fn own_text<'a>(name: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
+    if sql::statements(text, true).nth(1).is_none() {
+        // As it was written, down to the semicolon.
+        return Some(text);
+    }
     let mut found = sql::statements(text, true).filter(|one| {
         let own = one.name.clone().and_then(|range| text.get(range));
         one.verb == sql::Verb::Prepare && own.is_some_and(|own| *sql::identifier(own) == *name)
@@ -261,12 +265,12 @@ mod tests {
         };
         let carried = |text: &str| (Some(text.to_owned()), Pins::NONE);
         let pinned = (None, Pins::PREPARED);
-        assert_eq!(prepared("a", "PREPARE a AS SELECT 1;"), carried("PREPARE a AS SELECT 1"));
+        assert_eq!(prepared("a", "PREPARE a AS SELECT 1;"), carried("PREPARE a AS SELECT 1;"));
         assert_eq!(
             prepared("B", "SELECT 1; prepare \"B\"(int) as select $1; DO ''"),
             carried("prepare \"B\"(int) as select $1")
         );
-        assert_eq!(prepared("a", "PREPARE b AS SELECT 1"), pinned);
+        assert_eq!(prepared("a", "PREPARE b AS SELECT 1; SELECT 2"), pinned);
         assert_eq!(
             prepared("a", "PREPARE a AS SELECT 1; DEALLOCATE a; PREPARE a AS SELECT 2"),
             pinned

@@ -50,8 +50,12 @@ pub enum ServerPhase {
 pub enum Preparation {
     /// Is it alive (`server_check_query`)?
     Check,
-    /// Take the client's values of tracked parameters.
+    /// Take the client's values of parameters.
     Apply,
+    /// Prepare statements that the client has prepared by SQL.
+    Statements,
+    /// Tell which of them there are.
+    Recount,
     /// Come to the end of the batch that was refused (see [`crate::kept`]).
     Unwind,
     /// Prepare the refused statement anew.

@@ -145,7 +145,7 @@ impl Vars {
             sql.push(b';');
         }
         self.carried.difference(&have.carried, &mut sql);
-        self.prepared.prepare_anew(&have.prepared, &mut sql);
+        self.prepared.deallocate_others(&have.prepared, &mut sql);
         (!sql.is_empty()).then_some(sql)
     }
 }

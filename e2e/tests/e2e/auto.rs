@@ -124,6 +124,27 @@ fn statements_of_sql_go_with_the_client() {
 }
 
 #[test]
+fn a_statement_that_is_not_possible_at_present_is_not_lost() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(8);
+    let mut client = pooler.client(&database);
+    client.rows("CREATE TABLE things AS SELECT 7 AS n");
+    client.rows("PREPARE things AS SELECT n FROM things;");
+    client.rows("PREPARE other AS SELECT 8");
+    client.rows("ALTER TABLE things RENAME TO gone");
+    let _held = switch(&pooler, &database);
+    assert_eq!(client.value("EXECUTE other"), "8");
+    assert_eq!(client.query("EXECUTE things").error.expect("no table").code(), "26000");
+    client.rows("ALTER TABLE gone RENAME TO things");
+    let _held = switch(&pooler, &database);
+    assert_eq!(client.value("EXECUTE things"), "7");
+    let text = client.value("SELECT statement FROM pg_prepared_statements WHERE name = 'things'");
+    assert_eq!(text, "PREPARE things AS SELECT n FROM things;");
+}
+
+#[test]
 fn who_leaves_leaves_nothing() {
     if !support::only_weir() {
         return;

@@ -187,7 +187,11 @@ impl<X: Exchange> Engine<X> {
                 self.open_failed(id, reason, None, now, io);
             }
             ServerPhase::Preparing(
-                step @ (Preparation::Check | Preparation::Apply | Preparation::Confirm),
+                step @ (Preparation::Check
+                | Preparation::Apply
+                | Preparation::Statements
+                | Preparation::Recount
+                | Preparation::Confirm),
             ) => {
                 // Nothing of the client's was sent: it goes back to its place in the queue. But its
                 // statement may be the reason, so it is not asked about once more.

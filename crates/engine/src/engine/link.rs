@@ -14,7 +14,6 @@ use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
-use crate::carried::Carried;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
@@ -137,6 +136,9 @@ impl<X: Exchange> Engine<X> {
                 self.send_own_query(on, &sql, now, io);
                 return false;
             }
+            if client.vars.prepared != server.vars.prepared {
+                return self.prepare_statements(id, on, now, io);
+            }
             let vars = client.vars.clone();
             self.server_mut(on).vars = vars;
         }
@@ -161,50 +163,55 @@ impl<X: Exchange> Engine<X> {
                 server.released_at = now;
                 self.prepare(id, on, now, io)
             }
-            Preparation::Apply if server.own_error.is_some() => self.refused(id, on, now, io),
-            Preparation::Apply => {
-                // PostgreSQL's own spelling of the values is the client's from now on; otherwise
-                // every link would set them anew.
-                let mut vars = self.server(on).vars.clone();
-                let own = &self.client(id).vars;
-                if vars.carried != own.carried || vars.prepared != own.prepared {
-                    let vars = Arc::make_mut(&mut vars);
-                    (vars.carried, vars.prepared) = (own.carried.clone(), own.prepared.clone());
-                }
-                let vars = self.shared_vars.share(vars);
-                self.server_mut(on).vars = vars.clone();
-                self.client_mut(id).vars = vars;
-                self.ready(id, on, now, io)
+            Preparation::Apply if server.own_error.is_some() => {
+                return self.refused(id, on, now, io);
             }
+            Preparation::Apply => {
+                self.applied(id, on);
+                self.prepare_statements(id, on, now, io)
+            }
+            Preparation::Statements => self.statements_prepared(id, on, now, io),
+            Preparation::Recount => self.recounted(id, on, now, io),
         };
         if done {
             self.go_on(id, now, io);
         }
     }
 
-    /// The server does not take the client's values. True if it may do without some of them, and is
-    /// ready.
-    fn refused(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+    /// The server has taken the client's values.
+    fn applied(&mut self, id: ClientId, on: ServerId) {
+        let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
+        // PostgreSQL's own spelling of the values is the client's from now on; otherwise every link
+        // would set them anew.
+        let mut vars = server.vars.clone();
+        let own = &client.vars;
+        if vars.carried != own.carried || vars.prepared != own.prepared {
+            let vars = Arc::make_mut(&mut vars);
+            vars.carried = own.carried.clone();
+            vars.prepared = vars.prepared.shared_with(&own.prepared);
+        }
+        let mut wanted = vars.clone();
+        if wanted.prepared != own.prepared {
+            Arc::make_mut(&mut wanted).prepared = own.prepared.clone();
+        }
+        let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
+        self.server_mut(on).vars = vars;
+        self.client_mut(id).vars = wanted;
+    }
+
+    /// The server does not take the client's values.
+    fn refused(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         let error = server.own_error.take().unwrap_or_default();
-        let is_foreign = server.has_foreign_settings();
-        if !self.client(id).vars.prepared.is_empty() {
-            // A statement may not be possible any more: it is not there when it is executed.
-            let vars = &mut self.client_mut(id).vars;
-            Arc::make_mut(vars).prepared = Carried::default();
-            return self.prepare(id, on, now, io);
-        }
-        if is_foreign {
+        if server.has_foreign_settings() {
             // Perhaps it does not give up what another client has set.
-            self.server_closed(on, "settings could not be undone", now, io);
-            return false;
+            return self.server_closed(on, "settings could not be undone", now, io);
         }
+        server.doomed = Some("invalid server parameter");
         let message = format!("varcache_apply failed: ERROR: {error}");
         io.event(Event::ServerComplaint { message: &message });
-        self.server_mut(on).doomed = Some("invalid server parameter");
         self.disconnect(id, "invalid server parameter", now, io);
         self.settled(on, now, io);
-        false
     }
 
     /// Nothing is in the way any more. True if the client keeps the server and may be read.
