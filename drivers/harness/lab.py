@@ -200,6 +200,9 @@ class Lab:
             "server_round_robin": 1,
             # A suite that needs more servers than there are shall fail, not hang.
             "query_wait_timeout": 20,
+            # Suites ask again and again for a database that does not exist, and want PostgreSQL's
+            # own words each time; a pooler says for a while what it has heard the first time.
+            "server_login_retry": 0,
             **keys,
         }
         if self.pki:
