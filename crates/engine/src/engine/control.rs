@@ -2,7 +2,7 @@
 //! told already, under their locks; here is done what follows from it.
 
 use super::Engine;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::mutant::{self, Mutant};
 use crate::pool::{Gate, Pool, REMOVED};
@@ -48,6 +48,14 @@ impl<X: Exchange> Engine<X> {
             let parked = self.exchange.pool(id, |pool| pool.take_home(worker));
             let parked = parked.into_iter().map(|server| (server, REMOVED));
             self.close_parked(parked.collect(), now, io);
+            // Who leaves a server with work to do ends it, which is what the log tells of it.
+            let is_busy = |client: &Client| {
+                let on = client.server.and_then(|on| self.servers.get(on.0 as usize));
+                client.pool == Some(id) && on.is_some_and(|server| !server.is_clean())
+            };
+            for client in self.clients_where(is_busy) {
+                self.disconnect(client, REMOVED, now, io);
+            }
             for (server, is_login) in self.servers_of(id) {
                 // One may have gone with another.
                 match is_login {
@@ -122,10 +130,7 @@ impl<X: Exchange> Engine<X> {
         self.pools.iter().map(|(id, _)| id).collect()
     }
 
-    pub(super) fn clients_where(
-        &self,
-        test: impl Fn(&crate::client::Client) -> bool,
-    ) -> Vec<ClientId> {
+    pub(super) fn clients_where(&self, test: impl Fn(&Client) -> bool) -> Vec<ClientId> {
         let chosen = self.clients.iter().filter(|(_, client)| test(client));
         chosen.map(|(slot, _)| ClientId(slot as u32)).collect()
     }
@@ -154,9 +159,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn turn_away(&mut self, pool: PoolId, why: &str, now: Micros, io: &mut impl Io) {
-        let waits = |client: &crate::client::Client| {
-            client.wait().is_some_and(|(waits_for, _)| waits_for == pool)
-        };
+        let waits = |client: &Client| client.wait().is_some_and(|(waits_for, _)| waits_for == pool);
         for id in self.clients_where(waits) {
             self.disconnect(id, why, now, io);
         }

@@ -19,6 +19,10 @@ use crate::server::{Errand, Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
 
+/// What a user is logged in with of whom no secret is known. It is never right, and who knows why the
+/// login fails is the server, whose words the client is told, as with PgBouncer.
+const NO_PASSWORD: &str = "";
+
 /// No message of a login is longer; an error text may have some length.
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
 
@@ -439,6 +443,7 @@ fn cleartext_password<'a>(
         (None, _, Some(Learnt::Password(password))) | (None, Some(Secret::Plain(password)), _) => {
             Ok(password)
         }
+        (None, None, None) => Ok(NO_PASSWORD),
         (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None, _) => {
             Err("cannot do cleartext authentication: wrong password type")
         }
@@ -453,6 +458,7 @@ fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
         (None, Some(Secret::Plain(password)), _) => Some(hash(password.as_bytes())),
         (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
         (None, _, Some(Learnt::Md5(stored))) => Some(stored.clone()),
+        (None, None, None) => Some(hash(NO_PASSWORD.as_bytes())),
         (None, Some(Secret::Scram(_)) | None, Some(Learnt::Scram(_)) | None) => None,
     }
 }
@@ -472,6 +478,7 @@ fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSec
              secret but client authentication did not provide SCRAM keys"
                 .into())
         }
+        (None, None) => Ok(ScramSecret::Password(NO_PASSWORD.into())),
         (Some(Secret::Md5(_)) | None, Some(Learnt::Md5(_)) | None) => {
             Err("cannot do SCRAM authentication: wrong password type".into())
         }

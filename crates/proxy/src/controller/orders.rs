@@ -214,12 +214,13 @@ impl Controller {
     }
 
     async fn kill(&self, database: Option<String>) -> Result<(), OrderError> {
-        let pools = self.0.shared.hub.pools();
+        let shared = &self.0.shared;
+        let pools = shared.hub.pools();
         let databases: Vec<String> = match &database {
             Some(database) => vec![database.clone()],
             None => pools.iter().map(|pool| lock(pool).key.database.clone()).collect(),
         };
-        self.switch(|switches| {
+        shared.hub.switch(|switches| {
             refuse_if_halted(switches)?;
             if let Some(database) = &database {
                 self.refuse_unknown(database, "kill")?;
@@ -229,7 +230,9 @@ impl Controller {
             }
             Ok(())
         })?;
-        self.0.shared.tell_all(|| ShellMail::Kill(databases.clone().into()));
+        // Before they look at the switches: what is parked ends by this and not by a pause.
+        shared.tell_all(|| ShellMail::Kill(databases.clone().into()));
+        shared.tell_all(|| ShellMail::Review);
         self.until_workers_know().await;
         Ok(())
     }

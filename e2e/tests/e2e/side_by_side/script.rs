@@ -27,7 +27,7 @@
 //! `{db}`, `{pg}` (PostgreSQL's port), `{port}`, `{closed}` (where nobody listens), `{dir}`,
 //! `{x*N}` (N times that letter) are put in by name.
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 16] = [
     include_str!("cases/auth.txt"),
     include_str!("cases/boot.txt"),
     include_str!("cases/cli.txt"),
@@ -37,6 +37,9 @@ const FILES: [&str; 13] = [
     include_str!("cases/limits.txt"),
     include_str!("cases/logs.txt"),
     include_str!("cases/modes.txt"),
+    include_str!("cases/orders.txt"),
+    include_str!("cases/quoting.txt"),
+    include_str!("cases/refusals.txt"),
     include_str!("cases/servers.txt"),
     include_str!("cases/set.txt"),
     include_str!("cases/signals.txt"),

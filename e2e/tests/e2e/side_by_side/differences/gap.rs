@@ -90,6 +90,11 @@ pub(in super::super) const GAP: &[Difference] = &[
                 "startup: a key without a value",
                 "+ log * invalid startup packet layout: expected terminator as last byte*",
             ),
+            ("refused by the pooler: no user", "- log * no username supplied*"),
+            (
+                "refused by the pooler: no user",
+                "+ log * invalid startup packet layout: expected terminator as last byte*",
+            ),
             ("startup: bytes behind the terminator", "- error S[FATAL] C[08P01] M[no *]"),
             ("startup: bytes behind the terminator", "- log * no such database: app*"),
             ("startup: bytes behind the terminator", "- log LOG C-N: (nodb)/app@* login *"),
@@ -285,6 +290,8 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("verbs: KILL without an argument", "+ CommandComplete(RESUME)"),
             ("verbs: KILL without an argument", "- log *"),
             ("verbs: KILL without an argument", "+ log LOG KILL command issued"),
+            ("orders: KILL without an argument", "- *"),
+            ("orders: KILL without an argument", "+ *"),
         ],
     },
     Difference {
@@ -309,6 +316,11 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("star: *", "- error S[FATAL] C[08P01] M[*] => + error S[FATAL] V[FATAL] C[%] M[*]"),
             (
                 "a login that fails: *",
+                "- error S[FATAL] C[08P01] M[*] => + error S[FATAL] V[FATAL] C[%] M[*]",
+            ),
+            ("quoting: *", "- error S[FATAL] C[08P01] M[*] => + error S[FATAL] V[FATAL] C[%] M[*]"),
+            (
+                "refused by the server: *",
                 "- error S[FATAL] C[08P01] M[*] => + error S[FATAL] V[FATAL] C[%] M[*]",
             ),
             (

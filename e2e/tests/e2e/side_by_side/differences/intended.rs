@@ -79,6 +79,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         why: "A key is refused with the reason and what would be right.",
         lines: &[
             ("set: *", "+ log ERROR invalid value *: expected *"),
+            ("orders: SET of an empty value", "+ log ERROR invalid value *: expected *"),
             (
                 "set: auth_dbname = pgbouncer",
                 "+ log ERROR cannot use the reserved \"pgbouncer\" database as an auth_dbname",
@@ -128,7 +129,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "- log ERROR could not load file *"),
             ("*", "- log ERROR include nesting level too deep *"),
             ("*", "- log ERROR invalid port: many"),
-            ("*", "- log ERROR invalid pool mode: x"),
+            ("*", "- log ERROR invalid pool mode: *"),
             ("*", "- log ERROR database name \"pgbouncer\" is reserved"),
             ("*", "- log WARNING too long db name: x*"),
             ("*", "- log ERROR load_init_file: main section missing from config file"),
@@ -210,8 +211,9 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         ],
     },
     Difference {
-        why: "A query that nobody waits for any more is cancelled, and then the server is kept (cancel_lost_queries).",
+        why: "A client that goes while it waits is noticed, and a query that nobody waits for any more is cancelled, and then the server is kept (cancel_lost_queries).",
         lines: &[
+            ("full pool: who waits goes away", "- never: POOLS *"),
             (
                 "transaction: gone in a query",
                 "- log LOG S-N: * client disconnect while server was not ready (age=Ns)",
@@ -233,8 +235,12 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         ],
     },
     Difference {
-        why: "A server whose reset or check fails is not used any more.",
+        why: "A server that is not to be used any more goes at once: one whose reset or check fails, and one that is idle at RECONNECT.",
         lines: &[
+            (
+                "ordered: RECONNECT, then WAIT_CLOSE",
+                "- log LOG S-N: * closing because: database configuration changed * => + log LOG S-N: * closing because: obsolete connection *",
+            ),
             ("a reset that fails: the server goes", "+ *"),
             ("a check that fails: the server goes", "+ *"),
         ],
