@@ -105,6 +105,15 @@ impl Carried {
         self.all().iter().filter(|one| others.get(&one.name) != Some(&*one.value))
     }
 
+    /// These, and those of `others` whose names are not among these.
+    pub fn with<'a>(&self, others: impl Iterator<Item = &'a Setting>) -> Self {
+        let new: Vec<_> = others.filter(|one| self.get(&one.name).is_none()).cloned().collect();
+        match new.is_empty() {
+            true => self.clone(),
+            false => Self::new(self.all().iter().cloned().chain(new).collect()),
+        }
+    }
+
     /// Those that are among `others` as well.
     pub fn shared_with(&self, others: &Self) -> Self {
         let both = |one: &&Setting| others.get(&one.name) == Some(&*one.value);

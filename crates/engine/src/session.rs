@@ -46,6 +46,8 @@ pub struct Traces {
     pub fingerprint: u64,
     /// Was a function of `pin_functions` called?
     pub named: bool,
+    /// Has PostgreSQL said that all statements are gone?
+    pub deallocates: bool,
     /// Has PostgreSQL said that something was reset?
     pub resets: bool,
 }

@@ -368,6 +368,7 @@ impl Replies<'_> {
 
     /// All statements are gone but those that were made behind the message with that serial number.
     fn statements_discarded(&mut self, serial: u64) {
+        self.server.traces.deallocates = true;
         if mutant::is(Mutant::MissesDiscard) {
             return;
         }

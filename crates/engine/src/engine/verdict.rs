@@ -114,6 +114,12 @@ impl<X: Exchange> Engine<X> {
             now_there.prepared = prepared.clone();
         }
         let mut own = now_there.clone();
+        let had = &self.client(id).vars.prepared;
+        let prepared = match traces.deallocates {
+            true => now_there.prepared.clone(),
+            // And those that the server could not prepare when the client came.
+            false => now_there.prepared.with(had.without(&before.prepared)),
+        };
         if let Some(settings) = &left.settings {
             let untracked = |setting: &&Setting| names.slot(&setting.name).is_none();
             let carried = settings.all().iter().filter(untracked).cloned().collect();
@@ -126,6 +132,7 @@ impl<X: Exchange> Engine<X> {
                 go_back_tracked(&mut own, &startup, settings, &names);
             }
         }
+        own.prepared = prepared;
         let changed = now_there != *before;
         let now_there = self.shared_vars.share(Arc::new(now_there));
         let own = self.shared_vars.share(Arc::new(own));
