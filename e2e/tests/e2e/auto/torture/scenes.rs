@@ -528,7 +528,7 @@ const OF_SUPERUSER: &[Row] = &[
     (
         "session authorization and role",
         Never,
-        &["SET SESSION AUTHORIZATION app", "SET ROLE torture_$R"],
+        &["SET SESSION AUTHORIZATION torture_$R", "SET ROLE torture_stranger"],
         "SET work_mem = '5$VMB'",
         WHO,
         "RESET SESSION AUTHORIZATION",

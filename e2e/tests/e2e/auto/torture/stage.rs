@@ -52,6 +52,8 @@ fn roles(postgres: &Postgres) {
         for role in ROLES {
             postgres.sql("postgres", &format!("CREATE ROLE {role}"));
         }
+        // Whoever has become one of them may go on to be the stranger's.
+        postgres.sql("postgres", "GRANT torture_stranger TO torture_a, torture_b");
     });
 }
 
