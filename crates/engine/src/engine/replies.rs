@@ -13,7 +13,6 @@ use super::requests::write_reply;
 use super::resend::may_resend;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
-use crate::kept::{KEPT_LEN_MAX, Refused, Used, is_changed_result};
 use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
 use crate::mutant::{self, Mutant};
 use crate::prepared::Shape;
@@ -24,6 +23,8 @@ use crate::stream::Splice;
 use crate::vars::TrackedNames;
 use config::PoolMode;
 use sql::{Seen, Signs};
+
+mod statements;
 
 /// Messages that have to be seen as a whole are not gathered beyond this length. An ErrorResponse
 /// that is longer goes through unseen.
@@ -384,18 +385,6 @@ impl Replies<'_> {
         self.server.numbers = own.unwrap_or_default();
     }
 
-    /// What a statement returns was told, to the client or to us.
-    fn described(&mut self, settled: &Settled, shape: Option<Shape>) {
-        let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
-        if let Some(refused) = refused.filter(|_| settled.owner == Owner::Nobody) {
-            refused.shape = shape;
-        } else if let Some(shape) = shape
-            && let Some(extended) = self.client.as_mut().and_then(|own| own.extended.as_mut())
-        {
-            extended.statements.set_shape(settled.statement, shape);
-        }
-    }
-
     fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, Stop> {
         let fields = ErrorFields::decode(body).ok().filter(|_| complete);
         let ends = fields.as_ref().is_some_and(ErrorFields::ends_session);
@@ -426,69 +415,6 @@ impl Replies<'_> {
             return Ok(self.statement_error(fields, &settled));
         }
         Ok(Owner::Client)
-    }
-
-    /// A message that names a statement of ours has failed.
-    fn statement_error(&mut self, fields: ErrorFields, settled: &Settled) -> Owner {
-        if is_changed_result(&fields) {
-            let since = self.server.statements.since(settled.statement);
-            self.server.statements.doubt(settled.statement);
-            if let Some(used) = self.renewable(settled) {
-                let was_older = since.is_some_and(|since| since < used.since);
-                let Server { kept, ledger, .. } = &mut *self.server;
-                if let Some(kept) = kept {
-                    let synced = ledger.take_over_batch();
-                    kept.refused = Some(Refused { error: fields, was_older, synced, shape: None });
-                    self.refused = true;
-                    return Owner::Nobody;
-                }
-            }
-            return Owner::Client;
-        }
-        match self.error_about_statement(fields, settled) {
-            Some(reworded) => {
-                backend::error(self.out.insert(), &reworded);
-                Owner::Nobody
-            }
-            None => Owner::Client,
-        }
-    }
-
-    /// The use of a statement that has failed, if it is the first thing its client has asked, not
-    /// in a transaction, and nothing follows its batch: then all of it can be asked again.
-    fn renewable(&self, settled: &Settled) -> Option<Used> {
-        let outline = &self.server.kept.as_deref()?.outline;
-        let used = outline.uses.as_ref()?;
-        let is_all = outline.first == settled.serial
-            && used.statement.id == settled.statement
-            && self.server.status == b'I'
-            && self.server.ledger.only_ends_batch()
-            && self.client.as_ref().is_some_and(|own| own.stream.remaining <= KEPT_LEN_MAX);
-        (is_all && !mutant::is(Mutant::NeverRenews)).then(|| used.clone())
-    }
-
-    /// If the error is about a statement of ours by name: what it tells of the server, and the
-    /// text in the client's words.
-    fn error_about_statement(
-        &mut self,
-        mut fields: ErrorFields,
-        settled: &Settled,
-    ) -> Option<ErrorFields> {
-        let own = format!("\"weir_{}\"", settled.statement);
-        let text = fields.get(b'M')?;
-        let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
-        match fields.sqlstate() {
-            // Something that no tag tells of has deallocated it.
-            b"26000" => drop(self.server.statements.remove(settled.statement)),
-            b"42P05" if settled.taken.is_none() => self.server.doomed = Some(OUT_OF_STEP),
-            _ => {}
-        }
-        let extended = self.client.as_deref()?.extended.as_deref()?;
-        let taken = settled.taken.as_deref();
-        let name = taken.or_else(|| extended.name_used(settled.serial))?;
-        let message = [&text[..=at], name, &text[at + own.len() - 1..]].concat();
-        fields.replace(b'M', message);
-        Some(fields)
     }
 
     /// Show a message to the ledger; undo what it makes void.
