@@ -10,8 +10,8 @@
 //! * `stage.rs`: PostgreSQL, Weir, the hostile clients, the switch. `play.rs`: a script on it.
 //!
 //! By default a sample of the product is played, with `WEIR_TESTS=full` all of it.
-//! `TORTURE=word` plays what has the word in its name, and all of that. `SEED=n` plays one random
-//! run again; `SEEDS=n` as many.
+//! `TORTURE=word` plays what has the word in its name, and all of that; `TORTURE_PART=k/n` the k-th
+//! of n parts. `SEED=n` plays one random run again; `SEEDS=n..m` several.
 
 mod differences;
 mod play;
@@ -21,6 +21,8 @@ mod scripts;
 mod settings;
 mod stage;
 mod ways;
+
+use std::ops::Range;
 
 use crate::support;
 use play::{Cast, Script};
@@ -40,9 +42,29 @@ fn is_wanted(name: &str) -> bool {
     std::env::var("TORTURE").map_or(true, |word| name.contains(&word))
 }
 
-fn plays_all() -> bool {
+/// Whether this one of the combinations is played; `index` is that of its scene.
+fn is_chosen(place: usize, index: usize, sparse: usize) -> bool {
+    if let Ok(part) = std::env::var("TORTURE_PART") {
+        let (part, parts) = part.split_once('/').expect("k/n");
+        let number = |text: &str| text.parse::<usize>().expect("a number");
+        return place % number(parts) + 1 == number(part);
+    }
     let full = std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full");
-    full || std::env::var("TORTURE").is_ok()
+    full || std::env::var("TORTURE").is_ok() || (place + index * 7).is_multiple_of(sparse)
+}
+
+/// `SEED=7`, `SEEDS=40..80`.
+fn seeds() -> Range<u64> {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let named = |name: &str| std::env::var(name).ok();
+    match (named("SEED"), named("SEEDS")) {
+        (Some(seed), _) => number(&seed)..number(&seed) + 1,
+        (None, Some(seeds)) => {
+            let (first, end) = seeds.split_once("..").expect("first..end");
+            number(first)..number(end)
+        }
+        (None, None) => 0..SEEDS,
+    }
 }
 
 /// Every scene in each way and with each ending; or a sample in which each scene meets each way and
@@ -53,9 +75,8 @@ fn product(scenes: impl Fn(usize, usize) -> Vec<Scene>, sparse: usize, mut stage
         for (way, ending) in Way::ALL.into_iter().flat_map(|way| Ending::ALL.map(|end| (way, end)))
         {
             place += 1;
-            let by_chance = (place + index * 7) % sparse == 0;
             let name = format!("{}, {way:?}, {ending:?}", scene.name);
-            if !is_wanted(&name) || !(plays_all() || by_chance) {
+            if !is_wanted(&name) || !is_chosen(place, index, sparse) {
                 continue;
             }
             let number = stage.number();
@@ -111,13 +132,8 @@ fn whatever_comes_in_whatever_order_is_answered_as_on_a_connection_of_ones_own()
     if !support::only_weir() {
         return;
     }
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let mut stage = Stage::ordinary();
-    let seeds = match number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SEEDS").unwrap_or(SEEDS),
-    };
-    for seed in seeds {
+    for seed in seeds() {
         let number = stage.number();
         let name = format!("SEED={seed}");
         stage.play(&name, random::cast(seed, number));

@@ -266,6 +266,8 @@ impl Stage {
         println!("{played} played; another server {switches} times of {chances}");
         let told = failures.iter().take(FAILURES_MAX).cloned().collect::<Vec<_>>().join("\n");
         assert!(failures.is_empty(), "{} failures:\n{told}", failures.len());
-        assert!(played > 0 && switches * 3 >= chances, "hardly anybody was given another server");
+        let is_part = std::env::var("TORTURE").is_ok();
+        assert!(played > 0 || is_part, "nothing was played");
+        assert!(switches * 3 >= chances, "hardly anybody was given another server");
     }
 }
