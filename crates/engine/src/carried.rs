@@ -121,12 +121,21 @@ impl Carried {
     }
 }
 
-/// Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
+/// The value is of the database's encoding, while the query will be read as of the one that the
+/// server's last client has set. Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
 fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
     sql.extend_from_slice(b"pg_catalog.set_config(");
     quote_literal(name, sql);
     sql.push(b',');
-    quote_literal(value, sql);
+    if value.is_ascii() {
+        quote_literal(value, sql);
+    } else {
+        sql.extend_from_slice(b"pg_catalog.convert_from(pg_catalog.decode('");
+        for byte in value {
+            sql.extend_from_slice(format!("{byte:02x}").as_bytes());
+        }
+        sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
+    }
     sql.extend_from_slice(b",false)");
 }
 
@@ -177,6 +186,15 @@ mod tests {
         assert_eq!(
             sql(&[("a", "1"), ("b", "it's")], &[("a", "2")]),
             "SELECT pg_catalog.set_config('a','1',false),pg_catalog.set_config('b','it''s',false);"
+        );
+    }
+
+    #[test]
+    fn other_letters_are_sent_in_no_encoding() {
+        assert_eq!(
+            sql(&[("a", "x\u{e4}")], &[]),
+            "SELECT pg_catalog.set_config('a',pg_catalog.convert_from(pg_catalog.decode(\
+             '78c3a4','hex'),pg_catalog.getdatabaseencoding()),false);"
         );
     }
 

@@ -3,7 +3,9 @@
 //! who asks, and what follows from the answer, is in `engine/verdict.rs`.
 //!
 //! The question is one SELECT of rows of three texts: what it is (the first column's letter), a
-//! name, a value. Every name in it is qualified, since a client's `search_path` holds.
+//! name, a value. Every name in it is qualified, since a client's `search_path` holds. Values come as
+//! bytes of the database's encoding, written in ASCII: the client's own encoding is one of the
+//! things that differ from server to server.
 
 use wire::backend;
 
@@ -67,8 +69,12 @@ pub fn question<'a>(
     if topics.objects {
         parts.extend(OBJECTS.iter().map(|part| part.as_bytes().to_vec()));
     }
-    parts.join(&b" UNION ALL "[..])
+    [ASCII_OF, &parts.join(&b" UNION ALL "[..]), b") found (kind, name, value)"].concat()
 }
+
+/// Bytes above 127 as `\ooo`, a backslash doubled.
+const ASCII_OF: &[u8] = b"SELECT kind, name, pg_catalog.encode(pg_catalog.convert_to(value, \
+    pg_catalog.getdatabaseencoding()), 'escape') FROM (";
 
 const SETTINGS: [&str; 2] = [
     "SELECT 's', name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
@@ -132,6 +138,10 @@ impl Probe {
         }
         let kind = value(&mut rest)??;
         let (name, text) = (value(&mut rest)?, value(&mut rest)?);
+        let text = match text {
+            Some(escaped) => Some(unescaped(escaped)?),
+            None => None,
+        };
         self.pins |= match kind {
             b"s" => {
                 let (name, value) = (name?, text?);
@@ -181,6 +191,10 @@ fn portable(prepared: Vec<Setting>) -> Option<Carried> {
         return None;
     }
     let own = |one: Setting| {
+        // What it says in other letters depends on the encoding in which it is sent.
+        if !one.name.is_ascii() || !one.value.is_ascii() {
+            return None;
+        }
         let value = own_text(&one.name, &one.value)?.into();
         Some(Setting { value, ..one })
     };
@@ -201,6 +215,26 @@ fn own_text<'a>(name: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
     });
     let own = found.next()?;
     found.next().is_none().then(|| text.get(own.range)).flatten()
+}
+
+/// What PostgreSQL's `encode(…, 'escape')` was made of.
+fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'\\' {
+            bytes.push(byte);
+        } else if let Some(behind) = rest.strip_prefix(b"\\") {
+            bytes.push(b'\\');
+            rest = behind;
+        } else {
+            let (digits, behind) = rest.split_at_checked(3)?;
+            bytes.push(u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok()?);
+            rest = behind;
+        }
+    }
+    Some(bytes)
 }
 
 /// The next value of a DataRow's. The outer None: there is none.
@@ -276,6 +310,21 @@ mod tests {
             pinned
         );
         assert_eq!(prepared("a", &format!("PREPARE a AS SELECT {}", "1".repeat(20_000))), pinned);
+    }
+
+    #[test]
+    fn values_are_bytes_written_in_ascii() {
+        let value = |text: &str| {
+            let left = answer(&[&[Some("s"), Some("a"), Some(text)]])?;
+            left.settings?.get(b"a").map(<[u8]>::to_vec)
+        };
+        assert_eq!(value("it's").unwrap(), b"it's");
+        assert_eq!(value(r"\303\244\\x").unwrap(), b"\xc3\xa4\\x");
+        for broken in [r"\", r"\30", r"\8x1", r"\777"] {
+            assert_eq!(value(broken), None, "{broken}");
+        }
+        let prepared = answer(&[&[Some("p"), Some("a"), Some(r"PREPARE a AS SELECT '\303\244'")]]);
+        assert_eq!(prepared.unwrap().pins, Pins::PREPARED);
     }
 
     #[test]
