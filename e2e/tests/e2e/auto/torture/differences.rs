@@ -11,7 +11,7 @@
 //! 5. **What no question to PostgreSQL shows** (`LOAD`, `setseed`) has to be seen in the text itself:
 //!    not in a function, a DO block, or a text of more than 64 KiB. (In `ways.rs`.)
 //! 6. **A setting that only the login role may make, under a role that may not**, is refused on the
-//!    next server. (No scene has it.)
+//!    next server. So is `temp_buffers` where temporary tables have been used. (No scene has these.)
 
 use testkit::Message;
 

@@ -174,6 +174,29 @@ pub(super) const ALL: &[(&str, Keeps, &str)] = &[
         use mine",
     ),
     (
+        "letters in another encoding",
+        Keeps::Meanwhile,
+        "SET app.letters = 'ä'
+        SET client_encoding = 'LATIN1'
+        SELECT nullif(current_setting('app.letters', true), '')
+        SELECT set_config('app.letters', U&'\\00f6', false)
+        SELECT length(current_setting('app.letters', true))
+        SHOW client_encoding
+        RESET client_encoding
+        SELECT nullif(current_setting('app.letters', true), '')
+        PREPARE mine AS SELECT 'ä'
+        EXECUTE mine
+        DEALLOCATE mine",
+    ),
+    (
+        "an exception that takes a setting back",
+        Keeps::Never,
+        "SET work_mem = '5$VMB'
+        DO $$BEGIN BEGIN SET work_mem = '66MB'; RAISE 'no'; EXCEPTION WHEN OTHERS THEN SET lock_timeout = 7; END; END$$
+        SHOW work_mem
+        SHOW lock_timeout",
+    ),
+    (
         "the unnamed statement",
         Keeps::Never,
         "x: SELECT $V AS a

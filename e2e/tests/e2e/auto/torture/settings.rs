@@ -74,6 +74,8 @@ const TABLE: &[Row] = &[
     ),
     ("force_parallel_mode", ["on", "regress", "off", "off"], &[]),
     ("gin_pending_list_limit", ["'3MB'", "4096", "'5MB'", "'6MB'"], &[]),
+    ("app.letters", ["'ä€'", "'ö'", "'stranger'", "'strange'"], &[]),
+    ("search_path", ["s1, \"ä\"", "\"ö\", s2", "hostile", "hostile, s1"], PLACE),
     ("app.tenant", ["'7'", "'it''s \"x\"'", "'stranger'", "'strange'"], &[]),
     ("app.a.b", ["'$1'", "E'x\\\\y'", "'stranger'", "'strange'"], &[]),
     ("\"App\".\"Tenant\"", ["'1'", "'2'", "'stranger'", "'strange'"], &[]),

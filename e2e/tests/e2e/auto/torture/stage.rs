@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FAILURES_MAX: usize = 12;
 
 /// What a hostile client leaves on its server, to be gone before anybody else comes.
-const LEFTOVERS: &str = "CREATE TEMP TABLE mine (stranger int); \
+const LEFTOVERS: &str = "CREATE TEMP TABLE mine (stranger int); INSERT INTO mine VALUES (1); \
     CREATE TEMP VIEW mine_view AS SELECT 'stranger' AS whose; \
     CREATE FUNCTION pg_temp.mine() RETURNS text LANGUAGE sql AS $$ SELECT 'stranger' $$; \
     DECLARE mine CURSOR WITH HOLD FOR SELECT 'stranger'; \
