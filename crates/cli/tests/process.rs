@@ -124,7 +124,7 @@ fn keys_without_effect_are_told_at_start() {
     let folder = Folder::new("stats_period = 60\njob_name = mine\nuser = no-such-user");
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg(folder.path("weir.ini")).output();
     let text = stderr(&output.unwrap());
-    assert!(text.contains("WARNING job_name is set, but"), "{text}");
+    assert!(text.contains("WARNING job_name is set, and has no effect"), "{text}");
     assert!(text.contains("FATAL could not find user 'no-such-user' to switch to"), "{text}");
 }
 
