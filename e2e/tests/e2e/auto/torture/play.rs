@@ -154,7 +154,7 @@ impl Stage {
         }
         self.count(switches, chances);
         if cast.keeps == Keeps::Never && chances > 3 && switches == 0 {
-            self.note(name, 0, "the end", "it was never given another server");
+            self.stayed += 1;
         }
         if let Some((index, what)) = misinformed(&victims) {
             self.note(name, index, "the parameters", &what);
