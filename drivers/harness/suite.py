@@ -12,15 +12,21 @@ SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
 MODES = ("session", "transaction")
 
-# In transaction mode nothing is reset between clients, so one test's temporary table or SET would
-# fail whichever test gets that server next. This keeps each failure with the test that needs a
-# session; prepared statements, which Weir keeps track of, are left alone.
-TRANSACTION_KEYS = {
-    "server_reset_query": "close all; reset session authorization; reset all; unlisten *; "
-                          "select pg_advisory_unlock_all(); discard temp; discard sequences",
-    "server_reset_query_always": 1,
-    # A test that fails in a transaction may leave it open; few of those would use the pool up.
-    "idle_transaction_timeout": 10,
+# Of the modes in which clients share servers. Few, so that they do.
+POOL_SIZES = {"transaction": 3}
+
+KEYS = {
+    "session": {},
+    # In transaction mode nothing is reset between clients, so one test's temporary table or SET
+    # would fail whichever test gets that server next. This keeps each failure with the test that
+    # needs a session; prepared statements, which Weir keeps track of, are left alone.
+    "transaction": {
+        "server_reset_query": "close all; reset session authorization; reset all; unlisten *; "
+                              "select pg_advisory_unlock_all(); discard temp; discard sequences",
+        "server_reset_query_always": 1,
+        # A test that fails in a transaction may leave it open; few of those would use the pool up.
+        "idle_transaction_timeout": 10,
+    },
 }
 
 
@@ -56,16 +62,20 @@ class Suite:
     secured = False
     # Before the tests, straight to PostgreSQL: pairs of (database, statements).
     setup = ()
-    # What Weir needs: user -> password, further keys, and the pool size of each mode. Transaction
-    # pools are small so that servers are shared; session pools as large as one test needs.
+    # What Weir needs: user -> password, further keys, and the pool size of each mode that is not to
+    # have that of POOL_SIZES. Session pools are as large as one test needs.
     users = {"postgres": ""}
     keys = {}
-    pool_size = {"session": 5, "transaction": 3}
+    pool_size = {"session": 5}
     # Tests that are run nowhere: id or prefix -> reason. Not for what fails through the pooler.
     left_out = {}
     # The same, but in one mode only, for what hangs there or ends the whole suite: mode ->
     # tests. These stay failures, so the expectations have to name them.
     fatal = {}
+    # Tests that end a backend by the number they have asked for. Where servers are shared it serves
+    # somebody else a moment later, whose test would then fail in their place: there they are not
+    # run, and are failures likewise.
+    ends_backends = ()
     seconds_max = 1200
     # What stands between a test and those below it.
     separator = ""
@@ -79,7 +89,8 @@ class Suite:
         raise NotImplementedError
 
     def skipped(self, target):
-        return [*self.left_out, *self.fatal.get(target.mode, ())]
+        shared = self.ends_backends if target.mode in POOL_SIZES else ()
+        return [*self.left_out, *self.fatal.get(target.mode, ()), *shared]
 
     def prepare(self, lab):
         for database, statements in self.setup:

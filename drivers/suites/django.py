@@ -23,7 +23,7 @@ class Django(Suite):
     version = "5.2.19"
     setup = (("postgres", "create database test_django; create database test_django2"),)
     # Tests of two databases, of which some hold a second connection and a third.
-    pool_size = {"session": 20, "transaction": 3}
+    pool_size = {"session": 20}
 
     def fetch(self):
         self.work = cache.sdist("django", self.version)

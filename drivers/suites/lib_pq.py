@@ -18,7 +18,9 @@ class LibPq(GoSuite):
         'time.After(100 * time.Millisecond):\n\t\tpanic("wantEvent: timeout")',
         'time.After(10 * time.Second):\n\t\tpanic("wantEvent: timeout")',
     ),)
-    pool_size = {"session": 20, "transaction": 3}
+    pool_size = {"session": 20}
+
+    ends_backends = ("TestPing",)
 
     def environment(self, target):
         return target.libpq("pqgo", "pqgo")

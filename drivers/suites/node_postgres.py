@@ -9,7 +9,7 @@ class NodePostgres(NodeSuite):
     version = "8.23.1"
     settings = {"max_prepared_transactions": 20}
     # Beside the scenarios' own connections, forty at a time are compared with one another.
-    pool_size = {"session": 60, "transaction": 3}
+    pool_size = {"session": 60}
     users = {"postgres": "", "alice": "secret"}
     setup = (("postgres", "create role alice login; grant all on schema public to alice"),)
 

@@ -22,6 +22,11 @@ class Pg8000(PytestSuite):
     # after PostgreSQL's error the driver waits for an answer to a message nobody may answer.
     fatal = {"transaction": ["test/native/test_query.py::test_max_parameters"]}
 
+    ends_backends = tuple(
+        f"test/native/test_connection.py::test_broken_pipe_{what}"
+        for what in ("flush", "read", "unpack")
+    )
+
     def options(self, target):
         return ("--benchmark-disable",)
 

@@ -35,7 +35,7 @@ class PgJdbc(MavenSuite):
     # The driver's schema is a startup parameter, which PostgreSQL reports from version 18 on.
     keys = {"ignore_startup_parameters": "extra_float_digits, synchronous_commit",
             "track_extra_parameters": "IntervalStyle, search_path"}
-    pool_size = {"session": 30, "transaction": 3}
+    pool_size = {"session": 30}
 
     # The first kills its backend and writes until that is noticed; the pid it knows is Weir's. The
     # other waits for a notification without end.

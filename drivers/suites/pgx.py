@@ -22,7 +22,7 @@ class Pgx(GoSuite):
     )
     # The second is unknown to PostgreSQL, which is to say so itself.
     users = {"postgres": "", "pgxinvalidusertest": ""}
-    pool_size = {"session": 30, "transaction": 3}
+    pool_size = {"session": 30}
 
     # The first waits for a notification without end, the second panics over a temporary table.
     fatal = {"transaction": ["TestListenNotify", "TestConnExecBatchImplicitTransaction"]}

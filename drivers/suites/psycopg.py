@@ -10,7 +10,7 @@ class Psycopg(ScenarioSuite):
     requirements = ("psycopg[binary]==3.3.9", "psycopg-pool==3.3.3")
     settings = {"max_prepared_transactions": 20}
     # Beside the scenarios' own connections, forty at a time are compared with one another.
-    pool_size = {"session": 60, "transaction": 3}
+    pool_size = {"session": 60}
     users = {"postgres": "", "alice": ""}
     setup = (("postgres", "create role alice login; grant all on schema public to alice"),)
 

@@ -13,7 +13,9 @@ class Psycopg2(PytestSuite):
     settings = {"max_prepared_transactions": 10}
     setup = (("postgres", "create database psycopg2_test"),
              ("psycopg2_test", "create extension hstore"))
-    pool_size = {"session": 10, "transaction": 3}
+    pool_size = {"session": 10}
+
+    ends_backends = ("tests/test_cursor.py::CursorTests::test_external_close_async",)
 
     @property
     def source_path_extra(self):

@@ -21,7 +21,7 @@ class SqlAlchemy(PytestSuite):
             alter database test set default_text_search_config = 'pg_catalog.english';
         """),
     )
-    pool_size = {"session": 10, "transaction": 3}
+    pool_size = {"session": 10}
 
     def options(self, target):
         return (f"--dburi=postgresql+psycopg2://postgres@{target.host}:{target.port}/test",)

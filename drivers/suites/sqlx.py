@@ -22,7 +22,7 @@ class Sqlx(CargoSuite):
     arguments = (f"--features={','.join(FEATURES)}", *(f"--test={name}" for name in TARGETS))
     setup = (("postgres", "create database sqlx"),)
     keys = {"ignore_startup_parameters": "extra_float_digits"}
-    pool_size = {"session": 30, "transaction": 3}
+    pool_size = {"session": 30}
 
     def prepare(self, lab):
         super().prepare(lab)

@@ -22,7 +22,7 @@ class TokioPostgres(CargoSuite):
     """),)
     users = {name: PASSWORD for name in USERS}
     keys = {"auth_type": "scram-sha-256"}
-    pool_size = {"session": 10, "transaction": 3}
+    pool_size = {"session": 10}
 
     def patch(self, text, target):
         return (
