@@ -91,11 +91,9 @@ impl Carried {
     pub fn deallocate_others(&self, have: &Self, sql: &mut Vec<u8>) {
         for Setting { name, value } in have.all() {
             if self.get(name) != Some(value) {
-                sql.extend_from_slice(b"DEALLOCATE \"");
-                sql.extend(name.iter().flat_map(|byte| {
-                    std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 })
-                }));
-                sql.extend_from_slice(b"\";");
+                sql.extend_from_slice(b"DEALLOCATE ");
+                quote_identifier(name, sql);
+                sql.push(b';');
             }
         }
     }
@@ -141,13 +139,18 @@ fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
 
 /// `app.tenant` as `"app"."tenant"`.
 fn quote_name(name: &[u8], sql: &mut Vec<u8>) {
+    for (at, part) in name.split(|byte| *byte == b'.').enumerate() {
+        if at > 0 {
+            sql.push(b'.');
+        }
+        quote_identifier(part, sql);
+    }
+}
+
+fn quote_identifier(name: &[u8], sql: &mut Vec<u8>) {
     sql.push(b'"');
     for &byte in name {
-        match byte {
-            b'.' => sql.extend_from_slice(b"\".\""),
-            b'"' => sql.extend_from_slice(b"\"\""),
-            _ => sql.push(byte),
-        }
+        sql.extend(std::iter::repeat_n(byte, if byte == b'"' { 2 } else { 1 }));
     }
     sql.push(b'"');
 }

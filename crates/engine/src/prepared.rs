@@ -8,7 +8,7 @@
 //! is another statement than the same text before.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use foldhash::fast::RandomState;
 use sql::Seen;
@@ -28,10 +28,17 @@ pub struct Statement {
     pub sql: Box<[u8]>,
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
-    /// What it may leave in a session.
-    pub seen: Seen,
+    /// What it may leave in a session; looked for when that is first of interest.
+    seen: OnceLock<Seen>,
     /// How many changes of the schema had been seen when it was first prepared.
     pub(crate) schema: u64,
+}
+
+impl Statement {
+    /// What it may leave in a session, whichever way its clients write strings.
+    pub fn seen(&self) -> Seen {
+        *self.seen.get_or_init(|| sql::scan(&self.sql, true) | sql::scan(&self.sql, false))
+    }
 }
 
 /// Finds the shared copy of a statement.
@@ -68,7 +75,7 @@ impl Interner {
             server_name: server_name.into(),
             sql: sql.into(),
             types: types.into(),
-            seen: sql::scan(sql, true) | sql::scan(sql, false),
+            seen: OnceLock::new(),
             schema: self.schema,
         });
         twins.push(Arc::downgrade(&statement));

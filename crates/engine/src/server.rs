@@ -255,6 +255,13 @@ impl Server {
         }
     }
 
+    /// Its client, which has this serial number, has nothing to do with it any more.
+    pub fn lose_client(&mut self, serial: u64) {
+        self.client = None;
+        self.numbers = self.numbers.after(serial);
+        self.draws = false;
+    }
+
     /// Has it state of its client's that another one must not find?
     pub fn has_traces(&self) -> bool {
         self.pinned.is_some() || !self.traces.is_empty()

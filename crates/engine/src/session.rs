@@ -58,8 +58,13 @@ impl Traces {
     }
 
     pub fn add(&mut self, seen: Seen, fingerprint: u64) {
-        let is_same = self.is_empty() || self.functions == seen.functions;
-        self.functions = if is_same { seen.functions } else { 0 };
+        if self.is_empty() {
+            // What command tags said of transactions that nobody was suspicious of.
+            *self = Self { functions: seen.functions, ..Self::default() };
+        }
+        if self.functions != seen.functions {
+            self.functions = 0;
+        }
         self.signs |= seen.signs;
         self.fingerprint = fingerprint;
     }

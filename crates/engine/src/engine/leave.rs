@@ -147,9 +147,7 @@ impl<X: Exchange> Engine<X> {
             && client.replication.is_none()
             && self.config.global.cancel_lost_queries;
         let server = self.server_mut(on);
-        server.client = None;
-        server.numbers = server.numbers.after(client.serial);
-        server.draws = false;
+        server.lose_client(client.serial);
         let half = client.stream.is_mid_message();
         let forgotten = mutant::is(Mutant::ForgetsOwedReplies) && !half
             || mutant::is(Mutant::ForgetsHalfMessage) && half;

@@ -310,17 +310,31 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let mut message = Vec::with_capacity(sql.len() + 6);
-        frontend::query(&mut message, sql);
-        let mut entry = Entry::new(Expect::Query, Verb::Internal);
-        entry.serial = self.next_serial();
-        let server = self.server_mut(on);
+        self.send_own_queries(on, std::iter::once(sql), now, io);
+    }
+
+    /// The same for several, each of which may fail by itself.
+    pub(super) fn send_own_queries<'a>(
+        &mut self,
+        on: ServerId,
+        texts: impl Iterator<Item = &'a [u8]>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = &mut self.servers[on.0 as usize];
         debug_assert!(server.is_clean(), "a message of ours into a client's conversation");
+        let mut messages = Vec::new();
+        for sql in texts {
+            frontend::query(&mut messages, sql);
+            self.serial += 1;
+            let mut entry = Entry::new(Expect::Query, Verb::Internal);
+            entry.serial = self.serial;
+            server.ledger.owe(entry);
+        }
         server.own_error = None;
         server.asked_at = now;
         server.unnamed = 0;
-        server.ledger.owe(entry);
-        io.send_server(on, &message);
+        io.send_server(on, &messages);
     }
 
     /// The client gives its server back.
@@ -331,9 +345,7 @@ impl<X: Exchange> Engine<X> {
         client.phase = ClientPhase::Idle;
         let serial = client.serial;
         let server = self.server_mut(on);
-        server.client = None;
-        server.numbers = server.numbers.after(serial);
-        server.draws = false;
+        server.lose_client(serial);
         if !self.renamed.is_empty() {
             self.follow_rename(id);
         }

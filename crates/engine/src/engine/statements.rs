@@ -10,12 +10,9 @@
 
 use std::sync::Arc;
 
-use wire::frontend;
-
 use super::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
-use crate::ledger::{Entry, Expect, Verb};
-use crate::probe::{self, Probe, Topics};
+use crate::probe::{self, Topics};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -30,24 +27,14 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) -> bool {
-        let client = &self.clients[id.0 as usize];
-        let server = &mut self.servers[on.0 as usize];
-        let mut out = Vec::new();
-        for missing in client.vars.prepared.without(&server.vars.prepared) {
-            frontend::query(&mut out, &missing.value);
-            self.serial += 1;
-            let mut entry = Entry::new(Expect::Query, Verb::Internal);
-            entry.serial = self.serial;
-            server.ledger.owe(entry);
-        }
-        if out.is_empty() {
+        let wanted = self.client(id).vars.clone();
+        let there = self.server(on).vars.clone();
+        let mut missing = wanted.prepared.without(&there.prepared).peekable();
+        if missing.peek().is_none() {
             return self.ready(id, on, now, io);
         }
-        server.phase = ServerPhase::Preparing(Preparation::Statements);
-        server.own_error = None;
-        server.asked_at = now;
-        server.unnamed = 0;
-        io.send_server(on, &out);
+        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Statements);
+        self.send_own_queries(on, missing.map(|one| &*one.value), now, io);
         false
     }
 
@@ -64,10 +51,8 @@ impl<X: Exchange> Engine<X> {
             server.vars = self.clients[id.0 as usize].vars.clone();
             return self.ready(id, on, now, io);
         }
-        server.phase = ServerPhase::Preparing(Preparation::Recount);
-        server.probe = Some(Box::new(Probe::new(RECOUNT)));
         let sql = probe::question(RECOUNT, b"", std::iter::empty());
-        self.send_own_query(on, &sql, now, io);
+        self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, now, io);
         false
     }
 

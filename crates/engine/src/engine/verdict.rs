@@ -50,12 +50,25 @@ impl<X: Exchange> Engine<X> {
         let customs = view.lore.customs().chain(carried.filter(|name| name.contains(&b'.')));
         let login = view.settings.login_user().as_bytes();
         let sql = probe::question(topics, login, customs);
-        let server = self.server_mut(on);
-        server.phase = ServerPhase::Preparing(Preparation::Probe);
-        server.probe = Some(Box::new(Probe::new(topics)));
         self.client_mut(id).phase =
             ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
-        self.send_own_query(on, &sql, now, io);
+        self.ask_what_is_left(on, Preparation::Probe, topics, &sql, now, io);
+    }
+
+    /// Sends the probe's question; `step` says what becomes of the answer.
+    pub(super) fn ask_what_is_left(
+        &mut self,
+        on: ServerId,
+        step: Preparation,
+        topics: Topics,
+        question: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = self.server_mut(on);
+        server.phase = ServerPhase::Preparing(step);
+        server.probe = Some(Box::new(Probe::new(topics)));
+        self.send_own_query(on, question, now, io);
     }
 
     /// The probe is answered.

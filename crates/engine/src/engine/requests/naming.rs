@@ -44,7 +44,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
             Name::Statement(found) => {
                 let statement = &found.used.statement;
-                self.see_use(statement.seen, &statement.sql, body);
+                self.see_use(statement, body);
                 let rest_len = header.total - HEADER_LEN - rest_at;
                 frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
                 entry.verb = Verb::Replace;

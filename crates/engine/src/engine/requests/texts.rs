@@ -11,6 +11,7 @@ use wire::{HEADER_LEN, Header};
 use super::{BROKEN_PARSE, Requests};
 use crate::ledger::{Entry, Expect, Reply, Verb};
 use crate::lore::Lore;
+use crate::prepared::Statement;
 use crate::session::Session;
 use crate::shell::Exchange;
 use crate::vars::STANDARD_CONFORMING_STRINGS;
@@ -76,8 +77,8 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// A text.
     pub(super) fn see(&mut self, text: &[u8]) -> Sight {
-        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
         let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
+        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
         let seen = texts.cache.scan(text, standard);
         let refuses = self.settings.auto_unsupported == Unsupported::Error;
         if refuses && seen.signs.intersects(UNSEEN) {
@@ -109,9 +110,12 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// A statement of this text, in which that was seen, is used with these parameters.
-    pub(super) fn see_use(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
-        self.leaves(seen, text, &bind[..bind.len().min(BIND_LEN_MAX)]);
+    /// A statement is used with these parameters.
+    pub(super) fn see_use(&mut self, statement: &Statement, bind: &[u8]) {
+        if self.texts.is_some() {
+            let bind = &bind[..bind.len().min(BIND_LEN_MAX)];
+            self.leaves(statement.seen(), &statement.sql, bind);
+        }
     }
 
     #[inline]
@@ -130,6 +134,7 @@ impl<X: Exchange> Requests<'_, X> {
         let quiet = if pins { Signs::DRAWS } else { Signs::DRAWS | UNSEEN };
         // Once for a text, and not for each use of a statement.
         if !pins && bind.is_empty() && seen.signs.intersects(UNSEEN) {
+            // The server is sent nothing for it, so nothing is expected of it either.
             self.owe(Entry::new(Expect::Close, Verb::Synthesize(Reply::Unsupported)));
         }
         let signs = seen.signs.without(quiet);
