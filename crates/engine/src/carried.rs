@@ -17,6 +17,25 @@ pub struct Setting {
     pub value: Box<[u8]>,
 }
 
+/// As whom a client's settings are made on another server, if that is not who is logged in there.
+/// What a superuser alone may set was set in either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As whoever the client has become.
+    WhoFirst,
+    /// As the user that the server is logged in as, before the client becomes somebody else.
+    WhoLast,
+}
+
+impl Order {
+    pub fn other(self) -> Self {
+        match self {
+            Self::WhoFirst => Self::WhoLast,
+            Self::WhoLast => Self::WhoFirst,
+        }
+    }
+}
+
 /// Settings in the order of their names, each name once. Empty for nearly every client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Carried(Option<Arc<[Setting]>>);
@@ -42,14 +61,23 @@ impl Carried {
         Some(&all[at].value)
     }
 
+    /// The order that is likely to be right. A session authorization other than one's own takes a
+    /// superuser, who may set everything.
+    pub fn usual_order(&self) -> Order {
+        match self.get(SESSION_AUTHORIZATION) {
+            Some(_) => Order::WhoLast,
+            None => Order::WhoFirst,
+        }
+    }
+
     /// Appends the SQL that turns a server with the settings `have` into one with these. What has
-    /// to go is reset as the user that the server is logged in as; what has to come is set as
-    /// whoever the client has become.
-    pub fn difference(&self, have: &Self, sql: &mut Vec<u8>) {
+    /// to go is reset as the user that the server is logged in as.
+    pub fn difference(&self, have: &Self, order: Order, sql: &mut Vec<u8>) {
         if self == have {
             return;
         }
-        let differs = |name: &[u8]| self.get(name) != have.get(name);
+        let is_last = order == Order::WhoLast;
+        let differs = |name: &[u8]| is_last || self.get(name) != have.get(name);
         let other_user = differs(SESSION_AUTHORIZATION);
         let other_role = other_user || differs(ROLE);
         if other_role && have.get(ROLE).is_some() {
@@ -58,13 +86,15 @@ impl Carried {
         if other_user && have.get(SESSION_AUTHORIZATION).is_some() {
             sql.extend_from_slice(b"RESET SESSION AUTHORIZATION;");
         }
-        let is_who = |name: &[u8]| name == ROLE || name == SESSION_AUTHORIZATION;
         for Setting { name, .. } in have.all() {
             if !is_who(name) && self.get(name).is_none() {
                 sql.extend_from_slice(b"RESET ");
                 quote_name(name, sql);
                 sql.push(b';');
             }
+        }
+        if is_last {
+            self.set_missing(have, sql);
         }
         for (name, comes) in [(SESSION_AUTHORIZATION, other_user), (ROLE, other_role)] {
             if let (Some(value), true) = (self.get(name), comes) {
@@ -73,17 +103,24 @@ impl Carried {
                 sql.push(b';');
             }
         }
-        let mut first = true;
-        for Setting { name, value } in self.all() {
-            if !is_who(name) && have.get(name) != Some(value) {
-                sql.extend_from_slice(if first { b"SELECT " } else { b"," });
-                set_config(name, value, sql);
-                first = false;
+        if !is_last {
+            self.set_missing(have, sql);
+        }
+    }
+
+    fn set_missing(&self, have: &Self, sql: &mut Vec<u8>) {
+        let mut missing = self.without(have).filter(|one| !is_who(&one.name)).peekable();
+        if missing.peek().is_none() {
+            return;
+        }
+        sql.extend_from_slice(b"SELECT ");
+        for (at, Setting { name, value }) in missing.enumerate() {
+            if at > 0 {
+                sql.push(b',');
             }
+            set_config(name, value, sql);
         }
-        if !first {
-            sql.push(b';');
-        }
+        sql.push(b';');
     }
 
     /// For prepared statements, whose values are the texts that prepare them: appends the SQL that
@@ -119,8 +156,13 @@ impl Carried {
     }
 }
 
+fn is_who(name: &[u8]) -> bool {
+    name == ROLE || name == SESSION_AUTHORIZATION
+}
+
 /// The value is of the database's encoding, while the query will be read as of the one that the
-/// server's last client has set. Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
+/// server's last client has set; it is not told back, since that encoding need not have its letters.
+/// Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
 fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
     sql.extend_from_slice(b"pg_catalog.set_config(");
     quote_literal(name, sql);
@@ -134,7 +176,7 @@ fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
         }
         sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
     }
-    sql.extend_from_slice(b",false)");
+    sql.extend_from_slice(b",false) IS NULL");
 }
 
 /// `app.tenant` as `"app"."tenant"`.
@@ -169,7 +211,8 @@ mod tests {
 
     fn sql(want: &[(&str, &str)], have: &[(&str, &str)]) -> String {
         let mut sql = Vec::new();
-        carried(want).difference(&carried(have), &mut sql);
+        let want = carried(want);
+        want.difference(&carried(have), want.usual_order(), &mut sql);
         String::from_utf8(sql).unwrap()
     }
 
@@ -184,11 +227,11 @@ mod tests {
         assert_eq!(
             sql(&[("search_path", "\"$user\", public")], &[("app.tenant", "7")]),
             "RESET \"app\".\"tenant\";\
-             SELECT pg_catalog.set_config('search_path','\"$user\", public',false);"
+             SELECT pg_catalog.set_config('search_path','\"$user\", public',false) IS NULL;"
         );
         assert_eq!(
             sql(&[("a", "1"), ("b", "it's")], &[("a", "2")]),
-            "SELECT pg_catalog.set_config('a','1',false),pg_catalog.set_config('b','it''s',false);"
+            "SELECT pg_catalog.set_config('a','1',false) IS NULL,pg_catalog.set_config('b','it''s',false) IS NULL;"
         );
     }
 
@@ -197,27 +240,37 @@ mod tests {
         assert_eq!(
             sql(&[("a", "x\u{e4}")], &[]),
             "SELECT pg_catalog.set_config('a',pg_catalog.convert_from(pg_catalog.decode(\
-             '78c3a4','hex'),pg_catalog.getdatabaseencoding()),false);"
+             '78c3a4','hex'),pg_catalog.getdatabaseencoding()),false) IS NULL;"
         );
     }
 
     #[test]
-    fn who_one_is_comes_first() {
+    fn what_is_set_is_set_as_somebody_who_may() {
+        // Whoever can become another session user can set anything before.
         assert_eq!(
             sql(
                 &[("role", "r"), ("session_authorization", "u"), ("a", "1")],
                 &[("role", "x"), ("session_authorization", "y")]
             ),
             "RESET ROLE;RESET SESSION AUTHORIZATION;\
-             SELECT pg_catalog.set_config('session_authorization','u',false);\
-             SELECT pg_catalog.set_config('role','r',false);\
-             SELECT pg_catalog.set_config('a','1',false);"
+             SELECT pg_catalog.set_config('a','1',false) IS NULL;\
+             SELECT pg_catalog.set_config('session_authorization','u',false) IS NULL;\
+             SELECT pg_catalog.set_config('role','r',false) IS NULL;"
         );
         // Another session user has no role until it is given one.
         assert_eq!(
-            sql(&[("role", "r")], &[("role", "r"), ("session_authorization", "y")]),
+            sql(&[("role", "r"), ("a", "1")], &[("role", "r"), ("session_authorization", "y")]),
             "RESET ROLE;RESET SESSION AUTHORIZATION;\
-             SELECT pg_catalog.set_config('role','r',false);"
+             SELECT pg_catalog.set_config('role','r',false) IS NULL;\
+             SELECT pg_catalog.set_config('a','1',false) IS NULL;"
+        );
+        // In the other order the role is left even if it is the right one.
+        let (want, mut sql) = (carried(&[("role", "r"), ("a", "1")]), Vec::new());
+        want.difference(&carried(&[("role", "r")]), Order::WhoLast, &mut sql);
+        assert_eq!(
+            String::from_utf8(sql).unwrap(),
+            "RESET ROLE;SELECT pg_catalog.set_config('a','1',false) IS NULL;\
+             SELECT pg_catalog.set_config('role','r',false) IS NULL;"
         );
     }
 

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::auth::{Login, LoginStep};
+use crate::carried::Order;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::pool::Waiter;
 use crate::prepared::ClientStatements;
@@ -158,6 +159,12 @@ impl Client {
     pub fn is_probe(&self) -> bool {
         let ClientPhase::Login(login) = &self.phase else { return false };
         !matches!(login.step, LoginStep::Proving(_) | LoginStep::Asking(_))
+    }
+
+    /// In which order its settings are made on another server.
+    pub fn order(&self) -> Order {
+        let learnt = self.session.as_ref().and_then(|session| session.order);
+        learnt.unwrap_or_else(|| self.vars.carried.usual_order())
     }
 
     pub fn name(&self) -> (&str, &str) {

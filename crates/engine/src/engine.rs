@@ -39,6 +39,7 @@ use crate::shell::{Exchange, Io, Mail};
 use crate::stats::Stats;
 use crate::vars::{SharedVars, TrackedNames};
 
+mod apply;
 mod ask;
 mod cancel;
 mod check;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use wire::scram::{ScramClient, ScramKeys};
 
+use crate::carried::Carried;
 use crate::ids::{ClientId, Handle, Micros, PoolId};
 use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
@@ -52,6 +53,8 @@ pub enum Preparation {
     Check,
     /// Take the client's values of parameters.
     Apply,
+    /// The same in another order, the server having refused it in the usual one.
+    Reapply,
     /// Prepare statements that the client has prepared by SQL.
     Statements,
     /// Tell which of them there are.
@@ -68,6 +71,18 @@ pub enum Preparation {
     Ask,
     /// Tell what its client's last transaction has left in the session.
     Probe,
+}
+
+impl Preparation {
+    /// Is the server being given what a client has in its session, or losing it?
+    pub fn applies(self) -> bool {
+        match self {
+            Self::Apply | Self::Reapply | Self::Statements | Self::Recount | Self::Restore => true,
+            Self::Check | Self::Unwind | Self::Renew | Self::Confirm | Self::Ask | Self::Probe => {
+                false
+            }
+        }
+    }
 }
 
 /// What a client's login has shown us of how its user logs in to the server.
@@ -99,12 +114,16 @@ pub enum Errand {
     Proof { client: ClientId, password: Vec<u8> },
     /// To be this client's and nobody else's.
     Replication { client: ClientId },
+    /// To take this client's settings, which another server has refused.
+    Settings { client: ClientId },
 }
 
 impl Errand {
     pub fn client(&self) -> ClientId {
         match self {
-            Self::Proof { client, .. } | Self::Replication { client } => *client,
+            Self::Proof { client, .. }
+            | Self::Replication { client }
+            | Self::Settings { client } => *client,
         }
     }
 
@@ -112,7 +131,7 @@ impl Errand {
     pub fn password(&self) -> Option<&[u8]> {
         match self {
             Self::Proof { password, .. } => Some(password),
-            Self::Replication { .. } => None,
+            Self::Replication { .. } | Self::Settings { .. } => None,
         }
     }
 }
@@ -269,7 +288,15 @@ impl Server {
 
     /// Is something here that is not reported, and that a client has carried here?
     pub fn has_foreign_settings(&self) -> bool {
-        !(self.vars.carried.is_empty() && self.vars.prepared.is_empty())
+        self.vars.has_untracked()
+    }
+
+    /// They have been undone.
+    pub fn drop_foreign_settings(&mut self) {
+        if self.has_foreign_settings() {
+            let vars = Arc::make_mut(&mut self.vars);
+            (vars.carried, vars.prepared) = (Carried::default(), Carried::default());
+        }
     }
 
     /// Nothing is owed, no transaction is open, no message is half read: fit for another client.

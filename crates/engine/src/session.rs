@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sql::{Seen, Signs};
 
+use crate::carried::Order;
 use crate::vars::Vars;
 
 /// What has to be known of a client's session besides its present settings (`Client::vars`).
@@ -13,6 +14,16 @@ use crate::vars::Vars;
 pub struct Session {
     /// Its settings when it began, to which RESET goes back.
     pub startup: Arc<Vars>,
+    /// The order in which a server has taken its settings, if that was not the usual one.
+    pub order: Option<Order>,
+    /// A server has refused its settings: the one that it is being given was opened for that.
+    pub renews: bool,
+}
+
+impl Session {
+    pub fn new(startup: Arc<Vars>) -> Self {
+        Self { startup, order: None, renews: false }
+    }
 }
 
 /// Whose numbers `currval` and `lastval` would tell on a server.

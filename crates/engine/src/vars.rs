@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::carried::{Carried, Setting};
+use crate::carried::{Carried, Order, Setting};
 use crate::parcel::VarsRecord;
 
 /// Names in the order of their slots. The first five are always tracked, as PgBouncer does.
@@ -88,6 +88,11 @@ impl Vars {
             && self.prepared.is_empty()
     }
 
+    /// Is there anything that PostgreSQL does not report?
+    pub fn has_untracked(&self) -> bool {
+        !(self.carried.is_empty() && self.prepared.is_empty())
+    }
+
     pub fn set(&mut self, slot: usize, value: &[u8]) {
         if self.tracked.len() <= slot {
             self.tracked.resize(slot + 1, None);
@@ -124,7 +129,7 @@ impl Vars {
     /// The SQL that turns a server with the values `have` into one with these; None if nothing
     /// differs. Values are compared without regard to case, as PgBouncer does: PostgreSQL reports
     /// `utf8` back as `UTF8`.
-    pub fn difference(&self, have: &Self, names: &TrackedNames) -> Option<Vec<u8>> {
+    pub fn difference(&self, have: &Self, names: &TrackedNames, order: Order) -> Option<Vec<u8>> {
         let mut sql = Vec::new();
         for slot in 0..names.len() {
             let Some(wanted) = self.get(slot) else { continue };
@@ -144,7 +149,7 @@ impl Vars {
             quote_literal(wanted, &mut sql);
             sql.push(b';');
         }
-        self.carried.difference(&have.carried, &mut sql);
+        self.carried.difference(&have.carried, order, &mut sql);
         self.prepared.deallocate_others(&have.prepared, &mut sql);
         (!sql.is_empty()).then_some(sql)
     }
@@ -242,9 +247,9 @@ mod tests {
         let (mut want, mut have) = (Vars::default(), Vars::default());
         want.set(0, b"utf8");
         have.set(0, b"UTF8");
-        assert_eq!(want.difference(&have, &names()), None);
+        assert_eq!(want.difference(&have, &names(), Order::WhoFirst), None);
         want.set(4, b"it's \\");
-        let sql = want.difference(&have, &names()).unwrap();
+        let sql = want.difference(&have, &names(), Order::WhoFirst).unwrap();
         assert_eq!(sql, b"SET application_name =  E'it''s \\\\';");
     }
 

@@ -2,6 +2,7 @@
 //! nobody else's.
 
 mod defects;
+mod refused;
 mod torture;
 
 use std::time::Duration;

@@ -19,6 +19,7 @@ use wire::frontend;
 use super::Engine;
 use super::login::Step;
 use crate::auth::{Asking, LoginStep};
+use crate::carried::Order;
 use crate::client::{ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::inquiry::{Found, Inquiry};
@@ -138,7 +139,7 @@ impl<X: Exchange> Engine<X> {
         stats.assignments += 1;
         stats.wait_time += now.saturating_sub(since);
         let server = self.server(on);
-        match server.welcome.vars.difference(&server.vars, &self.names) {
+        match server.welcome.vars.difference(&server.vars, &self.names, Order::WhoFirst) {
             Some(sql) => {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Restore);
                 self.send_own_query(on, &sql, now, io);
@@ -152,7 +153,10 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         match server.own_error.take() {
-            None => self.send_question(id, on, now, io),
+            None => {
+                server.drop_foreign_settings();
+                self.send_question(id, on, now, io);
+            }
             Some(_) => self.answer(on, Err("invalid server parameter".into()), now, io),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sql::Signs;
 use wire::error_fields::ErrorFields;
 
 use super::Engine;
@@ -157,7 +158,14 @@ impl<X: Exchange> Engine<X> {
         }
         match server.phase {
             // Our own question is under way, the client has sent nothing: the answer is awaited.
-            ServerPhase::Preparing(_) => server.phase = ServerPhase::Settling,
+            ServerPhase::Preparing(step) => {
+                server.phase = ServerPhase::Settling;
+                let is_half = server.has_foreign_settings() || client.vars.has_untracked();
+                if step.applies() && is_half {
+                    // Which of the settings are there by then is not found out.
+                    server.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
+                }
+            }
             // It was opened for this client.
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.server_closed(on, "client disconnected during login", now, io);
@@ -187,6 +195,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Preparing(
                 step @ (Preparation::Check
                 | Preparation::Apply
+                | Preparation::Reapply
                 | Preparation::Statements
                 | Preparation::Recount
                 | Preparation::Confirm),

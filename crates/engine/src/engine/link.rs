@@ -20,7 +20,7 @@ use crate::ledger::{Entry, Expect, Verb};
 use crate::mutant::{self, Mutant};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
-use crate::shell::{Event, Exchange, Io};
+use crate::shell::{Exchange, Io};
 use crate::vars::Welcome;
 
 /// A notice of our own.
@@ -131,7 +131,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         if !Arc::ptr_eq(&client.vars, &server.vars) && !mutant::is(Mutant::LeaksSettings) {
-            if let Some(sql) = client.vars.difference(&server.vars, &self.names) {
+            if let Some(sql) = client.vars.difference(&server.vars, &self.names, client.order()) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
                 self.send_own_query(on, &sql, now, io);
                 return false;
@@ -164,10 +164,13 @@ impl<X: Exchange> Engine<X> {
                 self.prepare(id, on, now, io)
             }
             Preparation::Apply if server.own_error.is_some() => {
+                return self.apply_otherwise(id, on, now, io);
+            }
+            Preparation::Reapply if server.own_error.is_some() => {
                 return self.refused(id, on, now, io);
             }
-            Preparation::Apply => {
-                self.applied(id, on);
+            Preparation::Apply | Preparation::Reapply => {
+                self.applied(id, on, step, io);
                 self.prepare_statements(id, on, now, io)
             }
             Preparation::Statements => self.statements_prepared(id, on, now, io),
@@ -176,42 +179,6 @@ impl<X: Exchange> Engine<X> {
         if done {
             self.go_on(id, now, io);
         }
-    }
-
-    /// The server has taken the client's values.
-    fn applied(&mut self, id: ClientId, on: ServerId) {
-        let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
-        // PostgreSQL's own spelling of the values is the client's from now on; otherwise every link
-        // would set them anew.
-        let mut vars = server.vars.clone();
-        let own = &client.vars;
-        if vars.carried != own.carried || vars.prepared != own.prepared {
-            let vars = Arc::make_mut(&mut vars);
-            vars.carried = own.carried.clone();
-            vars.prepared = vars.prepared.shared_with(&own.prepared);
-        }
-        let mut wanted = vars.clone();
-        if wanted.prepared != own.prepared {
-            Arc::make_mut(&mut wanted).prepared = own.prepared.clone();
-        }
-        let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
-        self.server_mut(on).vars = vars;
-        self.client_mut(id).vars = wanted;
-    }
-
-    /// The server does not take the client's values.
-    fn refused(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
-        let server = self.server_mut(on);
-        let error = server.own_error.take().unwrap_or_default();
-        if server.has_foreign_settings() {
-            // Perhaps it does not give up what another client has set.
-            return self.server_closed(on, "settings could not be undone", now, io);
-        }
-        server.doomed = Some("invalid server parameter");
-        let message = format!("varcache_apply failed: ERROR: {error}");
-        io.event(Event::ServerComplaint { message: &message });
-        self.disconnect(id, "invalid server parameter", now, io);
-        self.settled(on, now, io);
     }
 
     /// Nothing is in the way any more. True if the client keeps the server and may be read.

@@ -69,13 +69,31 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// A server makes room for another one, which is opened for one client alone. The seat stays
+    /// taken.
+    pub(super) fn replace_server(
+        &mut self,
+        on: ServerId,
+        reason: &str,
+        errand: Errand,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let server = self.end_connection(on, reason, now, io);
+        self.exchange.pool(server.pool, |pool| {
+            pool.server_gone(server.epoch);
+            pool.reserve_unasked();
+        });
+        self.connect_server(server.pool, Some(errand), now, io);
+    }
+
     pub(super) fn send_startup(&mut self, id: ServerId, io: &mut impl Io) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
         let minor = login.minor;
         let replicating = match login.errand {
             Some(Errand::Replication { client }) => server.client.filter(|own| *own == client),
-            Some(Errand::Proof { .. }) | None => None,
+            Some(Errand::Proof { .. } | Errand::Settings { .. }) | None => None,
         };
         server.phase = ServerPhase::Login(std::mem::take(login));
         let pool = server.pool;
@@ -397,8 +415,12 @@ impl<X: Exchange> Engine<X> {
         server.welcome = welcome;
         // Even with a lifetime of nothing it is used once.
         server.released_at = now;
-        let Some(client) = errand.map(|errand| errand.client()) else {
-            return self.begin_use(id, rest, now, io);
+        let client = match errand {
+            None => return self.begin_use(id, rest, now, io),
+            Some(Errand::Settings { client }) => {
+                return self.apply_to_new(client, id, rest, now, io);
+            }
+            Some(errand) => errand.client(),
         };
         let proven = challenged;
         self.server_mut(id).client = None;
@@ -414,14 +436,18 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn begin_use(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
+    pub(super) fn begin_use(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
         let pool = self.server(id).pool;
         if rest.is_empty() {
             self.place(id, now, io);
         } else {
             self.reply_bytes(id, rest, now, io);
         }
-        // With one login fewer under way the next may begin.
+        self.go_on_opening(pool, now, io);
+    }
+
+    /// With one login fewer under way the next may begin.
+    pub(super) fn go_on_opening(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.open_server(pool, now, io);
         }

@@ -100,13 +100,8 @@ impl<X: Exchange> Engine<X> {
             let step = self.authenticated(id, now, io);
             return self.go_on_login(id, step, now, io);
         }
-        let server = self.end_connection(on, "evicted", now, io);
-        // The seat stays taken.
-        self.exchange.pool(pool, |pool| {
-            pool.server_gone(server.epoch);
-            pool.reserve_unasked();
-        });
-        self.connect_proof(id, now, io);
+        let errand = Errand::Proof { client: id, password };
+        self.replace_server(on, "evicted", errand, now, io);
     }
 
     /// Its place and its seat are taken.

@@ -51,13 +51,9 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Waiting(waiter) => waiter,
             _ => Waiter { client: id, ticket: 0, since: now },
         };
-        let server = self.end_connection(on, "evicted", now, io);
-        // The seat stays taken.
-        self.exchange.pool(server.pool, |pool| {
-            pool.server_gone(server.epoch);
-            pool.reserve_unasked();
-        });
-        self.open_own(waiter, server.pool, now, io);
+        self.client_mut(id).phase = ClientPhase::Preparing(waiter);
+        let errand = Errand::Replication { client: id };
+        self.replace_server(on, "evicted", errand, now, io);
     }
 
     fn open_own(&mut self, waiter: Waiter, pool: PoolId, now: Micros, io: &mut impl Io) {
@@ -98,9 +94,6 @@ impl<X: Exchange> Engine<X> {
         if !rest.is_empty() && self.servers.get(on.0 as usize).is_some() {
             self.reply_bytes(on, rest, now, io);
         }
-        // With one login fewer under way the next may begin.
-        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-            self.open_server(pool, now, io);
-        }
+        self.go_on_opening(pool, now, io);
     }
 }

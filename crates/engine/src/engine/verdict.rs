@@ -157,7 +157,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client knows what the server has reported; where its own value is another one, it is
     /// told so.
-    fn report_changes(&self, id: ClientId, told: &Vars, own: &Vars, io: &mut impl Io) {
+    pub(super) fn report_changes(&self, id: ClientId, told: &Vars, own: &Vars, io: &mut impl Io) {
         let mut out = Vec::new();
         for slot in 0..self.names.len() {
             if let Some(value) = own.get(slot)
@@ -197,10 +197,7 @@ impl<X: Exchange> Engine<X> {
         server.traces = Traces::default();
         server.pinned = None;
         server.forgetting = false;
-        if server.has_foreign_settings() {
-            let vars = Arc::make_mut(&mut server.vars);
-            (vars.carried, vars.prepared) = (Carried::default(), Carried::default());
-        }
+        server.drop_foreign_settings();
         self.settled(on, now, io);
     }
 }

@@ -5,6 +5,7 @@ extern crate weir_engine as engine;
 
 mod asking;
 mod cancel;
+mod carried;
 mod channel_binding;
 mod control;
 mod drain;

@@ -180,7 +180,7 @@ impl<X: Exchange> Engine<X> {
         client.stream.held = record.held;
         client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
-        client.session = record.startup.map(|at| Box::new(Session { startup: shelf.vars(at) }));
+        client.session = record.startup.map(|at| Box::new(Session::new(shelf.vars(at))));
         client.tracks = record.tracks;
         client.request_at = record.request_at;
         client.transaction_at = record.transaction_at;

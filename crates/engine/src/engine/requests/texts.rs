@@ -149,7 +149,7 @@ impl<X: Exchange> Requests<'_, X> {
             texts.lore.note_customs(bind);
         }
         let vars = &self.client.vars;
-        self.client.session.get_or_insert_with(|| Box::new(Session { startup: vars.clone() }));
+        self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
         let fingerprint = texts.lore.fingerprint(text);
         self.server.traces.add(Seen { signs, ..seen }, fingerprint);
         self.server.traces.named |= named;

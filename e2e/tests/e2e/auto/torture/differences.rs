@@ -10,8 +10,8 @@
 //!    server that others have used may have one, empty, and under another number.
 //! 5. **What no question to PostgreSQL shows** (`LOAD`, `setseed`) has to be seen in the text itself:
 //!    not in a function, a DO block, or a text of more than 64 KiB. (In `ways.rs`.)
-//! 6. **A setting that only the login role may make, under a role that may not**, is refused on the
-//!    next server. So is `temp_buffers` where temporary tables have been used. (No scene has these.)
+//! 6. **A setting that only a role may make which has been left again** is refused on every server.
+//!    (No scene has one.)
 
 use testkit::Message;
 

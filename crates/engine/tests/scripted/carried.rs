@@ -1,0 +1,126 @@
+//! What a client has set follows it in auto mode, whatever happens on the way.
+
+use config::{Config, PoolMode};
+use wire::backend;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+fn auto(change: impl FnOnce(&mut Config)) -> Rig {
+    Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.default_pool_size = 1;
+        change(config);
+    })
+}
+
+/// The server is asked what is left, and has these settings.
+#[track_caller]
+fn tells(server: &Server, settings: &[(&str, &str)]) {
+    let question = String::from_utf8_lossy(&server.take()).into_owned();
+    assert!(question.starts_with('Q') && question.contains("pg_settings"), "{question}");
+    let mut answer = Vec::new();
+    for (name, value) in settings {
+        let columns = [Some(&b"s"[..]), Some(name.as_bytes()), Some(value.as_bytes())];
+        backend::data_row(&mut answer, &columns);
+    }
+    server.send([answer, done("SELECT")]);
+}
+
+#[track_caller]
+fn sets(client: &Client, server: &Server, name: &str, value: &str) {
+    let sql = format!("SET {name} = {value}");
+    client.send([query(&sql)]);
+    server.answers(&sql);
+    client.expect([done("OK")]);
+    tells(server, &[(name, value)]);
+    assert!(server.is_parked());
+}
+
+const WORK_MEM: &str = "SELECT pg_catalog.set_config('work_mem','5MB',false) IS NULL;";
+const ROLE: &str = "SELECT pg_catalog.set_config('role','r',false) IS NULL;";
+
+#[test]
+fn who_leaves_while_settings_are_applied_leaves_none_of_them() {
+    let rig = auto(|_| {});
+    let [first, second] = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    sets(&first, &server, "work_mem", "5MB");
+    second.send([query("SELECT 1")]);
+    server.answers("RESET \"work_mem\";");
+    server.answers("SELECT 1");
+    first.send([query("SELECT 2")]);
+    server.expect([query(WORK_MEM)]);
+    first.leave();
+    server.send([done("SELECT")]);
+    server.answers("DISCARD ALL");
+    second.send([query("SELECT 3")]);
+    server.expect([query("SELECT 3")]);
+}
+
+#[test]
+fn a_server_that_was_asked_about_a_user_has_nobodys_settings() {
+    let rig = auto(|config| {
+        config.global.auth_user = Some("alice".into());
+        config.global.auth_type = config::AuthType::Plain;
+    });
+    let alice = rig.connect();
+    alice.say_hello(&[]);
+    alice.take();
+    alice.send([password("secret")]);
+    alice.take();
+    let server = rig.server(0);
+    sets(&alice, &server, "work_mem", "5MB");
+    let bob = rig.connect();
+    bob.say_hello_as("bob", "app");
+    server.answers("RESET \"work_mem\";");
+    server.take();
+    server.send([parsed(), bound(), no_data(), complete("SELECT 0"), ready('I')]);
+    bob.expect_fatal("no such user");
+    // It would not be set again if the server were believed to have it.
+    alice.send([query("SELECT 1")]);
+    server.answers(WORK_MEM);
+    server.expect([query("SELECT 1")]);
+}
+
+#[test]
+fn what_is_refused_is_tried_in_another_order_and_then_on_a_new_server() {
+    let rig = auto(|_| {});
+    let [client, other] = [rig.client(), rig.client()];
+    let first = rig.server(0);
+    client.send([query("SET a.b = 1; SET ROLE r")]);
+    first.answers("SET a.b = 1; SET ROLE r");
+    client.expect([done("OK")]);
+    tells(&first, &[("role", "r"), ("work_mem", "5MB")]);
+    other.send([query("SELECT 1")]);
+    first.answers("RESET ROLE;RESET \"work_mem\";");
+    first.answers("SELECT 1");
+    let (who_first, who_last) = (format!("{ROLE}{WORK_MEM}"), format!("{WORK_MEM}{ROLE}"));
+    let refusal = || [error("42501", "permission denied"), ready('I')];
+    client.send([query("SELECT 2")]);
+    first.expect([query(&who_first)]);
+    first.send(refusal());
+    first.expect([query(&who_last)]);
+    first.send(refusal());
+    assert!(!first.is_open());
+    let second = rig.server(1);
+    second.expect([query(&who_first)]);
+    second.send(refusal());
+    second.answers(&who_last);
+    second.answers("SELECT 2");
+    client.expect([done("OK")]);
+    // The order that was right is the first from now on; who is refused by a new server is lost.
+    other.take();
+    other.send([query("SELECT 3")]);
+    second.answers("RESET ROLE;RESET \"work_mem\";");
+    second.answers("SELECT 3");
+    client.send([query("SELECT 4")]);
+    for at in [1, 2] {
+        let server = rig.server(at);
+        for sql in [&who_last, &who_first] {
+            server.expect([query(sql)]);
+            server.send(refusal());
+        }
+    }
+    client.expect_fatal("session settings are refused: permission denied");
+}
