@@ -210,6 +210,8 @@ pub struct Server {
     /// What its client's present transaction may have left (`pool_mode = auto`), until a probe has
     /// shown it.
     pub traces: Traces,
+    /// What it had before that.
+    pub before: Option<Arc<Vars>>,
     /// What it has answered so far to the probe.
     pub probe: Option<Box<Probe>>,
     /// Its client keeps it, for these reasons.
@@ -252,6 +254,7 @@ impl Server {
             changes_schema: false,
             inquiry: None,
             traces: Traces::default(),
+            before: None,
             probe: None,
             pinned: None,
             numbers: Numbers::default(),

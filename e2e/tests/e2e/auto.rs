@@ -176,12 +176,24 @@ fn reset_goes_back_to_the_startup_packet() {
     client.rows("SET work_mem = '6MB'; SET application_name = 'other'");
     let _held = switch(&pooler, &database);
     assert_eq!(client.value("SHOW work_mem"), "6MB");
-    for reset in ["RESET ALL", "DISCARD ALL", "RESET work_mem; RESET application_name"] {
+    for reset in [
+        "RESET ALL",
+        "DISCARD ALL",
+        "RESET work_mem; RESET application_name",
+        "SET work_mem TO DEFAULT; SET application_name TO DEFAULT",
+    ] {
         client.rows("SET work_mem = '6MB'; SET application_name = 'other'");
         client.rows(reset);
         let _held = switch(&pooler, &database);
         assert_eq!(client.value("SHOW work_mem"), "5MB", "{reset}");
         assert_eq!(client.value("SHOW application_name"), "mine", "{reset}");
+    }
+    // The server's own value, if it is the client's, too.
+    client.rows("SET application_name = ''");
+    for order in ["SELECT 1", "BEGIN; SET application_name = 'other'; ROLLBACK", "SET a.b = 1"] {
+        let _held = switch(&pooler, &database);
+        client.rows(order);
+        assert_eq!(client.value("SHOW application_name"), "", "{order}");
     }
 }
 

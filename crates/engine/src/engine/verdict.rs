@@ -120,9 +120,11 @@ impl<X: Exchange> Engine<X> {
         left: &Left,
         io: &mut impl Io,
     ) -> bool {
-        let before = self.server(on).vars.clone();
+        let server = self.server_mut(on);
+        let there = server.vars.clone();
+        let before = server.before.take().unwrap_or_else(|| there.clone());
         let names = self.names.clone();
-        let mut now_there = Vars::clone(&before);
+        let mut now_there = Vars::clone(&there);
         if let Some(prepared) = &left.prepared {
             now_there.prepared = prepared.clone();
         }
@@ -141,12 +143,10 @@ impl<X: Exchange> Engine<X> {
             let session = self.client(id).session.as_deref();
             let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
             go_back(&mut own, &startup, &before, settings);
-            if traces.resets {
-                go_back_tracked(&mut own, &startup, settings, &names);
-            }
+            go_back_tracked(&mut own, &startup, &before, traces.resets, settings, &names);
         }
         own.prepared = prepared;
-        let changed = now_there != *before;
+        let changed = now_there != *there;
         let now_there = self.shared_vars.share(Arc::new(now_there));
         let own = self.shared_vars.share(Arc::new(own));
         self.report_changes(id, &now_there, &own, io);
@@ -225,12 +225,20 @@ fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
     own.carried = Carried::new(settings);
 }
 
-/// A tracked parameter has been reset if it no longer counts as set in the session. (One whose
-/// value always was the server's own looks the same.)
-fn go_back_tracked(own: &mut Vars, startup: &Vars, there: &Carried, names: &TrackedNames) {
+/// A tracked parameter has been reset if it does not count as set in the session, and is not what
+/// it was; or, where what it was is the server's own value, if anything was reset.
+fn go_back_tracked(
+    own: &mut Vars,
+    startup: &Vars,
+    before: &Vars,
+    resets: bool,
+    there: &Carried,
+    names: &TrackedNames,
+) {
     for slot in 0..names.len() {
         let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
-        if let (Some(value), false) = (startup.get(slot), is_set) {
+        let is_reset = !is_set && (resets || before.get(slot) != own.get(slot));
+        if let (Some(value), true) = (startup.get(slot), is_reset) {
             own.set(slot, value);
         }
     }

@@ -151,6 +151,9 @@ impl<X: Exchange> Requests<'_, X> {
         let vars = &self.client.vars;
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
         let fingerprint = texts.lore.fingerprint(text);
+        if self.server.traces.is_empty() {
+            self.server.before = Some(self.server.vars.clone());
+        }
         self.server.traces.add(Seen { signs, ..seen }, fingerprint);
         self.server.traces.named |= named;
     }

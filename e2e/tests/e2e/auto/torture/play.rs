@@ -156,6 +156,13 @@ impl Stage {
         if cast.keeps == Keeps::Never && chances > 3 && switches == 0 {
             self.stayed += 1;
         }
+        for (index, victim) in victims.iter_mut().enumerate() {
+            // What is reported late is heard before the next answer.
+            let heard = say(&mut victim.client, &Step::query(""));
+            if let Err(what) = victim.take_notifications(heard.notifications) {
+                self.note(name, index, "the end", &what);
+            }
+        }
         if let Some((index, what)) = misinformed(&victims) {
             self.note(name, index, "the parameters", &what);
         }
@@ -236,7 +243,11 @@ impl Victim {
                 direct.get(same)
             ));
         }
-        for message in heard.notifications {
+        self.take_notifications(heard.notifications)
+    }
+
+    fn take_notifications(&mut self, all: Vec<Message>) -> Result<(), String> {
+        for message in all {
             if self.notifications.first() != Some(&message) {
                 return Err(format!("{message:?} and not {:?}", self.notifications.first()));
             }
