@@ -223,6 +223,12 @@ impl Ledger {
         self.ambiguous
     }
 
+    /// Does what was sent last wait for a Sync?
+    pub fn has_open_batch(&self) -> bool {
+        let last = self.owed.iter().rev().find(|entry| entry.synthesized().is_none());
+        last.map_or(self.in_batch, |entry| !entry.ends_batch())
+    }
+
     /// Serial number of the first message that is not answered in full.
     pub fn first(&self) -> Option<u64> {
         self.owed.front().map(|front| front.serial)

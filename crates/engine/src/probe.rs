@@ -11,6 +11,7 @@ use wire::backend;
 
 use crate::carried::{Carried, Setting};
 use crate::pins::Pins;
+use crate::session::Lent;
 use crate::vars::quote_literal;
 
 /// Of a transaction, not of a session, though they are shown among the others.
@@ -33,6 +34,8 @@ pub struct Probe {
     settings: Vec<Setting>,
     /// Names, and the texts they were prepared by.
     prepared: Vec<Setting>,
+    /// Names of statements that were lent and are there.
+    lent: Vec<Box<[u8]>>,
     pins: Pins,
     malformed: bool,
 }
@@ -45,15 +48,19 @@ pub struct Left {
     /// Statements of SQL's PREPARE that can be prepared elsewhere: a name and a text for each. If
     /// objects were asked for.
     pub prepared: Option<Carried>,
+    /// Of the names that were asked for, those under which there is a statement still.
+    pub lent: Vec<Box<[u8]>>,
     pub pins: Pins,
 }
 
 /// The query. `login`: the user that the server is logged in as. `customs`: names of settings that
-/// PostgreSQL does not list, since nothing has defined them (`app.tenant`).
+/// PostgreSQL does not list, since nothing has defined them (`app.tenant`). `lent`: names of
+/// statements that do not come from SQL.
 pub fn question<'a>(
     topics: Topics,
     login: &[u8],
     customs: impl Iterator<Item = &'a [u8]>,
+    lent: &[Lent],
 ) -> Vec<u8> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
     if topics.settings {
@@ -68,6 +75,14 @@ pub fn question<'a>(
     }
     if topics.objects {
         parts.extend(OBJECTS.iter().map(|part| part.as_bytes().to_vec()));
+    }
+    if !lent.is_empty() {
+        let mut part = b"SELECT 'n', name, NULL FROM pg_catalog.pg_prepared_statements \
+            WHERE name OPERATOR(pg_catalog.=) ANY (ARRAY["
+            .to_vec();
+        quote_list(lent.iter().map(|lent| &*lent.name), &mut part);
+        part.extend_from_slice(b"]::pg_catalog.text[])");
+        parts.push(part);
     }
     [ASCII_OF, &parts.join(&b" UNION ALL "[..]), b") found (kind, name, value)"].concat()
 }
@@ -99,10 +114,7 @@ const OBJECTS: [&str; 5] = [
 /// An empty value is what is left of a setting that was set and reset; it counts as unset.
 fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut list = Vec::new();
-    for name in names {
-        list.extend_from_slice(if list.is_empty() { b"" } else { b"," });
-        quote_literal(name, &mut list);
-    }
+    quote_list(names, &mut list);
     if list.is_empty() {
         return None;
     }
@@ -118,10 +130,17 @@ fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>>
     Some(sql)
 }
 
+fn quote_list<'a>(names: impl Iterator<Item = &'a [u8]>, sql: &mut Vec<u8>) {
+    for (at, name) in names.enumerate() {
+        sql.extend_from_slice(if at == 0 { b"" } else { b"," });
+        quote_literal(name, sql);
+    }
+}
+
 impl Probe {
     pub fn new(topics: Topics) -> Self {
-        let (settings, prepared) = (Vec::new(), Vec::new());
-        Self { topics, settings, prepared, pins: Pins::NONE, malformed: false }
+        let (settings, prepared, lent) = (Vec::new(), Vec::new(), Vec::new());
+        Self { topics, settings, prepared, lent, pins: Pins::NONE, malformed: false }
     }
 
     /// One message of the answer.
@@ -158,6 +177,10 @@ impl Probe {
                 self.prepared.push(Setting { name: name?.into(), value: text?.into() });
                 Pins::NONE
             }
+            b"n" => {
+                self.lent.push(name?.into());
+                Pins::NONE
+            }
             _ => return None,
         };
         Some(())
@@ -165,7 +188,7 @@ impl Probe {
 
     /// None if what came was no answer to the question.
     pub fn finish(self) -> Option<Left> {
-        let Self { topics, settings, prepared, mut pins, malformed } = self;
+        let Self { topics, settings, prepared, lent, mut pins, malformed } = self;
         let prepared = portable(prepared).unwrap_or_else(|| {
             pins |= Pins::PREPARED;
             Carried::default()
@@ -173,6 +196,7 @@ impl Probe {
         let left = Left {
             settings: topics.settings.then(|| Carried::new(settings)),
             prepared: topics.objects.then_some(prepared),
+            lent,
             pins,
         };
         (!malformed).then_some(left)
@@ -277,8 +301,10 @@ mod tests {
             &[Some("s"), Some("transaction_isolation"), Some("serializable")],
             &[Some("t"), None, None],
             &[Some("l"), None, None],
+            &[Some("n"), Some("mine"), None],
         ])
         .unwrap();
+        assert_eq!(left.lent, [b"mine"[..].into()]);
         let settings = left.settings.unwrap();
         assert_eq!(settings.get(b"role"), Some(&b"bob"[..]));
         assert_eq!(settings.all().len(), 1);
@@ -341,13 +367,17 @@ mod tests {
     fn only_what_is_asked_for_is_in_the_question() {
         let ask = |settings, objects, customs: &[&str]| {
             let customs = customs.iter().map(|name| name.as_bytes());
-            let sql = question(Topics { settings, objects }, b"o'b", customs);
+            let sql = question(Topics { settings, objects }, b"o'b", customs, &[]);
             String::from_utf8(sql).unwrap()
         };
         let settings = ask(true, false, &[]);
         assert!(settings.contains("'o''b'") && !settings.contains("pg_locks"));
         assert!(!settings.contains("unnest"));
         assert!(ask(true, false, &["app.x", "b.y"]).contains("ARRAY['app.x','b.y']"));
+        let lent = [Lent { name: b"it's"[..].into(), since: 1 }];
+        let topics = Topics { settings: false, objects: false };
+        let names = question(topics, b"", std::iter::empty(), &lent);
+        assert!(String::from_utf8(names).unwrap().contains("ANY (ARRAY['it''s']"));
         let objects = ask(false, true, &["app.x"]);
         assert!(objects.contains("pg_locks") && !objects.contains("current_setting"));
     }

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use sql::Seen;
 use wire::scram::{ScramClient, ScramKeys};
 
 use crate::carried::Carried;
@@ -20,7 +21,7 @@ use crate::pins::Pinned;
 use crate::prepared::ServerStatements;
 use crate::probe::Probe;
 use crate::replication::ReplicationKind;
-use crate::session::{Numbers, Traces};
+use crate::session::{Lent, Numbers, Traces};
 use crate::stream::Stream;
 use crate::vars::{Vars, Welcome};
 
@@ -212,6 +213,8 @@ pub struct Server {
     pub traces: Traces,
     /// What it had before that.
     pub before: Option<Arc<Vars>>,
+    /// Statements that it was lent for that transaction, under these names of its client's.
+    pub lent: Vec<Lent>,
     /// What it has answered so far to the probe.
     pub probe: Option<Box<Probe>>,
     /// Its client keeps it, for these reasons.
@@ -255,6 +258,7 @@ impl Server {
             inquiry: None,
             traces: Traces::default(),
             before: None,
+            lent: Vec::new(),
             probe: None,
             pinned: None,
             numbers: Numbers::default(),
@@ -282,6 +286,14 @@ impl Server {
         self.client = None;
         self.numbers = self.numbers.after(serial);
         self.draws = false;
+    }
+
+    /// A text in which that was seen is about to be run.
+    pub fn suspect(&mut self, seen: Seen, fingerprint: u64) {
+        if self.traces.is_empty() {
+            self.before = Some(self.vars.clone());
+        }
+        self.traces.add(seen, fingerprint);
     }
 
     /// Has it state of its client's that another one must not find?

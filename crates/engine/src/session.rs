@@ -47,6 +47,14 @@ impl Numbers {
     }
 }
 
+/// A statement that a server has for a while under its client's own name.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    pub name: Arc<[u8]>,
+    /// Serial number of the Parse.
+    pub since: u64,
+}
+
 /// What the texts of a transaction may leave in the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traces {

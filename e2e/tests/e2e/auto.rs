@@ -2,6 +2,7 @@
 //! nobody else's.
 
 mod defects;
+mod lending;
 mod refused;
 mod torture;
 

@@ -374,6 +374,7 @@ impl Replies<'_> {
             return;
         }
         self.server.statements.discard_before(serial);
+        self.server.lent.retain(|lent| lent.since > serial);
         if let Some(extended) = self.client.as_mut().and_then(|client| client.extended.as_mut()) {
             extended.statements.discard_before(serial);
         }

@@ -22,6 +22,7 @@ use crate::stats::Stats;
 use crate::stream::Splice;
 
 mod keeping;
+mod lending;
 mod naming;
 mod numbers;
 mod statements;

@@ -51,7 +51,7 @@ impl<X: Exchange> Engine<X> {
             server.vars = self.clients[id.0 as usize].vars.clone();
             return self.ready(id, on, now, io);
         }
-        let sql = probe::question(RECOUNT, b"", std::iter::empty());
+        let sql = probe::question(RECOUNT, b"", std::iter::empty(), &[]);
         self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, now, io);
         false
     }

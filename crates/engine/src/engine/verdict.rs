@@ -15,17 +15,18 @@
 use std::sync::Arc;
 
 use sql::Signs;
-use wire::backend;
+use wire::{backend, frontend};
 
 use super::Engine;
 use crate::carried::{Carried, Setting};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
+use crate::ledger::Expect;
 use crate::pins::{Pinned, Pins};
 use crate::pool::Waiter;
 use crate::probe::{self, Left, Probe, Topics};
 use crate::server::{Preparation, ServerPhase};
-use crate::session::Traces;
+use crate::session::{Lent, Traces};
 use crate::shell::{Exchange, Io};
 use crate::vars::{TrackedNames, Vars};
 
@@ -49,10 +50,26 @@ impl<X: Exchange> Engine<X> {
         let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
         let customs = view.lore.customs().chain(carried.filter(|name| name.contains(&b'.')));
         let login = view.settings.login_user().as_bytes();
-        let sql = probe::question(topics, login, customs);
+        let sql = probe::question(topics, login, customs, &server.lent);
         self.client_mut(id).phase =
             ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.ask_what_is_left(on, Preparation::Probe, topics, &sql, now, io);
+        self.take_lent_back(on, io);
+    }
+
+    /// Statements that were lent are gone when the probe is answered.
+    fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io) {
+        let server = self.server(on);
+        if server.lent.is_empty() {
+            return;
+        }
+        let mut messages = Vec::new();
+        let names = server.lent.iter().map(|lent| &*lent.name);
+        names.for_each(|name| frontend::close_statement(&mut messages, name));
+        frontend::sync(&mut messages);
+        let mut expected = vec![Expect::Close; server.lent.len()];
+        expected.push(Expect::Sync);
+        self.ask(on, &expected, 0, &messages, io);
     }
 
     /// Sends the probe's question; `step` says what becomes of the answer.
@@ -78,6 +95,7 @@ impl<X: Exchange> Engine<X> {
         let error = server.own_error.take();
         let traces = std::mem::take(&mut server.traces);
         let left = server.probe.take().and_then(|probe| probe.finish());
+        let lent = std::mem::take(&mut server.lent);
         let mut pins = unseen_pins(traces);
         if let Some(pinned) = &server.pinned {
             pins |= pinned.pins.unseen();
@@ -85,6 +103,7 @@ impl<X: Exchange> Engine<X> {
         match left.filter(|_| error.is_none()) {
             Some(left) => {
                 pins |= left.pins;
+                self.forget_deallocated(id, &lent, &left);
                 let changed = self.take_over(id, on, traces, &left, io);
                 if !changed && left.pins.is_empty() {
                     self.clear_suspects(on, traces);
@@ -99,6 +118,15 @@ impl<X: Exchange> Engine<X> {
         self.pin(on, pins, traces.fingerprint, now);
         if self.prepare(id, on, now, io) {
             self.go_on(id, now, io);
+        }
+    }
+
+    /// What was lent and is not there any more its client has deallocated by SQL.
+    fn forget_deallocated(&mut self, id: ClientId, lent: &[Lent], left: &Left) {
+        let Some(extended) = &mut self.client_mut(id).extended else { return };
+        let is_there = |name: &[u8]| left.lent.iter().any(|left| **left == *name);
+        for Lent { name, .. } in lent.iter().filter(|lent| !is_there(&lent.name)) {
+            extended.statements.remove(name);
         }
     }
 
@@ -197,6 +225,7 @@ impl<X: Exchange> Engine<X> {
         server.traces = Traces::default();
         server.pinned = None;
         server.forgetting = false;
+        server.lent.clear();
         server.drop_foreign_settings();
         self.settled(on, now, io);
     }

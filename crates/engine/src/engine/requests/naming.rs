@@ -83,6 +83,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Name::AsItIs | Name::Outdated(_) => {}
                 Name::Statement(found) => {
                     let statement = &found.used.statement;
+                    self.lend_for(statement);
                     frontend::describe_statement(self.out.insert(), &statement.server_name);
                     entry.verb = self.describe_verb();
                     entry.statement = statement.id;

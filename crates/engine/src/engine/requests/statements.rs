@@ -81,6 +81,8 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     fn prepare_missing(&mut self, statement: &Arc<Statement>) {
+        // What it names is looked up when it is prepared, for its columns.
+        self.lend_for(statement);
         self.make_room(statement);
         frontend::parse(
             self.out.insert(),

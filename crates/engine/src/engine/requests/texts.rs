@@ -85,6 +85,9 @@ impl<X: Exchange> Requests<'_, X> {
             return Sight::Replace(REFUSAL);
         }
         self.leaves(seen, text, &[]);
+        if seen.signs.contains(Signs::PREPARED) {
+            self.lend(text);
+        }
         Sight::Pass(seen)
     }
 
@@ -104,7 +107,12 @@ impl<X: Exchange> Requests<'_, X> {
             && let Some(own) = self.client.extended.take()
         {
             self.leaves(own.unnamed_seen, &own.unnamed_parse, bind);
+            let names = own.unnamed_seen.signs.contains(Signs::PREPARED);
+            let parse = if names { own.unnamed_parse.clone() } else { Vec::new() };
             self.client.extended = Some(own);
+            if let Ok(parse) = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default()) {
+                self.lend(parse.sql);
+            }
         } else {
             self.see_unknown();
         }
@@ -115,6 +123,14 @@ impl<X: Exchange> Requests<'_, X> {
         if self.texts.is_some() {
             let bind = &bind[..bind.len().min(BIND_LEN_MAX)];
             self.leaves(statement.seen(), &statement.sql, bind);
+            self.lend_for(statement);
+        }
+    }
+
+    /// A statement may name others; what it names is looked up.
+    pub(super) fn lend_for(&mut self, statement: &Statement) {
+        if self.texts.is_some() && statement.seen().signs.contains(Signs::PREPARED) {
+            self.lend(&statement.sql);
         }
     }
 
@@ -151,10 +167,7 @@ impl<X: Exchange> Requests<'_, X> {
         let vars = &self.client.vars;
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
         let fingerprint = texts.lore.fingerprint(text);
-        if self.server.traces.is_empty() {
-            self.server.before = Some(self.server.vars.clone());
-        }
-        self.server.traces.add(Seen { signs, ..seen }, fingerprint);
+        self.server.suspect(Seen { signs, ..seen }, fingerprint);
         self.server.traces.named |= named;
     }
 }

@@ -54,6 +54,28 @@ pub(super) const ALL: &[(&str, Keeps, &str)] = &[
         use mine",
     ),
     (
+        "statements of the protocol in SQL",
+        Keeps::Never,
+        "parse mine: SELECT $V AS a, current_setting('work_mem')
+        EXECUTE mine
+        SET work_mem = '5$VMB'
+        x: EXECUTE mine | SELECT 1
+        BEGIN; EXECUTE mine; PREPARE mine AS SELECT 1
+        EXECUTE mine
+        ROLLBACK
+        use mine
+        parse thine: EXECUTE mine
+        describe thine
+        use thine
+        DEALLOCATE mine
+        use thine
+        use mine
+        parse mine: SELECT -$V AS a
+        EXECUTE mine; SELECT 1/0
+        EXPLAIN (COSTS OFF) EXECUTE mine
+        EXECUTE mine",
+    ),
+    (
         "back to the startup packet",
         Keeps::Never,
         "startup: application_name=of $V

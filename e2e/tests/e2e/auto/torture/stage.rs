@@ -26,7 +26,7 @@ const LEFTOVERS: &str = "CREATE TEMP TABLE mine (stranger int); INSERT INTO mine
     CREATE TEMP VIEW mine_view AS SELECT 'stranger' AS whose; \
     CREATE FUNCTION pg_temp.mine() RETURNS text LANGUAGE sql AS $$ SELECT 'stranger' $$; \
     DECLARE mine CURSOR WITH HOLD FOR SELECT 'stranger'; \
-    PREPARE mine AS SELECT 'stranger'; LISTEN everybody; \
+    DEALLOCATE mine; PREPARE mine AS SELECT 'stranger'; LISTEN everybody; \
     SELECT pg_advisory_lock(424242), pg_advisory_lock_shared(424243)";
 
 #[derive(Debug)]

@@ -1,0 +1,73 @@
+//! A statement that a client has prepared through the protocol is on its server under a name of
+//! ours, and SQL that names it would not find it: on a connection of one's own there is one
+//! namespace for both. So before a text with `EXECUTE name`, `DEALLOCATE name` or `PREPARE name`
+//! goes to the server it is *lent* the statement under the client's own name. When the transaction
+//! is over the server is asked whether it is still there, and loses it (`engine/verdict.rs`).
+//!
+//! Within the transaction the client's own name stands for the statement in the protocol all the
+//! while, even behind a DEALLOCATE.
+
+use sql::{Seen, Signs, Verb};
+use wire::frontend;
+
+use super::Requests;
+use crate::ledger::{Entry, Expect, Verb as Fate};
+use crate::prepared::SERVER_NAME_PREFIX;
+use crate::session::Lent;
+use crate::shell::Exchange;
+use crate::vars::STANDARD_CONFORMING_STRINGS;
+
+/// Lent where the statement need only be there: it can be prepared whatever has become of its
+/// tables, and if it were executed nevertheless it would be as if it were not there.
+const PLACEHOLDER: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '26000', MESSAGE = \
+    'this prepared statement does not exist'; END$weir$";
+
+impl<X: Exchange> Requests<'_, X> {
+    /// A text that may name prepared statements is about to be passed on.
+    pub(super) fn lend(&mut self, text: &[u8]) {
+        let has_names = self.client.extended.as_ref().is_some_and(|own| !own.statements.is_empty());
+        if !has_names || self.server.ledger.in_copy() {
+            return;
+        }
+        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
+        for statement in sql::statements(text, standard) {
+            let by_name =
+                matches!(statement.verb, Verb::Execute | Verb::Deallocate | Verb::Prepare);
+            if let (true, Some(written)) = (by_name, statement.name.and_then(|at| text.get(at))) {
+                self.lend_one(&sql::identifier(written), statement.verb == Verb::Execute);
+            }
+        }
+    }
+
+    fn lend_one(&mut self, name: &[u8], is_executed: bool) {
+        let is_there = self.server.vars.prepared.get(name).is_some()
+            || self.server.lent.iter().any(|lent| *lent.name == *name);
+        // One of our names is none of the client's, and other letters depend on the encoding.
+        if is_there || name.starts_with(SERVER_NAME_PREFIX) || !name.is_ascii() {
+            return;
+        }
+        let Some(found) = self.extended().statements.find(name) else { return };
+        let statement = found.used.statement;
+        let (sql, types) = match is_executed {
+            true => (&*statement.sql, &*statement.types),
+            false => (PLACEHOLDER, frontend::NO_TYPES),
+        };
+        frontend::parse(self.out.insert(), name, sql, types);
+        self.stats.server_parses += 1;
+        let seen = Seen { signs: Signs::PREPARED, functions: 0 };
+        self.server.suspect(seen, self.server.traces.fingerprint);
+        self.server.lent.push(Lent { name: found.name, since: self.next_serial() });
+        if self.server.ledger.has_open_batch() {
+            // If it fails, the client's message would have failed, too.
+            return self.owe(Entry::new(Expect::Parse, Fate::Swallow));
+        }
+        // If it fails the text is to have its say all the same.
+        frontend::sync(self.out.insert());
+        for expect in [Expect::Parse, Expect::Sync] {
+            *self.serial += 1;
+            let mut entry = Entry::new(expect, Fate::Internal);
+            entry.serial = *self.serial;
+            self.server.ledger.owe(entry);
+        }
+    }
+}
