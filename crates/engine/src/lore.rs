@@ -1,20 +1,25 @@
 //! What a worker has learnt of a pool's texts (`pool_mode = auto`): the names of settings that
 //! PostgreSQL does not list, and functions that were seen to leave nothing behind.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 
 use foldhash::fast::RandomState;
 
-/// So many names at most; what is set under further ones stays on its server unseen.
+/// So many names of settings at most; what is set under further ones stays on its server unseen.
 const CUSTOMS_MAX: usize = 256;
+/// So many names that may be settings: most are columns of tables. The oldest make room.
+const CANDIDATES_MAX: usize = 256;
 /// So many functions at most; when there are more they are learnt anew.
 const HARMLESS_MAX: usize = 4_096;
 const NAME_LEN_MAX: usize = 128;
 
 #[derive(Debug, Default)]
 pub struct Lore {
+    /// Names that a server has shown to be settings.
     customs: BTreeSet<Box<[u8]>>,
+    /// And those that no server has (yet), in the order in which they were seen.
+    candidates: VecDeque<Box<[u8]>>,
     harmless: HashSet<u64, RandomState>,
     /// Has anybody asked what was drawn from a sequence?
     pub asks_numbers: bool,
@@ -32,15 +37,32 @@ impl Lore {
         let bare: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'"').collect();
         for name in bare.split(|byte| !is_name(byte)) {
             let has_parts = name.contains(&b'.') && name.split(|byte| *byte == b'.').all(is_word);
-            let has_room = self.customs.len() < CUSTOMS_MAX && name.len() <= NAME_LEN_MAX;
-            if has_parts && has_room && !self.customs.contains(&*name.to_ascii_lowercase()) {
-                self.customs.insert(name.to_ascii_lowercase().into());
+            if has_parts && name.len() <= NAME_LEN_MAX {
+                self.note_custom(name.to_ascii_lowercase().into());
             }
         }
     }
 
+    fn note_custom(&mut self, name: Box<[u8]>) {
+        if self.customs.contains(&name) || self.candidates.contains(&name) {
+            return;
+        }
+        if self.candidates.len() == CANDIDATES_MAX {
+            self.candidates.pop_front();
+        }
+        self.candidates.push_back(name);
+    }
+
+    /// A server has a setting of that name.
+    pub fn learn_custom(&mut self, name: &[u8]) {
+        let at = self.candidates.iter().position(|one| **one == *name);
+        if let Some(at) = at.filter(|_| self.customs.len() < CUSTOMS_MAX) {
+            self.customs.extend(self.candidates.remove(at));
+        }
+    }
+
     pub fn customs(&self) -> impl Iterator<Item = &[u8]> {
-        self.customs.iter().map(|name| &**name)
+        self.customs.iter().chain(&self.candidates).map(|name| &**name)
     }
 
     pub fn is_harmless(&self, functions: u64) -> bool {
@@ -86,6 +108,20 @@ mod tests {
         assert_eq!(customs("select set_config('a.b.c', x.y, false)"), ["a.b.c", "x.y"]);
         assert_eq!(customs("SET \"app\".\"x\" = 1"), ["app.x"]);
         assert_eq!(customs("SET work_mem = 1.5; SET a. = .b"), [""; 0]);
+    }
+
+    #[test]
+    fn names_that_are_no_settings_make_room() {
+        let mut lore = Lore::default();
+        lore.note_customs(b"SET app.tenant = '7'");
+        lore.learn_custom(b"app.tenant");
+        lore.note_customs(b"SET app.other = '7'");
+        for number in 0..CANDIDATES_MAX {
+            lore.note_customs(format!("t.c{number}").as_bytes());
+        }
+        let names: Vec<_> = lore.customs().collect();
+        assert_eq!(names.len(), 1 + CANDIDATES_MAX);
+        assert!(names.contains(&&b"app.tenant"[..]) && !names.contains(&&b"app.other"[..]));
     }
 
     #[test]

@@ -74,6 +74,31 @@ fn settings_go_with_the_client() {
 }
 
 #[test]
+fn an_applications_setting_is_found_among_any_number_of_names() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(8);
+    let mut client = pooler.client(&database);
+    client.rows("SET app.first = '1'");
+    // Whatever has a dot may be a setting; these are not.
+    for turn in 0..4 {
+        let columns: Vec<_> = (0..200).map(|number| format!("t{turn}.c{number}")).collect();
+        client.rows(&format!("SET work_mem = '5MB' /* {} */", columns.join(" ")));
+    }
+    client.rows("SET app.second = '2'");
+    let before = backend(&mut client);
+    let _held = switch(&pooler, &database);
+    assert_ne!(backend(&mut client), before);
+    assert_eq!(client.value("SHOW app.first"), "1");
+    assert_eq!(client.value("SHOW app.second"), "2");
+    client.rows("RESET app.first");
+    drop(client);
+    let mut other = pooler.client(&database);
+    assert_eq!(other.value("SELECT coalesce(current_setting('app.second', true), '')"), "");
+}
+
+#[test]
 fn who_has_something_on_a_server_keeps_it_until_it_is_gone() {
     if !support::only_weir() {
         return;

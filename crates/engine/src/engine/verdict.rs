@@ -164,6 +164,7 @@ impl<X: Exchange> Engine<X> {
             false => now_there.prepared.with(had.without(&before.prepared)),
         };
         if let Some(settings) = &left.settings {
+            self.learn_customs(on, settings);
             let untracked = |setting: &&Setting| names.slot(&setting.name).is_none();
             let carried = settings.all().iter().filter(untracked).cloned().collect();
             now_there.carried = Carried::new(carried);
@@ -181,6 +182,14 @@ impl<X: Exchange> Engine<X> {
         self.server_mut(on).vars = now_there;
         self.client_mut(id).vars = own;
         changed
+    }
+
+    fn learn_customs(&mut self, on: ServerId, there: &Carried) {
+        let pool = self.server(on).pool;
+        let Some(view) = self.pools.get_mut(pool) else { return };
+        for setting in there.all().iter().filter(|setting| setting.name.contains(&b'.')) {
+            view.lore.learn_custom(&setting.name);
+        }
     }
 
     /// The client knows what the server has reported; where its own value is another one, it is
