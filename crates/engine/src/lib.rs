@@ -32,6 +32,7 @@ pub mod prepared;
 pub mod probe;
 pub mod replication;
 pub mod report;
+pub mod scanning;
 pub mod server;
 pub mod session;
 pub mod settings;

@@ -21,6 +21,7 @@ use crate::pins::Pinned;
 use crate::prepared::ServerStatements;
 use crate::probe::Probe;
 use crate::replication::ReplicationKind;
+use crate::scanning::Scanning;
 use crate::session::{Lent, Numbers, Traces};
 use crate::stream::Stream;
 use crate::vars::{Vars, Welcome};
@@ -213,6 +214,8 @@ pub struct Server {
     pub traces: Traces,
     /// What it had before that.
     pub before: Option<Arc<Vars>>,
+    /// Of its client's message that is under way, if its text is a long one.
+    pub scanning: Option<Box<Scanning>>,
     /// Statements that it was lent for that transaction, under these names of its client's.
     pub lent: Vec<Lent>,
     /// What it has answered so far to the probe.
@@ -258,6 +261,7 @@ impl Server {
             inquiry: None,
             traces: Traces::default(),
             before: None,
+            scanning: None,
             lent: Vec::new(),
             probe: None,
             pinned: None,

@@ -271,6 +271,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
         if taken > 0 && !self.client.stream.dropping {
             self.out.pass(0, taken);
         }
+        if taken > 0 && self.server.scanning.is_some() {
+            self.go_on_scan(&self.input[..taken], self.client.stream.remaining == 0);
+        }
         self.at = taken;
     }
 
@@ -398,7 +401,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 return Ok(Fate::Hold);
             }
             self.stats.client_parses += 1;
-            return self.parse_unnamed(header, whole);
+            return self.parse_unnamed(header, available);
         }
         if !whole {
             return Ok(Fate::Hold);
@@ -415,8 +418,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
         Ok(Fate::Replaced)
     }
 
-    fn parse_unnamed(&mut self, header: Header, whole: bool) -> Result<Fate, String> {
-        let (seen, replaced) = match self.see_parse(header, whole)? {
+    fn parse_unnamed(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+        let whole = available == header.total;
+        let (seen, replaced) = match self.see_parse(header, available)? {
             Sight::Pass(seen) => (seen, None),
             Sight::Hold => return Ok(Fate::Hold),
             Sight::Replace(text) => (Seen::default(), Some(text)),

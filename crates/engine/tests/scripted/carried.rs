@@ -18,7 +18,7 @@ fn auto(change: impl FnOnce(&mut Config)) -> Rig {
 #[track_caller]
 fn tells(server: &Server, settings: &[(&str, &str)]) {
     let question = String::from_utf8_lossy(&server.take()).into_owned();
-    assert!(question.starts_with('Q') && question.contains("pg_settings"), "{question}");
+    assert!(question.starts_with("Q") && question.contains("found (kind"), "{question}");
     let mut answer = Vec::new();
     for (name, value) in settings {
         let columns = [Some(&b"s"[..]), Some(name.as_bytes()), Some(value.as_bytes())];
@@ -123,4 +123,35 @@ fn what_is_refused_is_tried_in_another_order_and_then_on_a_new_server() {
         }
     }
     client.expect_fatal("session settings are refused: permission denied");
+}
+
+#[test]
+fn a_long_text_is_looked_at_while_it_is_passed_on() {
+    let rig = auto(|_| {});
+    rig.set_chunk(10_000);
+    let client = rig.client();
+    let server = rig.server(0);
+    let long = |word: &str| format!("SELECT '{}' {word} b", "x".repeat(70_000));
+    client.send([query(&long("AS"))]);
+    server.answers(&long("AS"));
+    client.expect([done("OK")]);
+    assert!(server.is_parked());
+    client.send([query(&long("; SET work_mem = 7 --"))]);
+    server.answers(&long("; SET work_mem = 7 --"));
+    client.expect([done("OK")]);
+    tells(&server, &[("work_mem", "7kB")]);
+    assert!(server.is_parked());
+    // The unnamed statement, executed in a transaction of its own.
+    let unnamed = |word: &str| parse("", &long(word));
+    for (word, leaves) in [("AS", false), ("; LISTEN", true)] {
+        let statement = [unnamed(word), bind(""), execute(), sync()];
+        client.send(statement.clone());
+        server.expect(statement);
+        server.send([parsed(), bound(), done("OK")]);
+        client.expect([parsed(), bound(), done("OK")]);
+        if leaves {
+            tells(&server, &[]);
+        }
+        assert!(server.is_parked(), "{word}");
+    }
 }

@@ -12,11 +12,12 @@ use super::{BROKEN_PARSE, Requests};
 use crate::ledger::{Entry, Expect, Reply, Verb};
 use crate::lore::Lore;
 use crate::prepared::Statement;
+use crate::scanning::Scanning;
 use crate::session::Session;
 use crate::shell::Exchange;
 use crate::vars::STANDARD_CONFORMING_STRINGS;
 
-/// A text up to this length is looked at as a whole; a longer one may leave anything.
+/// A text up to this length is looked at as a whole, and a longer one while it is passed on.
 const HELD_LEN_MAX: usize = 65_536;
 /// Names of settings are looked for in so many bytes of a Bind.
 const BIND_LEN_MAX: usize = 4_096;
@@ -54,7 +55,8 @@ impl<X: Exchange> Requests<'_, X> {
             if header.total <= HELD_LEN_MAX {
                 return Sight::Hold;
             }
-            return Sight::Pass(self.see_unknown());
+            self.begin_scan(0, HEADER_LEN, available);
+            return Sight::Pass(Seen::default());
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
@@ -62,12 +64,14 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// A Parse of the unnamed statement, which may not be there as a whole.
-    pub(super) fn see_parse(&mut self, header: Header, whole: bool) -> Result<Sight, String> {
+    pub(super) fn see_parse(&mut self, header: Header, available: usize) -> Result<Sight, String> {
         if self.texts.is_none() {
             return Ok(Sight::Pass(Seen::default()));
         }
-        if !whole {
-            return Ok(Sight::Pass(self.see_unknown()));
+        if available < header.total {
+            // Behind the name, which is empty.
+            self.begin_scan(self.next_serial(), HEADER_LEN + 1, available);
+            return Ok(Sight::Pass(Seen { signs: Signs::OPAQUE, functions: 0 }));
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
@@ -91,7 +95,38 @@ impl<X: Exchange> Requests<'_, X> {
         Sight::Pass(seen)
     }
 
-    /// A function is called by its number, or a text is too long to look at.
+    /// The message in front has a long text, the first part of which is there.
+    fn begin_scan(&mut self, parse: u64, from: usize, available: usize) {
+        self.guard_numbers(false);
+        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
+        let mut scanning = Box::new(Scanning::new(standard, parse));
+        scanning.feed(&self.input[self.at + from..self.at + available]);
+        self.server.scanning = Some(scanning);
+    }
+
+    /// The next part of it is there; `is_last`: the message's end.
+    #[cold]
+    pub(super) fn go_on_scan(&mut self, part: &[u8], is_last: bool) {
+        let Some(mut scanning) = self.server.scanning.take() else { return };
+        scanning.feed(part);
+        if !is_last {
+            self.server.scanning = Some(scanning);
+            return;
+        }
+        let parse = scanning.parse;
+        let (mut seen, head) = scanning.finish();
+        if self.settings.auto_unsupported == Unsupported::Error {
+            // It has been passed on already.
+            seen.signs = seen.signs.without(UNSEEN);
+        }
+        self.leaves(seen, &head, &[]);
+        let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
+        if let Some(own) = own {
+            own.unnamed_seen = seen;
+        }
+    }
+
+    /// A function is called by its number, or a statement is used that we know nothing of.
     pub(super) fn see_unknown(&mut self) -> Seen {
         let seen = Seen { signs: Signs::OPAQUE, functions: 0 };
         self.leaves(seen, &[], &[]);

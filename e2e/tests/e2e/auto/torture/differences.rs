@@ -9,7 +9,7 @@
 //! 4. **The temporary schema.** A session of one's own has none before something is made in it; a
 //!    server that others have used may have one, empty, and under another number.
 //! 5. **What no question to PostgreSQL shows** (`LOAD`, `setseed`) has to be seen in the text itself:
-//!    not in a function, a DO block, or a text of more than 64 KiB. (In `ways.rs`.)
+//!    not in a function or a DO block. (In `ways.rs`.)
 //! 6. **A setting that only a role may make which has been left again** is refused on every server.
 //!    (No scene has one.)
 

@@ -90,9 +90,7 @@ impl Way {
         let setting = scene.setting.as_ref();
         let name = format!("own_{unique}");
         // Difference 5.
-        if scene.keeps == Keeps::ForGood
-            && matches!(self, Self::Long | Self::DoBlock | Self::Function)
-        {
+        if scene.keeps == Keeps::ForGood && matches!(self, Self::DoBlock | Self::Function) {
             return None;
         }
         Some(match self {

@@ -1,0 +1,45 @@
+//! What a reply is for the message whose answer is awaited.
+
+use wire::backend;
+
+use super::Expect;
+use crate::mutant::{self, Mutant};
+
+/// What a message means to the entry at the front.
+pub(super) enum Part {
+    Completes,
+    Belongs,
+    StartsCopy,
+    Fails,
+    Foreign,
+}
+
+#[inline]
+pub(super) fn part(expect: Expect, code: u8) -> Part {
+    use backend::{
+        BIND_COMPLETE, CLOSE_COMPLETE, COMMAND_COMPLETE, COPY_BOTH, COPY_DATA, COPY_DONE, COPY_IN,
+        COPY_OUT, DATA_ROW, EMPTY_QUERY, ERROR, FUNCTION_CALL_RESPONSE, NO_DATA,
+        PARAMETER_DESCRIPTION, PARSE_COMPLETE, PORTAL_SUSPENDED, READY_FOR_QUERY, ROW_DESCRIPTION,
+    };
+    match (expect, code) {
+        (Expect::Query, COMMAND_COMPLETE) if mutant::is(Mutant::EndsQueryAtFirstCommand) => {
+            Part::Completes
+        }
+        (Expect::Query | Expect::FunctionCall | Expect::Sync, READY_FOR_QUERY) => Part::Completes,
+        (_, ERROR) => Part::Fails,
+        (
+            Expect::Query | Expect::Execute,
+            DATA_ROW | COPY_DATA | COPY_OUT | COPY_BOTH | COPY_DONE,
+        ) => Part::Belongs,
+        (Expect::Query | Expect::Execute, COPY_IN) => Part::StartsCopy,
+        (Expect::Query, ROW_DESCRIPTION | COMMAND_COMPLETE | EMPTY_QUERY) => Part::Belongs,
+        (Expect::Execute, COMMAND_COMPLETE | EMPTY_QUERY | PORTAL_SUSPENDED) => Part::Completes,
+        (Expect::Parse, PARSE_COMPLETE) => Part::Completes,
+        (Expect::Bind, BIND_COMPLETE) => Part::Completes,
+        (Expect::Close, CLOSE_COMPLETE) => Part::Completes,
+        (Expect::Describe, PARAMETER_DESCRIPTION) => Part::Belongs,
+        (Expect::Describe, ROW_DESCRIPTION | NO_DATA) => Part::Completes,
+        (Expect::FunctionCall, FUNCTION_CALL_RESPONSE) => Part::Belongs,
+        _ => Part::Foreign,
+    }
+}

@@ -1,0 +1,75 @@
+//! A text that is passed on before all of it has come (`pool_mode = auto`): what it may leave in its
+//! session is found out on the way, and known when its last byte goes to the server. Of the text
+//! itself no more than its beginning is kept.
+
+use sql::{Scanner, Seen};
+
+/// Names of settings are looked for in so many bytes of it.
+const HEAD_LEN_MAX: usize = 4_096;
+
+#[derive(Debug)]
+pub struct Scanning {
+    scanner: Scanner,
+    head: Vec<u8>,
+    /// What follows in the message is no text.
+    is_over: bool,
+    /// Serial number of the Parse of an unnamed statement that it stands in; 0 in a Query.
+    pub parse: u64,
+}
+
+impl Scanning {
+    pub fn new(standard_strings: bool, parse: u64) -> Self {
+        let scanner = Scanner::new(standard_strings);
+        Self { scanner, head: Vec::new(), is_over: false, parse }
+    }
+
+    /// The next bytes of its message. The text ends with a NUL.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.is_over {
+            return;
+        }
+        let end = bytes.iter().position(|byte| *byte == 0);
+        self.is_over = end.is_some();
+        let text = &bytes[..end.unwrap_or(bytes.len())];
+        self.scanner.feed(text);
+        let room = HEAD_LEN_MAX - self.head.len();
+        self.head.extend_from_slice(&text[..text.len().min(room)]);
+    }
+
+    /// What was seen, and the beginning of the text.
+    pub fn finish(self) -> (Seen, Vec<u8>) {
+        (self.scanner.finish(), self.head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sql::Signs;
+
+    fn seen(pieces: &[&[u8]]) -> (Signs, Vec<u8>) {
+        let mut scanning = Scanning::new(true, 0);
+        pieces.iter().for_each(|piece| scanning.feed(piece));
+        let (seen, head) = scanning.finish();
+        (seen.signs, head)
+    }
+
+    #[test]
+    fn where_a_text_is_cut_makes_no_difference() {
+        let text = b"SELECT 'x'; SET a.b = 1\0";
+        let whole = seen(&[text]);
+        assert_eq!(whole, (Signs::SETTINGS, b"SELECT 'x'; SET a.b = 1".to_vec()));
+        for at in 0..text.len() {
+            assert_eq!(seen(&[&text[..at], &text[at..]]), whole, "{at}");
+        }
+        // The types of parameters, and nothing of the text.
+        assert_eq!(seen(&[b"SELECT 1\0", b"SET a = 1"]).0, Signs::NONE);
+    }
+
+    #[test]
+    fn no_more_than_the_beginning_is_kept() {
+        let piece = vec![b' '; 3_000];
+        let (signs, head) = seen(&[&piece, &piece, &piece, b"LOAD 'x'\0"]);
+        assert_eq!((signs, head.len()), (Signs::LOAD, HEAD_LEN_MAX));
+    }
+}
