@@ -223,6 +223,7 @@ impl End {
 /// Both ends in the same words.
 trait Records {
     type Data;
+    fn has_records_to_send(&self) -> bool;
     fn process<'c, 'i>(
         &'c mut self,
         incoming: &'i mut [u8],
@@ -231,6 +232,9 @@ trait Records {
 
 impl Records for UnbufferedServerConnection {
     type Data = ServerConnectionData;
+    fn has_records_to_send(&self) -> bool {
+        self.wants_write()
+    }
     fn process<'c, 'i>(
         &'c mut self,
         incoming: &'i mut [u8],
@@ -241,6 +245,9 @@ impl Records for UnbufferedServerConnection {
 
 impl Records for UnbufferedClientConnection {
     type Data = ClientConnectionData;
+    fn has_records_to_send(&self) -> bool {
+        self.wants_write()
+    }
     fn process<'c, 'i>(
         &'c mut self,
         incoming: &'i mut [u8],
@@ -297,10 +304,13 @@ fn advance<R: Records>(
     }
 }
 
-/// After an error: what the peer should be told.
+/// After an error: what the peer should be told. No more than that: without anything to tell the
+/// library would go on to the messages behind the one that was refused, and panic since they are
+/// not there.
 fn take_alert<R: Records>(end: &mut R, reply: &mut Vec<u8>) {
-    while let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
-        end.process(&mut [])
+    while end.has_records_to_send()
+        && let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
+            end.process(&mut [])
     {
         if encode(reply, |out| data.encode(out)).is_err() {
             return;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, DEFAULT_VERSIONS, ServerConfig, SupportedProtocolVersion,
+    ClientConfig, DEFAULT_VERSIONS, RootCertStore, ServerConfig, SupportedProtocolVersion,
     crypto::{CryptoProvider, ring},
     pki_types::{PrivateKeyDer, ServerName},
+    server::WebPkiClientVerifier,
     version::{TLS12, TLS13},
 };
 
@@ -142,6 +143,78 @@ fn bytes_that_are_no_records_are_an_error_with_an_alert() {
     let mut progress = Progress::default();
     assert!(server.receive(&mut b"GET / HTTP/1.1\r\n\r\n".to_vec(), &mut progress).is_err());
     assert_eq!(progress.reply.first(), Some(&0x15), "an alert record");
+}
+
+/// An end that shows a certificate nobody has signed, and one that demands better.
+fn ends_that_disagree(refuses: Refuses) -> (Tls, Tls) {
+    let provider = Arc::new(ring::default_provider());
+    let certificate = |name: &str| {
+        let own = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        (vec![own.cert.der().clone()], key)
+    };
+    let ((server_chain, server_key), (client_chain, client_key)) =
+        (certificate("localhost"), certificate("alice"));
+    let (stranger, _) = certificate("stranger");
+    let mut roots = RootCertStore::empty();
+    roots.add(stranger[0].clone()).unwrap();
+    let demanding = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+        .build()
+        .unwrap();
+    let server = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(DEFAULT_VERSIONS)
+        .unwrap()
+        .with_client_cert_verifier(demanding)
+        .with_single_cert(server_chain.clone(), server_key)
+        .unwrap();
+    let trusted = if refuses == Refuses::Client { stranger } else { server_chain };
+    let verifier = ServerVerifier::new(trusted, true, &provider).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(DEFAULT_VERSIONS)
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_auth_cert(client_chain, client_key)
+        .unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    (Tls::accept(server.into()).unwrap(), Tls::connect(client.into(), name).unwrap())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refuses {
+    Client,
+    Server,
+}
+
+/// rustls sends a certificate and what follows it in one record: a certificate that is refused has
+/// messages behind it that nobody will look at.
+#[test]
+fn a_certificate_that_is_refused_is_an_error_with_an_alert() {
+    for refuses in [Refuses::Client, Refuses::Server] {
+        for len in [1, 100, 100_000] {
+            let (mut server, mut client) = ends_that_disagree(refuses);
+            let mut progress = Progress::default();
+            client.receive(&mut [], &mut progress).unwrap();
+            let mut said = std::mem::take(&mut progress.reply);
+            let (mut by_client, mut refused) = (true, None);
+            while refused.is_none() && !said.is_empty() {
+                let mut answer = Vec::new();
+                let end = if by_client { &mut server } else { &mut client };
+                for piece in said.chunks_mut(len) {
+                    let taken = end.receive(piece, &mut progress);
+                    answer.append(&mut progress.reply);
+                    if taken.is_err() {
+                        refused = Some(if by_client { Refuses::Server } else { Refuses::Client });
+                        break;
+                    }
+                }
+                said = answer;
+                by_client = !by_client;
+            }
+            assert_eq!(refused, Some(refuses), "pieces of {len}");
+            assert!(!said.is_empty(), "the other end is told");
+        }
+    }
 }
 
 #[test]
