@@ -27,6 +27,7 @@ ALLOWED = {
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
     "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-sql", "weir-wire"},
+    "weir-load": {"weir-proxy", "weir-config", "weir-wire"},
     "weir-cli": "*",
     "weir-bench": "*",
     "weir-e2e": "*",

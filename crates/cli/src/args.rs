@@ -12,7 +12,7 @@ use clap::{
 };
 
 /// What to do, free of the ways to say it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Invocation {
     /// Print this text to standard output and exit with status 0.
     Print(String),
@@ -28,6 +28,7 @@ pub(crate) enum Invocation {
     Demo {
         bench_seconds: Option<u32>,
     },
+    Bench(Box<load::Options>),
     CheckConfig {
         file: PathBuf,
     },
@@ -54,6 +55,7 @@ const FORMS: &str = "\
 weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
        weir demo [--bench SECONDS]
+       weir bench [OPTION]... [DBNAME]
        weir check-config FILE
        weir convert FILE
        weir help KEY";
@@ -109,6 +111,13 @@ enum Command {
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
         bench: Option<u32>,
     },
+    /// Put load on a PostgreSQL or a pooler, as pgbench does, with any number of clients
+    #[command(
+        override_usage = "weir bench [OPTION]... [DBNAME]\n       weir bench -i [OPTION]... [DBNAME]",
+        disable_help_flag = true,
+        infer_long_args = true
+    )]
+    Bench(Box<load::Options>),
     /// Read a configuration file and print what was understood
     #[command(override_usage = "weir check-config FILE")]
     CheckConfig { file: PathBuf },
@@ -168,6 +177,7 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },
         Command::Demo { bench } => Invocation::Demo { bench_seconds: bench },
+        Command::Bench(options) => Invocation::Bench(options),
         Command::CheckConfig { file } => Invocation::CheckConfig { file },
         Command::Convert { file } => Invocation::Convert { file },
         Command::Help { key: Some(key) } => Invocation::Help { key },

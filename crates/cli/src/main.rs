@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Invocation::Run { options, config } => return boot::run(&options, &config),
         Invocation::Serve { options, url } => return boot::serve(&options, &url),
         Invocation::Demo { bench_seconds } => demo::run(bench_seconds),
+        Invocation::Bench(options) => return load::run(&options),
         Invocation::CheckConfig { file } => explain::check_config(&file),
         Invocation::Convert { file } => explain::convert(&file),
         Invocation::Help { key } => explain::key(&key),

@@ -13,6 +13,7 @@
 )]
 
 mod announced;
+mod caller;
 mod check;
 mod conn;
 mod controller;
@@ -41,6 +42,7 @@ mod worker;
 #[cfg(feature = "stepped")]
 pub use crate::stepped::Stepped;
 pub use crate::{
+    caller::{Caller, CallerTls, Event, Poller, Received, Room},
     controller::{
         ClientInfo, Controller, ForwardInfo, Order, OrderError, PoolInfo, ServerInfo, Snapshot,
         Totals,

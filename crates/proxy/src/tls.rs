@@ -15,12 +15,13 @@ mod stream;
 mod tests;
 mod verify;
 
+pub(crate) use self::{
+    context::ForServers,
+    handshake::{Handshakes, Job, SecuredClient, SecuredServer, TlsArrival},
+    session::{Progress, Standing},
+};
 pub use self::{
     context::{TlsContexts, TlsError},
     session::Tls,
     stream::TlsStream,
-};
-pub(crate) use self::{
-    handshake::{Handshakes, Job, SecuredClient, SecuredServer, TlsArrival},
-    session::{Progress, Standing},
 };

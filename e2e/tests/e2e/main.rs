@@ -7,6 +7,7 @@ mod abuse;
 mod auth;
 mod auto;
 mod backpressure;
+mod bench;
 mod cancel;
 mod commands;
 mod console;

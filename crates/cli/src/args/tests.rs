@@ -104,3 +104,20 @@ fn help_and_version_are_printed() {
         assert!(text.starts_with("PgBouncer 1.25.2\nWeir "), "{text}");
     }
 }
+
+#[test]
+fn bench_takes_pgbenchs_options() {
+    let Ok(Invocation::Bench(options)) =
+        parsed("weir bench -S -c 10 -j 2 -T 5 -M prepared -h localhost -p 6432 -U app --rate=9 db")
+    else {
+        panic!("these are options of pgbench");
+    };
+    assert!(options.select_only);
+    assert_eq!((options.clients, options.jobs, options.time), (10, 2, Some(5)));
+    assert_eq!((options.protocol, options.rate), (load::Mode::Prepared, Some(9.0)));
+    assert_eq!(options.host.as_deref(), Some("localhost"));
+    assert_eq!(options.database.as_deref(), Some("db"));
+    for line in ["weir bench -c 0", "weir bench -t 5 -T 5", "weir bench -R 0", "weir bench -M x"] {
+        assert!(parsed(line).is_err(), "{line}");
+    }
+}

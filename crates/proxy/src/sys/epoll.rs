@@ -6,6 +6,7 @@ use std::{
     io,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
     ptr,
+    time::Duration,
 };
 
 use super::checked;
@@ -57,6 +58,23 @@ impl Epoll {
         // SAFETY: the event is a live value, only read during the call.
         checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, ptr::from_mut(&mut event)) })
             .map(drop)
+    }
+
+    /// Waits until something has happened or the time is over, by the nanosecond. What it was is
+    /// for [`Self::wait`] to tell.
+    pub(crate) fn wait_finely(&self, timeout: Duration) -> io::Result<()> {
+        let mut own = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
+        };
+        // SAFETY: one live pollfd and a live timespec; no signal mask is changed.
+        let waited =
+            checked(unsafe { libc::ppoll(&raw mut own, 1, &raw const timeout, ptr::null()) });
+        match waited {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Waits for something to happen, `timeout_ms` milliseconds at most.

@@ -45,11 +45,11 @@ pub(crate) struct ForClients {
 /// How servers are approached.
 #[derive(Clone, Debug)]
 pub(crate) struct ForServers {
-    pub(super) config: Arc<ClientConfig>,
+    pub(crate) config: Arc<ClientConfig>,
     /// May a server do without TLS?
-    pub(super) is_optional: bool,
+    pub(crate) is_optional: bool,
     /// Must the certificate be for the name the server is reached by?
-    pub(super) checks_name: bool,
+    pub(crate) checks_name: bool,
 }
 
 impl TlsContexts {

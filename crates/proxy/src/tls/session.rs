@@ -68,7 +68,7 @@ impl Tls {
     ///
     /// # Errors
     /// When the configuration is unusable.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> Result<Self, Error> {

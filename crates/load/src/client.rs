@@ -1,0 +1,216 @@
+//! One client: its connection, and where it stands in its script. It is told what has happened and
+//! says what it waits for; sockets and clocks are its worker's.
+//!
+//! ```text
+//!  New ─► Dialing ─► LoggingIn ─► Ready ─► (chooses) ─► Throttled ─► (runs) ─► Replying ─┐
+//!   ▲                                         ▲                         ▲  └─► Sleeping ─┤
+//!   └─────────────── with -C ─────────────────┴──────── at the end ─────┴────────────────┤
+//!                     RollingBack, after a failure worth another try ◄───────────────────┘
+//! ```
+
+mod link;
+mod reply;
+mod send;
+mod transaction;
+
+use std::time::Instant;
+
+pub(crate) use self::link::Link;
+use self::reply::Reply;
+use crate::{login::Keyring, plan::Plan, random::Random, stats::Stats, value::Value};
+
+/// Microseconds since the run began.
+pub(crate) type Micros = u64;
+
+/// What clients of one thread share.
+#[derive(Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) keyring: Keyring,
+    pub(crate) stats: Stats,
+    pub(crate) random: Random,
+    /// When the next transaction is to begin, under a rate.
+    pub(crate) next_start: f64,
+    /// What the client at work has to say; its worker sends it.
+    pub(crate) out: Vec<u8>,
+    /// Logins that were made.
+    pub(crate) logins: usize,
+    /// When the run began; before it, when the thread did.
+    pub(crate) start: Instant,
+}
+
+impl Shared<'_> {
+    pub(crate) fn now(&self) -> Micros {
+        self.start.elapsed().as_micros() as Micros
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Among all clients of the run, from 0 on.
+    pub(crate) number: usize,
+    pub(crate) link: Option<Link>,
+    pub(crate) state: State,
+    script: usize,
+    at: usize,
+    variables: Vec<Option<Value>>,
+    random: Random,
+    /// As it was when the transaction began, for another try.
+    random_before: Random,
+    scheduled: Micros,
+    begun: Micros,
+    /// A transaction is chosen and waits for its connection.
+    is_due: bool,
+    /// When the command under way was begun.
+    asked: Micros,
+    /// When the connection was begun.
+    pub(crate) dialed: Micros,
+    tries: u32,
+    transactions: u64,
+    reply: Reply,
+    /// By a statement's number: does the server know it?
+    prepared: Vec<bool>,
+    in_pipeline: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Without a connection.
+    New,
+    /// The socket is being connected, and secured.
+    Dialing,
+    LoggingIn,
+    /// For the run to begin.
+    Ready,
+    Throttled,
+    Replying,
+    Sleeping,
+    RollingBack,
+    /// Has done all it had to do.
+    Finished,
+    /// Has given up.
+    Aborted,
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// For its server.
+    Reply,
+    /// For that moment.
+    Until(Micros),
+    /// For a connection: its worker is to dial.
+    Connection,
+    /// For nothing any more.
+    Nothing,
+}
+
+impl Client {
+    pub(crate) fn new(number: usize, plan: &Plan) -> Self {
+        let mut seeds = Random::new(plan.seed);
+        let random =
+            Random::new(seeds.next() ^ (number as u64).wrapping_mul(0xd134_2543_de82_ef95));
+        let mut variables = plan.variables.clone();
+        if let Some(slot) = plan.names.find("client_id")
+            && variables[slot].is_none()
+        {
+            variables[slot] = Some(Value::Int(number as i64));
+        }
+        Self {
+            number,
+            link: None,
+            state: State::New,
+            script: 0,
+            at: 0,
+            variables,
+            random_before: random.clone(),
+            random,
+            scheduled: 0,
+            begun: 0,
+            is_due: false,
+            asked: 0,
+            dialed: 0,
+            tries: 0,
+            transactions: 0,
+            reply: Reply::default(),
+            prepared: Vec::new(),
+            in_pipeline: false,
+        }
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.state, State::Finished | State::Aborted)
+    }
+
+    /// Takes one message of the server.
+    ///
+    /// # Errors
+    /// Why the client has to give up.
+    pub(crate) fn handle(
+        &mut self,
+        code: u8,
+        body: &[u8],
+        shared: &mut Shared<'_>,
+    ) -> Result<Next, String> {
+        match self.state {
+            State::LoggingIn => self.handle_login(code, body, shared),
+            State::Replying => {
+                if self.reply.handle(code, body, &mut self.prepared)? {
+                    return self.replied(shared);
+                }
+                Ok(Next::Reply)
+            }
+            State::RollingBack => {
+                if self.reply.handle(code, body, &mut self.prepared)? {
+                    return self.rolled_back(shared);
+                }
+                Ok(Next::Reply)
+            }
+            // An administrator's word, or the state of a parameter.
+            _ if matches!(code, b'N' | b'S' | b'A') => Ok(Next::Reply),
+            _ if code == b'E' => Err(crate::login::server_error(body)),
+            _ => Err(format!("message {:?} that nobody asked for", char::from(code))),
+        }
+    }
+
+    /// The connection is there and secured: the login begins.
+    pub(crate) fn opened(&mut self, shared: &mut Shared<'_>) {
+        if let Some(link) = &mut self.link {
+            link.begin_login(&shared.keyring, &mut shared.out);
+        }
+        self.state = State::LoggingIn;
+    }
+
+    fn handle_login(
+        &mut self,
+        code: u8,
+        body: &[u8],
+        shared: &mut Shared<'_>,
+    ) -> Result<Next, String> {
+        let Some(link) = &mut self.link else { return Ok(Next::Connection) };
+        if !link.handle_login(code, body, &mut shared.keyring, &mut shared.out)? {
+            return Ok(Next::Reply);
+        }
+        shared.stats.connecting.record(shared.now().saturating_sub(self.dialed));
+        shared.logins += 1;
+        self.prepared = vec![false; shared.plan.statements];
+        self.state = State::Ready;
+        if std::mem::take(&mut self.is_due) { self.begin(shared) } else { Ok(Next::Reply) }
+    }
+
+    /// It is not logged in.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.state, State::New | State::Dialing | State::LoggingIn)
+    }
+
+    /// What it was doing, for a complaint.
+    pub(crate) fn describe(&self) -> String {
+        if self.is_connecting() {
+            return format!("client {} aborted while establishing connection", self.number);
+        }
+        format!(
+            "client {} script {} aborted in command {} query {}",
+            self.number, self.script, self.at, self.reply.results
+        )
+    }
+}

@@ -1,0 +1,84 @@
+//! `weir bench`: a generator of load for PostgreSQL and its poolers. Options, scripts and reports are
+//! pgbench's; what differs is that a thread serves any number of clients from one loop, so that ten
+//! thousand of them cost the generator little, and that nothing it does waits for one of them: not a
+//! login, not a Parse.
+//!
+//! Read it in this order: `options` (what was asked), `script` and `expr` (what a client does), `plan`
+//! (what the run is), `client` (one client, without sockets), `worker` (one thread with its sockets),
+//! `run` (the whole), `report`. `init` makes the tables.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod expr;
+mod histogram;
+mod inbox;
+mod init;
+mod login;
+mod names;
+mod options;
+mod plan;
+mod prepare;
+mod progress;
+mod random;
+mod report;
+mod run;
+mod script;
+mod session;
+mod stats;
+mod target;
+mod value;
+mod worker;
+
+use std::{process::ExitCode, sync::Arc};
+
+pub use crate::{histogram::Histogram, options::Options, plan::Mode};
+use crate::{script::Builtin, target::Wanted};
+
+/// Does what the command line asks for. The exit status is pgbench's: 0, 1 if there was no run, 2 if
+/// clients gave up in it.
+#[must_use]
+pub fn run(options: &Options) -> ExitCode {
+    match carry_out(options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("weir bench: error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(options: &Options) -> Result<ExitCode, String> {
+    if let Some(name) = &options.show_script {
+        let builtin = Builtin::find(name)?;
+        println!("-- {}: {}\n{}", builtin.name, builtin.title, builtin.text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.builtin.iter().any(|name| name == "list") {
+        println!("Available builtin scripts:");
+        for builtin in script::BUILTINS {
+            println!("  {:>13}: {}", builtin.name, builtin.title);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let target = Arc::new(wanted(options)?.resolve()?);
+    if options.initialize {
+        init::initialize(options, &target)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    run::run(options, &target)
+}
+
+fn wanted(options: &Options) -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
+    let typed = [("host", &options.host), ("port", &options.port), ("user", &options.username)];
+    for (keyword, value) in typed {
+        if let Some(value) = value {
+            wanted.set(keyword, value)?;
+        }
+    }
+    if let Some(database) = options.database.as_ref().or(options.dbname.as_ref()) {
+        wanted.set_database(database)?;
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,86 @@
+//! The line that tells how a run goes, every so many seconds, in pgbench's words.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::{options::Options, stats::Moment, worker::Common};
+
+/// How long to wait for a thread when nothing is to be told.
+const QUIET: Duration = Duration::from_secs(3600);
+
+pub(crate) struct Progress {
+    every: Option<Duration>,
+    by_timestamp: bool,
+    shows_lag: bool,
+    shows_skipped: bool,
+    shows_retries: bool,
+    last: Duration,
+    next: Duration,
+    before: Moment,
+}
+
+impl Progress {
+    pub(crate) fn new(options: &Options) -> Self {
+        let every = options.progress.map(|seconds| Duration::from_secs(seconds.into()));
+        Self {
+            every,
+            by_timestamp: options.progress_timestamp,
+            shows_lag: options.rate.is_some(),
+            shows_skipped: options.rate.is_some() && options.latency_limit.is_some(),
+            shows_retries: options.max_tries.unwrap_or(1) != 1,
+            last: Duration::ZERO,
+            next: every.unwrap_or_default(),
+            before: Moment::default(),
+        }
+    }
+
+    /// How long until the next line.
+    pub(crate) fn pause(&self, start: Instant) -> Duration {
+        match self.every {
+            Some(_) => self.next.saturating_sub(start.elapsed()),
+            None => QUIET,
+        }
+    }
+
+    /// Prints it.
+    pub(crate) fn tell(&mut self, start: Instant, common: &Common) {
+        let Some(every) = self.every else { return };
+        let now = start.elapsed();
+        let mut sums = Moment::default();
+        for published in &common.published {
+            sums.add(&published.load());
+        }
+        let since = sums.since(&self.before);
+        let seconds = (now - self.last).as_secs_f64();
+        let when = match self.by_timestamp {
+            true => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            false => now,
+        };
+        let digits = if self.by_timestamp { 3 } else { 1 };
+        eprintln!("progress: {:.digits$} s, {}", when.as_secs_f64(), self.line(&since, seconds));
+        (self.before, self.last) = (sums, now);
+        while self.next <= now {
+            self.next += every;
+        }
+    }
+
+    fn line(&self, since: &Moment, seconds: f64) -> String {
+        let mut line = format!(
+            "{:.1} tps, lat {:.3} ms stddev {:.3}, {} failed",
+            since.done as f64 / seconds,
+            since.latency.mean_ms(),
+            since.latency.deviation_ms(),
+            since.failed
+        );
+        if self.shows_lag {
+            let count = since.done.max(1) as f64;
+            line += &format!(", lag {:.3} ms", since.lag_us / count / 1000.0);
+        }
+        if self.shows_skipped {
+            line += &format!(", {} skipped", since.skipped);
+        }
+        if self.shows_retries {
+            line += &format!(", {} retried, {} retries", since.retried, since.retries);
+        }
+        line
+    }
+}

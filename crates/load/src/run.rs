@@ -1,0 +1,160 @@
+//! A run from its beginning to its report: the tables are looked at, the threads started, their
+//! figures collected.
+
+use std::{
+    fs,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    options::Options,
+    plan::Plan,
+    prepare,
+    progress::Progress,
+    report::{Outcome, Report},
+    session::Session,
+    stats::{Published, Stats},
+    target::Target,
+    worker::{Common, Word, work},
+};
+
+/// Stack of a thread: scripts do not recurse far.
+const STACK_LEN: usize = 512 * 1024;
+
+/// # Errors
+/// Why there was no run, or none that could be brought to its end.
+pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, String> {
+    let read = prepare::scripts(options)?;
+    let (mut session, address) = Session::open(target)
+        .map_err(|error| format!("{error}\ncould not create connection for setup"))?;
+    let scale = match read.any_builtin {
+        true => branches(&mut session, options, target)?,
+        false => options.scale.unwrap_or(1),
+    };
+    let plan = prepare::plan(options, target, read, scale)?;
+    println!("weir bench ({})", env!("CARGO_PKG_VERSION"));
+    vacuum(&mut session, options)?;
+    drop(session);
+
+    let common = Common {
+        address,
+        published: (0..plan.threads).map(|_| Published::default()).collect(),
+        aborted: AtomicU64::new(0),
+        first_error: Mutex::new(None),
+    };
+    let (stats, times) = measure(&plan, &common, Progress::new(options))?;
+    let first_error = common.first_error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let outcome = Outcome { stats, connecting: times.0, running: times.1, first_error };
+    let report = Report { options, plan: &plan, scale, outcome: &outcome };
+    print!("{}", report.to_text());
+    if let Some(file) = &options.json {
+        let text = format!("{:#}\n", report.to_json());
+        fs::write(file, text)
+            .map_err(|error| format!("could not write \"{}\": {error}", file.display()))?;
+    }
+    if outcome.stats.aborted == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("weir bench: error: Run was aborted; the above results are incomplete.");
+    Ok(ExitCode::from(2))
+}
+
+/// The scale of the tables, which the count of branches tells.
+fn branches(session: &mut Session, options: &Options, target: &Target) -> Result<u32, String> {
+    let rows = session.query("select count(*) from pgbench_branches").map_err(|error| {
+        format!(
+            "could not count number of branches: {error}\nHINT:  Perhaps you need to do \
+             initialization (\"weir bench -i\") in database \"{}\".",
+            target.database
+        )
+    })?;
+    let count = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0);
+    if count == 0 {
+        return Err("invalid count(*) from pgbench_branches: \"0\"".to_owned());
+    }
+    if options.scale.is_some_and(|scale| scale != count) {
+        eprintln!(
+            "weir bench: warning: scale option ignored, using count from pgbench_branches table \
+             ({count})"
+        );
+    }
+    Ok(count)
+}
+
+/// Leaves as little as possible of an earlier run. Tables that are not there are none of a script's
+/// own business.
+fn vacuum(session: &mut Session, options: &Options) -> Result<(), String> {
+    let mut all = |commands: &[&str]| {
+        for command in commands {
+            if let Err(error) = session.query(command) {
+                eprintln!("weir bench: {error}\n(ignoring this error and continuing anyway)");
+            }
+        }
+    };
+    if !options.no_vacuum {
+        eprint!("starting vacuum...");
+        all(&["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"]);
+        eprintln!("end.");
+    }
+    if options.vacuum_all {
+        eprint!("starting vacuum pgbench_accounts...");
+        all(&["vacuum analyze pgbench_accounts"]);
+        eprintln!("end.");
+    }
+    Ok(())
+}
+
+/// Runs all threads; how long it took to log everyone in, and how long the run lasted.
+fn measure(
+    plan: &Plan,
+    common: &Common,
+    mut progress: Progress,
+) -> Result<(Stats, (Duration, Duration)), String> {
+    let (words, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        let begun = Instant::now();
+        let mut gates = Vec::new();
+        for number in 0..plan.threads {
+            let (gate, go) = mpsc::channel();
+            gates.push(gate);
+            let words = words.clone();
+            thread::Builder::new()
+                .name(format!("bench-{number}"))
+                .stack_size(STACK_LEN)
+                .spawn_scoped(scope, move || work(plan, common, number, &words, &go))
+                .map_err(|error| format!("could not create thread: {error}"))?;
+        }
+        for _ in 0..plan.threads {
+            match heard.recv() {
+                Ok(Word::Ready) => {}
+                Ok(Word::Failed(error)) => return Err(error),
+                Ok(Word::Done(_)) | Err(_) => return Err("a thread ended too early".to_owned()),
+            }
+        }
+        let start = Instant::now();
+        for gate in &gates {
+            // Whoever does not listen any more has said why.
+            let _ = gate.send(start);
+        }
+        let mut stats = Stats::new(plan.scripts.iter().map(|script| script.commands.len()));
+        let mut left = plan.threads;
+        while left > 0 {
+            match heard.recv_timeout(progress.pause(start)) {
+                Ok(Word::Done(own)) => {
+                    stats.add(&own);
+                    left -= 1;
+                }
+                Ok(Word::Failed(error)) => return Err(error),
+                Ok(Word::Ready) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => progress.tell(start, common),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err("a thread ended too early".to_owned());
+                }
+            }
+        }
+        Ok((stats, (start - begun, start.elapsed())))
+    })
+}

@@ -1,0 +1,87 @@
+//! One SQL command of a script, with the places where variables stand.
+
+use crate::names::{Names, Slot, is_name_byte};
+
+/// As many parameters as pgbench allows a statement.
+const PARAMETERS_MAX: usize = 255;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    /// For the simple protocol: the text, cut where values are put in.
+    pub(crate) pieces: Vec<Piece>,
+    /// For the others: the text with `$1`, `$2`, …
+    pub(crate) text: Vec<u8>,
+    /// Whose values those are.
+    pub(crate) parameters: Vec<Slot>,
+    /// Its number among all statements of the run.
+    pub(crate) number: usize,
+    /// What becomes of its result.
+    pub(crate) store: Option<Store>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(String),
+    /// The value, or the name as it stands if there is no such variable.
+    Variable(Slot),
+}
+
+/// `\gset` or `\aset`: columns become variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Store {
+    pub(crate) prefix: String,
+    /// `\aset`: of every result that has rows. Otherwise of the last, which must have one.
+    pub(crate) of_all: bool,
+}
+
+impl Statement {
+    /// # Errors
+    /// When it has too many variables.
+    pub(crate) fn new(sql: &str, number: usize, names: &mut Names) -> Result<Self, String> {
+        let mut statement = Self {
+            pieces: Vec::new(),
+            text: Vec::new(),
+            parameters: Vec::new(),
+            number,
+            store: None,
+        };
+        let mut rest = sql;
+        while let Some((before, name, after)) = next_variable(rest) {
+            let slot = names.slot(name);
+            statement.pieces.push(Piece::Text(before.to_owned()));
+            statement.pieces.push(Piece::Variable(slot));
+            statement.parameters.push(slot);
+            let parameter = format!("${}", statement.parameters.len());
+            statement.text.extend_from_slice(before.as_bytes());
+            statement.text.extend_from_slice(parameter.as_bytes());
+            rest = after;
+        }
+        statement.pieces.push(Piece::Text(rest.to_owned()));
+        statement.text.extend_from_slice(rest.as_bytes());
+        if statement.parameters.len() > PARAMETERS_MAX {
+            return Err(format!("statement has too many arguments (maximum is {PARAMETERS_MAX})"));
+        }
+        Ok(statement)
+    }
+}
+
+/// What stands before the next `:name`, the name, and what comes behind it. A name does not begin
+/// with a digit, so that `12:30` stays a time, nor behind a second colon, so that `::int` stays a
+/// cast. Quotes are not looked at, as in pgbench.
+fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        at += bytes.get(at..)?.iter().position(|byte| *byte == b':')?;
+        let name_at = at + 1;
+        let len = bytes[name_at..].iter().take_while(|byte| is_name_byte(**byte)).count();
+        if len > 0 && !bytes[name_at].is_ascii_digit() {
+            return Some((&text[..at], &text[name_at..name_at + len], &text[name_at + len..]));
+        }
+        at += bytes[at..].iter().take_while(|byte| **byte == b':').count();
+        // Behind several colons there is no variable.
+        if at > name_at {
+            at += bytes[at..].iter().take_while(|byte| is_name_byte(**byte)).count();
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Where to connect and as whom: from the command line, a URL or a connection string, the environment
+//! and libpq's defaults, in this order.
+
+mod conninfo;
+mod passfile;
+
+use std::{
+    env, fs,
+    net::ToSocketAddrs as _,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use config::SslMode;
+use proxy::{Address, CallerTls};
+
+/// Where Debian's PostgreSQL has its socket.
+const SOCKET_DIR: &str = "/var/run/postgresql";
+const PORT: &str = "5432";
+
+/// libpq's keywords that mean something here, the environment's variable for each, and its default.
+const KEYWORDS: [(&str, &str, &str); 15] = [
+    ("host", "PGHOST", ""),
+    ("hostaddr", "PGHOSTADDR", ""),
+    ("port", "PGPORT", PORT),
+    ("user", "PGUSER", ""),
+    ("dbname", "PGDATABASE", ""),
+    ("password", "PGPASSWORD", ""),
+    ("passfile", "PGPASSFILE", ""),
+    ("sslmode", "PGSSLMODE", "prefer"),
+    ("sslrootcert", "PGSSLROOTCERT", ""),
+    ("sslcert", "PGSSLCERT", ""),
+    ("sslkey", "PGSSLKEY", ""),
+    ("application_name", "PGAPPNAME", "weir bench"),
+    ("client_encoding", "PGCLIENTENCODING", ""),
+    ("options", "PGOPTIONS", ""),
+    ("connect_timeout", "PGCONNECT_TIMEOUT", ""),
+];
+
+/// Keywords that are taken and change nothing: what they would turn on is not there, or is on.
+const WITHOUT_EFFECT: [&str; 9] = [
+    "fallback_application_name",
+    "gssencmode",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "krbsrvname",
+    "sslcompression",
+    "tcp_user_timeout",
+];
+
+/// A place to connect to.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// To be tried in this order.
+    pub(crate) addresses: Vec<Address>,
+    /// For messages: a host name or a socket's folder.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) user: String,
+    pub(crate) database: String,
+    pub(crate) password: Option<String>,
+    /// What the startup packet says.
+    pub(crate) parameters: Vec<(String, String)>,
+    pub(crate) tls: CallerTls,
+}
+
+/// Keywords and their values, as far as they are known.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted(Vec<(String, String)>);
+
+impl Wanted {
+    /// Keywords that come first count.
+    ///
+    /// # Errors
+    /// When libpq has no such keyword, or it would have to mean something and does not.
+    pub(crate) fn set(&mut self, keyword: &str, value: &str) -> Result<(), String> {
+        if WITHOUT_EFFECT.contains(&keyword) {
+            return Ok(());
+        }
+        if !KEYWORDS.iter().any(|known| known.0 == keyword) {
+            return Err(format!("invalid connection option \"{keyword}\""));
+        }
+        self.0.push((keyword.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    /// A database's name, a URL or a connection string, as libpq takes either for the other.
+    ///
+    /// # Errors
+    /// When it has a mistake.
+    pub(crate) fn set_database(&mut self, text: &str) -> Result<(), String> {
+        let pairs = if text.starts_with("postgresql://") || text.starts_with("postgres://") {
+            conninfo::url(text)?
+        } else if text.contains('=') {
+            conninfo::pairs(text)?
+        } else {
+            return self.set("dbname", text);
+        };
+        pairs.iter().try_for_each(|(keyword, value)| self.set(keyword, value))
+    }
+
+    fn get(&self, keyword: &str) -> String {
+        let own = self.0.iter().find(|(known, _)| known == keyword).map(|(_, value)| value.clone());
+        let (_, variable, default) =
+            KEYWORDS.iter().find(|known| known.0 == keyword).unwrap_or(&("", "", ""));
+        let own = own.filter(|value| !value.is_empty());
+        let found = own.or_else(|| env::var(variable).ok().filter(|value| !value.is_empty()));
+        found.unwrap_or_else(|| (*default).to_owned())
+    }
+
+    /// # Errors
+    /// When a value means nothing, a host has no address, or a file of TLS cannot be used.
+    pub(crate) fn resolve(&self) -> Result<Target, String> {
+        let mut host = self.get("host");
+        let numeric = self.get("hostaddr");
+        if host.contains(',') || self.get("port").contains(',') {
+            return Err("one host at a time can be measured".to_owned());
+        }
+        if host.is_empty() {
+            host = if numeric.is_empty() { SOCKET_DIR.to_owned() } else { numeric.clone() };
+        }
+        let port = self.get("port");
+        let port: u16 = port.parse().map_err(|_| format!("invalid port number: \"{port}\""))?;
+        let user = match self.get("user") {
+            user if user.is_empty() => own_name().ok_or("no user name; name one with -U")?,
+            user => user,
+        };
+        let database = match self.get("dbname") {
+            name if name.is_empty() => user.clone(),
+            name => name,
+        };
+        let password = match self.get("password") {
+            password if password.is_empty() => passfile::find(
+                &passfile_path(&self.get("passfile")),
+                &[if host == SOCKET_DIR { "localhost" } else { &host }, &port.to_string()],
+                &[&database, &user],
+            ),
+            password => Some(password),
+        };
+        let mut parameters =
+            vec![("user".to_owned(), user.clone()), ("database".to_owned(), database.clone())];
+        for keyword in ["application_name", "client_encoding", "options"] {
+            let value = self.get(keyword);
+            if !value.is_empty() {
+                parameters.push((keyword.to_owned(), value));
+            }
+        }
+        let addresses = addresses(if numeric.is_empty() { &host } else { &numeric }, port)?;
+        let tls = match addresses.first() {
+            Some(Address::Inet(_)) => self.tls(&host)?,
+            _ => CallerTls::default(),
+        };
+        Ok(Target { addresses, host, port, user, database, password, parameters, tls })
+    }
+
+    fn tls(&self, host: &str) -> Result<CallerTls, String> {
+        let mode = match self.get("sslmode").as_str() {
+            // Without encryption first is what libpq does where the server leaves the choice.
+            "disable" | "allow" => SslMode::Disable,
+            "prefer" => SslMode::Prefer,
+            "require" => SslMode::Require,
+            "verify-ca" => SslMode::VerifyCa,
+            "verify-full" => SslMode::VerifyFull,
+            other => return Err(format!("invalid sslmode value: \"{other}\"")),
+        };
+        let checks = matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull);
+        let file = |keyword: &str, default: &str, needed: bool| match self.get(keyword) {
+            name if !name.is_empty() => name,
+            _ => {
+                let path = home().join(".postgresql").join(default);
+                let exists = path.exists() || needed;
+                if exists { path.to_string_lossy().into_owned() } else { String::new() }
+            }
+        };
+        let authorities =
+            if checks { file("sslrootcert", "root.crt", true) } else { String::new() };
+        let certificate = file("sslcert", "postgresql.crt", false);
+        let key = file("sslkey", "postgresql.key", false);
+        CallerTls::load(mode, host, &authorities, &certificate, &key).map_err(|error| error.reason)
+    }
+}
+
+impl Target {
+    /// How libpq names the place in a complaint.
+    pub(crate) fn describe(&self, address: &Address) -> String {
+        match address {
+            Address::Inet(inet) if inet.ip().to_string() == self.host => {
+                format!("connection to server at \"{}\", port {}", self.host, self.port)
+            }
+            Address::Inet(inet) => format!(
+                "connection to server at \"{}\" ({}), port {}",
+                self.host,
+                inet.ip(),
+                self.port
+            ),
+            _ => format!("connection to server on socket \"{}/.s.PGSQL.{}\"", self.host, self.port),
+        }
+    }
+}
+
+fn addresses(host: &str, port: u16) -> Result<Vec<Address>, String> {
+    if let Some(name) = host.strip_prefix('@') {
+        return Ok(vec![Address::Abstract(format!("{name}/.s.PGSQL.{port}").into_bytes())]);
+    }
+    if host.starts_with('/') {
+        return Ok(vec![Address::Unix(format!("{host}/.s.PGSQL.{port}").into())]);
+    }
+    let found = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("could not translate host name \"{host}\" to address: {error}"))?;
+    Ok(found.map(Address::Inet).collect())
+}
+
+fn home() -> PathBuf {
+    env::var_os("HOME").map(PathBuf::from).unwrap_or_default()
+}
+
+fn passfile_path(named: &str) -> PathBuf {
+    if named.is_empty() { home().join(".pgpass") } else { PathBuf::from(named) }
+}
+
+/// The name of the user this process acts as, from the password file.
+fn own_name() -> Option<String> {
+    let uid = fs::metadata("/proc/self").ok()?.uid().to_string();
+    let entries = fs::read_to_string(Path::new("/etc/passwd")).ok()?;
+    let mut names = entries.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    });
+    names.next().or_else(|| env::var("USER").ok())
+}

@@ -1,0 +1,310 @@
+//! One thread of a run: its clients, and the loop that tells each of them what has happened.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    io,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::{Duration, Instant},
+};
+
+use proxy::{Address, Caller, Poller, Received, Room};
+
+use crate::{
+    client::{Client, Link, Micros, Next, Shared, State},
+    login::Keyring,
+    plan::Plan,
+    random::Random,
+    stats::{Published, Stats},
+};
+
+/// Logins that a run has under way at once before it begins: fewer than any listen backlog, so
+/// that none is dropped by the kernel and repeated a second later.
+const LOGINS_MAX: usize = 100;
+/// How long to wait when a unix socket's backlog is full.
+const RETRY_US: Micros = 1_000;
+const READ_LEN: usize = 64 * 1024;
+/// Of clients that gave up, so many are told of one by one.
+const COMPLAINTS_MAX: u64 = 10;
+
+/// What a thread tells the one that started it.
+#[derive(Debug)]
+pub(crate) enum Word {
+    /// All its clients are logged in.
+    Ready,
+    /// One of them could not log in, or the thread cannot go on: why.
+    Failed(String),
+    Done(Box<Stats>),
+}
+
+/// What the threads of a run have in common besides the plan.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) address: Address,
+    /// One of each thread.
+    pub(crate) published: Vec<Published>,
+    /// Clients that gave up, and why the first did.
+    pub(crate) aborted: AtomicU64,
+    pub(crate) first_error: Mutex<Option<String>>,
+}
+
+/// Does a thread's share of the run. The transactions begin when `go` says since when time counts.
+pub(crate) fn work(
+    plan: &Plan,
+    common: &Common,
+    thread: usize,
+    words: &mpsc::Sender<Word>,
+    go: &mpsc::Receiver<Instant>,
+) {
+    let done = Worker::new(plan, common, thread).and_then(|mut worker| {
+        worker.log_everyone_in()?;
+        let _ = words.send(Word::Ready);
+        // Nobody says go when another thread's clients could not log in.
+        go.recv().map_or(Ok(None), |start| worker.run(start).map(Some))
+    });
+    let _ = match done {
+        Ok(Some(stats)) => words.send(Word::Done(Box::new(stats))),
+        Ok(None) => Ok(()),
+        Err(error) => words.send(Word::Failed(error)),
+    };
+}
+
+struct Worker<'a> {
+    common: &'a Common,
+    published: &'a Published,
+    shared: Shared<'a>,
+    clients: Vec<Client>,
+    /// Clients that are not gone.
+    left: usize,
+    poller: Poller,
+    room: Room,
+    timers: BinaryHeap<Reverse<(Micros, usize)>>,
+    /// From here on a client that gives up does not end the run.
+    is_running: bool,
+}
+
+impl<'a> Worker<'a> {
+    fn new(plan: &'a Plan, common: &'a Common, thread: usize) -> Result<Self, String> {
+        let clients: Vec<Client> =
+            plan.share(thread).map(|number| Client::new(number, plan)).collect();
+        let shared = Shared {
+            plan,
+            keyring: Keyring::new(plan.target.clone()),
+            stats: Stats::new(plan.scripts.iter().map(|script| script.commands.len())),
+            random: Random::new(
+                plan.seed ^ (thread as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f),
+            ),
+            next_start: 0.0,
+            out: Vec::new(),
+            logins: 0,
+            start: Instant::now(),
+        };
+        Ok(Self {
+            common,
+            published: &common.published[thread],
+            shared,
+            left: clients.len(),
+            clients,
+            poller: Poller::new().map_err(|error| error.to_string())?,
+            room: Room::new(READ_LEN),
+            timers: BinaryHeap::new(),
+            is_running: false,
+        })
+    }
+
+    /// # Errors
+    /// The first that could not log in, and why.
+    fn log_everyone_in(&mut self) -> Result<(), String> {
+        if self.shared.plan.reconnects {
+            return Ok(());
+        }
+        let under_way_max = (LOGINS_MAX / self.shared.plan.threads).max(1);
+        let mut begun = 0;
+        while self.shared.logins < self.clients.len() {
+            while begun < self.clients.len() && begun - self.shared.logins < under_way_max {
+                self.settle(begun, Ok(Next::Connection))?;
+                begun += 1;
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, start: Instant) -> Result<Stats, String> {
+        self.shared.start = start;
+        self.timers.clear();
+        self.is_running = true;
+        for index in 0..self.clients.len() {
+            self.go_on(index)?;
+        }
+        while self.left > 0 {
+            self.turn()?;
+            self.published.store(&self.shared.stats.total());
+        }
+        Ok(std::mem::take(&mut self.shared.stats))
+    }
+
+    /// Waits for something to happen and deals with all that did.
+    fn turn(&mut self) -> Result<(), String> {
+        let timeout = self
+            .timers
+            .peek()
+            .map(|Reverse((at, _))| Duration::from_micros(at.saturating_sub(self.shared.now())));
+        self.poller.wait(timeout).map_err(|error| error.to_string())?;
+        for at in 0..self.poller.len() {
+            let event = self.poller.event(at);
+            let index = event.token as usize;
+            if event.writable && self.clients[index].state != State::Dialing {
+                self.flush(index)?;
+            }
+            if event.readable || self.clients[index].state == State::Dialing {
+                self.receive(index)?;
+            }
+        }
+        let now = self.shared.now();
+        while let Some(Reverse((at, index))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            self.go_on(index)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, index: usize) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        if client.is_gone() {
+            return Ok(());
+        }
+        let next = client.go_on(&mut self.shared);
+        self.settle(index, next)
+    }
+
+    fn flush(&mut self, index: usize) -> Result<(), String> {
+        let Some(link) = &mut self.clients[index].link else { return Ok(()) };
+        let flushed = link.caller.flush().map_err(|error| error.to_string());
+        self.settle(index, flushed.map(|()| Next::Reply))
+    }
+
+    /// Reads once and lets the client take what came.
+    fn receive(&mut self, index: usize) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        let Some(link) = &mut client.link else { return Ok(()) };
+        let received = link.caller.receive(&self.shared.plan.target.tls, &mut self.room);
+        let next = match received {
+            Ok(Received::Nothing) => Ok(Next::Reply),
+            Ok(Received::Open) => {
+                client.opened(&mut self.shared);
+                Ok(Next::Reply)
+            }
+            Ok(Received::Bytes(bytes)) => hear(client, bytes, &mut self.shared),
+            Ok(Received::End) => Err("server closed the connection unexpectedly".to_owned()),
+            Err(error) => Err(error),
+        };
+        self.settle(index, next)
+    }
+
+    /// Sends what the client has said, and sees to what it waits for.
+    fn settle(&mut self, index: usize, next: Result<Next, String>) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        let said = std::mem::take(&mut self.shared.out);
+        let next = next.and_then(|next| match &mut client.link {
+            Some(link) if !said.is_empty() => {
+                link.caller.send(&said).map(|()| next).map_err(|error| error.to_string())
+            }
+            _ => Ok(next),
+        });
+        self.shared.out = said;
+        self.shared.out.clear();
+        match next {
+            Ok(Next::Reply) => {}
+            Ok(Next::Until(at)) => self.timers.push(Reverse((at, index))),
+            Ok(Next::Connection) => return self.dial(index),
+            Ok(Next::Nothing) => self.left -= 1,
+            Err(reason) => return self.give_up(index, &reason),
+        }
+        self.watch(index).map_err(|error| error.to_string())
+    }
+
+    fn dial(&mut self, index: usize) -> Result<(), String> {
+        let now = self.shared.now();
+        let client = &mut self.clients[index];
+        match Caller::connect(&self.common.address) {
+            Ok(caller) => {
+                self.poller.add(&caller, index as u64).map_err(|error| error.to_string())?;
+                client.link = Some(Link::new(caller));
+                client.state = State::Dialing;
+                client.dialed = now;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                client.state = State::New;
+                self.timers.push(Reverse((now + RETRY_US, index)));
+                Ok(())
+            }
+            Err(error) => self.give_up(index, &error.to_string()),
+        }
+    }
+
+    /// Asks for events of room to send while something waits for it.
+    fn watch(&mut self, index: usize) -> io::Result<()> {
+        let Some(link) = &mut self.clients[index].link else { return Ok(()) };
+        let is_blocked = link.caller.is_blocked();
+        if is_blocked != link.watched_blocked {
+            link.watched_blocked = is_blocked;
+            self.poller.update(&link.caller, index as u64)?;
+        }
+        Ok(())
+    }
+
+    /// The client's end. Before the run it is that of the run.
+    fn give_up(&mut self, index: usize, reason: &str) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        let target = &self.shared.plan.target;
+        let place = target.describe(&self.common.address);
+        let full = match client.is_connecting() {
+            true => format!("{place} failed: {reason}"),
+            false => reason.to_owned(),
+        };
+        if !self.is_running {
+            return Err(format!(
+                "{full}\ncould not create connection for client {}",
+                client.number
+            ));
+        }
+        let complaint = format!("{}: {full}", client.describe());
+        if self.common.aborted.fetch_add(1, Ordering::Relaxed) < COMPLAINTS_MAX {
+            eprintln!("weir bench: error: {complaint}");
+        }
+        let mut first = self.common.first_error.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(complaint);
+        client.state = State::Aborted;
+        client.link = None;
+        self.left -= 1;
+        self.shared.stats.aborted += 1;
+        Ok(())
+    }
+}
+
+/// Lets a client take messages, and tells what it waits for after the last.
+fn hear(client: &mut Client, bytes: &[u8], shared: &mut Shared<'_>) -> Result<Next, String> {
+    let Some(link) = &mut client.link else { return Ok(Next::Reply) };
+    let mut inbox = std::mem::take(&mut link.inbox);
+    let mut next = Next::Reply;
+    inbox.take(bytes, |code, body| {
+        match client.handle(code, body, shared)? {
+            // What follows the last reply, such as a notice, changes nothing.
+            Next::Reply => {}
+            other => next = other,
+        }
+        Ok(())
+    })?;
+    if let Some(link) = &mut client.link {
+        link.inbox = inbox;
+    }
+    Ok(next)
+}

@@ -1,0 +1,176 @@
+//! Scripts of one's own: what they may say, and what becomes of errors in them.
+
+use std::{fs, path::PathBuf};
+
+use crate::support::only_weir;
+use testkit::{Postgres, open_folder};
+
+use super::{directly, initialise, stderr, stdout};
+
+/// A file with that text.
+fn script(text: &str) -> PathBuf {
+    let path = open_folder("bench").join("script.sql");
+    fs::write(&path, text).expect("the folder is ours");
+    path
+}
+
+/// Runs the script once a client and gives what it has left in the table `seen`.
+fn seen(text: &str, arguments: &[&str]) -> Vec<String> {
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    postgres.sql(&database, "CREATE TABLE seen (n serial, what text)");
+    postgres.sql(&database, "GRANT ALL ON ALL TABLES IN SCHEMA public TO public");
+    postgres.sql(&database, "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO public");
+    let file = script(text);
+    let file = file.to_str().expect("a path of ours");
+    let output = directly(&database, &[&["-n", "-t", "1", "-f", file], arguments].concat());
+    assert!(output.status.success(), "{output:?}");
+    let rows = postgres.sql(&database, "SELECT what FROM seen ORDER BY n");
+    rows.into_iter().flatten().map(Option::unwrap_or_default).collect()
+}
+
+#[test]
+fn scripts_compute_branch_and_keep_results() {
+    if !only_weir() {
+        return;
+    }
+    let text = "\
+\\set n 40 + :two
+INSERT INTO seen (what) VALUES (:n);
+SELECT 7 AS a, NULL AS b, ':n' AS c \\gset got_
+\\if :got_a > 5
+INSERT INTO seen (what) VALUES (:got_a || '!');
+\\else
+INSERT INTO seen (what) VALUES ('never');
+\\endif
+SELECT 1 AS one \\; SELECT 2 AS two \\aset
+INSERT INTO seen (what) VALUES ((:one + :two)::text);
+\\sleep 1 ms
+INSERT INTO seen (what) VALUES (coalesce(:got_b::text, 'null') || :client_id);
+";
+    // Where several statements are one, only the simple protocol takes them.
+    assert_eq!(seen(text, &["-D", "two=2"]), ["42", "7!", "3", "null0"]);
+}
+
+#[test]
+fn values_are_parameters_by_the_other_protocols() {
+    if !only_weir() {
+        return;
+    }
+    let text = "\
+\\set n 42
+INSERT INTO seen (what) VALUES ((:n::int + 1)::text);
+SELECT it.s AS s FROM (SELECT 'it''s'::text) it(s) \\gset
+INSERT INTO seen (what) VALUES (:s);
+";
+    for protocol in ["extended", "prepared"] {
+        assert_eq!(seen(text, &["-M", protocol]), ["43", "it's"], "{protocol}");
+    }
+}
+
+#[test]
+fn pipelines_need_one_round_trip_and_the_extended_protocol() {
+    if !only_weir() {
+        return;
+    }
+    let text = "\
+\\startpipeline
+INSERT INTO seen (what) VALUES ('a');
+INSERT INTO seen (what) VALUES ('b');
+\\syncpipeline
+INSERT INTO seen (what) VALUES ('c');
+\\endpipeline
+";
+    for protocol in ["extended", "prepared"] {
+        assert_eq!(seen(text, &["-M", protocol]), ["a", "b", "c"], "{protocol}");
+    }
+    let file = script(text);
+    let database = Postgres::shared().database();
+    let output = directly(&database, &["-n", "-t", "1", "-f", file.to_str().expect("ours")]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("cannot use pipeline mode with the simple query protocol"));
+}
+
+#[test]
+fn a_mistake_in_a_script_is_told_with_its_line() {
+    if !only_weir() {
+        return;
+    }
+    let file = script("SELECT 1;\n\\setshell x date\n");
+    let file = file.to_str().expect("a path of ours");
+    let output = directly("postgres", &["-n", "-f", file]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let wanted = format!("{file}:2: running programs is not supported in command \"setshell\"");
+    assert!(stderr(&output).contains(&wanted), "{output:?}");
+}
+
+#[test]
+fn clients_that_meet_an_error_give_up_and_the_first_is_shown() {
+    if !only_weir() {
+        return;
+    }
+    let file = script("SELECT 1 / (:client_id - 1);\n");
+    let json = open_folder("bench").join("out.json");
+    let output = directly(
+        &Postgres::shared().database(),
+        &[
+            "-n",
+            "-c",
+            "3",
+            "-t",
+            "5",
+            "-f",
+            file.to_str().expect("ours"),
+            "--json",
+            json.to_str().expect("ours"),
+        ],
+    );
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let report = stdout(&output);
+    assert!(report.contains("processed: 10/15"), "{report}");
+    assert!(report.contains("number of clients that gave up: 1"), "{report}");
+    let error = "client 1 script 0 aborted in command 0 query 0: ERROR:  division by zero";
+    assert!(report.contains(&format!("first error: {error}")), "{report}");
+    assert!(stderr(&output).contains("Run was aborted"), "{output:?}");
+    let json = fs::read_to_string(json).expect("it was asked for");
+    assert!(json.contains("\"transactions\": 10") && json.contains(error), "{json}");
+}
+
+#[test]
+fn a_database_without_the_tables_or_without_being_there_is_a_clear_error() {
+    if !only_weir() {
+        return;
+    }
+    let empty = directly(&Postgres::shared().database(), &["-S"]);
+    assert_eq!(empty.status.code(), Some(1), "{empty:?}");
+    assert!(stderr(&empty).contains("weir bench -i"), "{empty:?}");
+    let nowhere = directly("no_such_database", &["-S"]);
+    assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
+    assert!(stderr(&nowhere).contains("database \"no_such_database\" does not exist"));
+}
+
+#[test]
+fn serialization_failures_are_tried_again() {
+    if !only_weir() {
+        return;
+    }
+    let database = Postgres::shared().database();
+    initialise(&database);
+    let file = script(
+        "BEGIN ISOLATION LEVEL SERIALIZABLE;\n\
+         SELECT sum(bbalance) AS sum FROM pgbench_branches \\gset\n\
+         UPDATE pgbench_branches SET bbalance = :sum + 1;\nEND;\n",
+    );
+    let file = file.to_str().expect("a path of ours");
+    let tried = ["-n", "-c", "4", "-t", "20", "-f", file, "--max-tries", "1000"];
+    let output = directly(&database, &tried);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("processed: 80/80"), "{output:?}");
+    // What was acknowledged was done, each once.
+    let rows = Postgres::shared().sql(&database, "SELECT bbalance::text FROM pgbench_branches");
+    assert_eq!(rows, [[Some("80".to_owned())]]);
+    let output = directly(&database, &["-n", "-c", "4", "-t", "20", "-f", file]);
+    assert!(output.status.success(), "failures are no reason to give up: {output:?}");
+    let report = stdout(&output);
+    assert!(report.contains("number of failed transactions: "), "{report}");
+}
