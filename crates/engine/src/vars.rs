@@ -126,6 +126,20 @@ impl Vars {
         all
     }
 
+    /// What servers do not report, though it is tracked, cannot be tracked: it is carried.
+    pub fn carry_unreported(&mut self, reported: &Self, names: &TrackedNames) {
+        let mut carried = self.carried.all().to_vec();
+        for (slot, value) in self.tracked.iter_mut().enumerate() {
+            if reported.get(slot).is_none()
+                && let Some(value) = value.take()
+            {
+                let name = names.name(slot).to_ascii_lowercase().into_bytes().into();
+                carried.push(Setting { name, value: (*value).into() });
+            }
+        }
+        self.carried = Carried::new(carried);
+    }
+
     /// The SQL that turns a server with the values `have` into one with these; None if nothing
     /// differs. Values are compared without regard to case, as PgBouncer does: PostgreSQL reports
     /// `utf8` back as `UTF8`.

@@ -185,6 +185,40 @@ fn who_leaves_leaves_nothing() {
 }
 
 #[test]
+fn a_tracked_parameter_that_nobody_reports_is_carried() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let setup = setup.workers(1).set("default_pool_size", 8);
+    let pooler = setup.set("track_extra_parameters", "work_mem, IntervalStyle").start();
+    let startup = [
+        ("user", Role::APP),
+        ("database", database.as_str()),
+        ("work_mem", "5MB"),
+        ("IntervalStyle", "iso_8601"),
+    ];
+    let mut client = RawClient::connect(pooler.port());
+    client.authenticate(&startup, Role::APP_PASSWORD).expect("it may come in");
+    let mut other = pooler.client(&database);
+    assert_eq!(client.value("SHOW work_mem"), "5MB");
+    assert_eq!(other.value("SHOW work_mem"), "4MB");
+    client.rows("SET work_mem = '6MB'");
+    settle(&pooler);
+    assert_eq!(other.value("SHOW work_mem"), "4MB");
+    let before = backend(&mut client);
+    let _held = switch(&pooler, &database);
+    assert_ne!(backend(&mut client), before);
+    assert_eq!(client.value("SHOW work_mem"), "6MB");
+    assert_eq!(client.value("SHOW IntervalStyle"), "iso_8601");
+    client.rows("RESET work_mem");
+    settle(&pooler);
+    assert_eq!(client.value("SHOW work_mem"), "5MB");
+    assert_eq!(other.value("SHOW work_mem"), "4MB");
+    assert_eq!(other.value("SHOW IntervalStyle"), "postgres");
+}
+
+#[test]
 fn reset_goes_back_to_the_startup_packet() {
     if !support::only_weir() {
         return;

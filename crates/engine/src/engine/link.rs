@@ -213,10 +213,17 @@ impl<X: Exchange> Engine<X> {
     /// Values that the client did not give are those of the pool: it will be told so, and they are
     /// what it must find on every server.
     pub(super) fn complete_vars(&mut self, id: ClientId, welcome: &Welcome) {
-        let own = &self.client(id).vars;
+        let client = self.client(id);
+        let own = &client.vars;
         let all = match own.is_empty() {
             true => welcome.vars.clone(),
-            false => Arc::new(own.or(&welcome.vars)),
+            false => {
+                let mut all = own.or(&welcome.vars);
+                if client.pool.is_some_and(|pool| self.settings(pool).is_auto()) {
+                    all.carry_unreported(&welcome.vars, &self.names);
+                }
+                Arc::new(all)
+            }
         };
         self.client_mut(id).vars = self.shared_vars.share(all);
     }

@@ -165,7 +165,10 @@ impl<X: Exchange> Engine<X> {
         };
         if let Some(settings) = &left.settings {
             self.learn_customs(on, settings);
-            let untracked = |setting: &&Setting| names.slot(&setting.name).is_none();
+            // One that the server has not reported is tracked in vain.
+            let untracked = |setting: &&Setting| {
+                names.slot(&setting.name).is_none_or(|slot| there.get(slot).is_none())
+            };
             let carried = settings.all().iter().filter(untracked).cloned().collect();
             now_there.carried = Carried::new(carried);
             own = now_there.clone();
