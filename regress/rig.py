@@ -97,14 +97,14 @@ class Cluster(Process):
 
     SIGNAL = signal.SIGINT  # a fast shutdown
 
-    def __init__(self, folder):
+    def __init__(self, folder, settings=""):
         data = folder / "data"
         port = free_port()
         initdb = [BINARIES / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync"]
         command = as_guest([*map(str, initdb), "-E", "UTF8", "--no-locale"])
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         with (data / "postgresql.conf").open("a") as file:
-            file.write(f"{SETTINGS}port = {port}\n")
+            file.write(f"{SETTINGS}{settings}port = {port}\n")
         super().__init__("postgres", [str(BINARIES / "postgres"), "-D", str(data)], folder, port)
         self.wait_until_ready()
 
@@ -122,7 +122,7 @@ class Weir(Process):
 
     SIGNAL = signal.SIGQUIT  # at once
 
-    def __init__(self, folder, binary, cluster, users):
+    def __init__(self, folder, binary, cluster, users, keys):
         port = free_port()
         ini = folder / "weir.ini"
         ini.write_text(
@@ -135,10 +135,8 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {folder / "userlist.txt"}
 admin_users = postgres
-pool_mode = session
-default_pool_size = 60
 max_client_conn = 200
-"""
+{keys}"""
         )
         quoted = (name.replace('"', '""') for name in users)
         (folder / "userlist.txt").write_text("".join(f'"{name}" ""\n' for name in quoted))

@@ -1,5 +1,6 @@
 """The two suites, and one run of one of them against a port."""
 
+import collections
 import contextlib
 import re
 import shutil
@@ -64,7 +65,7 @@ def groups(schedule):
     return [line.removeprefix("test:").split() for line in lines if line.startswith("test:")]
 
 
-def run(suite, port, stage):
+def run(suite, port, stage, one_by_one=False):
     """Runs it. `stage` should be the same folder each time: some tests show paths."""
     prepare(suite, stage)
     command = [
@@ -79,6 +80,8 @@ def run(suite, port, stage):
         f"--port={port}",
         "--user=postgres",
         "--max-concurrent-tests=20",
+        # The tests of a group one after the other, or all together.
+        f"--max-connections={1 if one_by_one else 0}",
     ]
     begun = time.monotonic()
     log = stage / "driver.log"
@@ -112,3 +115,13 @@ def prepare(suite, stage):
     (stage / "chosen_schedule").write_text(chosen)
     for path in [stage, *stage.rglob("*")]:
         give_away(path)
+
+
+def statement_names(suite):
+    """Those by which the suite's SQL prepares statements, the most frequent first."""
+    found = collections.Counter()
+    for path in (suite.folder / "sql").glob("*.sql"):
+        text = path.read_text(errors="replace")
+        found.update(name.lower() for name in re.findall(r"(?im)^prepare +(\w+)", text))
+    found.pop("transaction", None)
+    return [name for name, _ in found.most_common()]

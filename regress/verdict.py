@@ -7,46 +7,111 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Allowed:
-    """A reviewed difference: these lines of one test in place of those, and nothing else."""
+    """A reviewed difference, one hunk: these lines of a test in place of those, and nothing else."""
 
     suite: str
     test: str
+    # Weir's pool modes in which it is there.
+    modes: list
     reason: str
     direct: list
     weir: list
 
 
+@dataclass(frozen=True)
+class Unstable:
+    """What depends on the process, and which server a client has does not always turn out alike: from
+    the first line to the last it is not compared; without these, the whole test is not."""
+
+    suite: str
+    test: str
+    modes: list
+    reason: str
+    first: str = ""
+    last: str = ""
+
+    def cut(self, lines):
+        if not self.first:
+            return []
+        begin, end = lines.index(self.first), lines.index(self.last)
+        return lines[:begin] + lines[end:]
+
+
+@dataclass
+class Reviewed:
+    """What may differ in one mode."""
+
+    allowed: list
+    unstable: list
+
+
 @dataclass
 class Verdict:
-    """Names of tests by what became of them, and the differences as text."""
+    """Names of tests by what became of them, the differences as text, and how many of them were
+    allowed."""
 
     identical: list
     allowed: list
     different: list
     diffs: str
+    hunks: int
 
 
-def read_allowed(path):
-    entries = tomllib.loads(path.read_text())["difference"]
-    return [Allowed(**entry) for entry in entries]
+def read_reviewed(path, mode):
+    """What is for a pool mode."""
+    document = tomllib.loads(path.read_text())
+    allowed = [Allowed(**entry) for entry in document["difference"]]
+    unstable = [Unstable(**entry) for entry in document["unstable"]]
+    return Reviewed(*([one for one in kind if mode in one.modes] for kind in (allowed, unstable)))
 
 
-def compare(suite, direct, weir, allowed):
-    verdict = Verdict([], [], [], "")
+def compare(suite, direct, weir, reviewed):
+    verdict = Verdict([], [], [], "", 0)
     for test in suite.tests:
         before, after = direct.texts.get(test), weir.texts.get(test)
         # Neither run having come to a test proves nothing about it.
         if before is not None and before == after:
             verdict.identical.append(test)
             continue
-        diff = unified(test, before, after)
-        entries = [entry for entry in allowed if (entry.suite, entry.test) == (suite.name, test)]
-        if any(covers(entry, diff) for entry in entries):
+        allowed, unstable = (
+            [one for one in kind if (one.suite, one.test) == (suite.name, test)]
+            for kind in (reviewed.allowed, reviewed.unstable)
+        )
+        found = None if before is None or after is None else hunks(before, after, unstable)
+        if found is not None and all(any(covers(one, hunk) for one in allowed) for hunk in found):
             verdict.allowed.append(test)
+            verdict.hunks += len(found) + len(unstable)
         else:
             verdict.different.append(test)
-            verdict.diffs += "\n".join(diff) + "\n"
+            verdict.diffs += "\n".join(unified(test, before, after)) + "\n"
     return verdict
+
+
+def lines(text):
+    return text.decode(errors="backslashreplace").splitlines()
+
+
+def hunks(before, after, unstable):
+    """Pairs of lines: gone, and come in their place. None where it is not lines that differ, or where
+    there is no end to what is not to be compared."""
+    texts = [lines(before), lines(after)]
+    try:
+        for one in unstable:
+            texts = [one.cut(text) for text in texts]
+    except ValueError:
+        return None
+    steps = difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
+    found = [
+        (texts[0][gone:gone_end], texts[1][come:come_end])
+        for kind, gone, gone_end, come, come_end in steps
+        if kind != "equal"
+    ]
+    return found if found or unstable else None
+
+
+def covers(entry, hunk):
+    """Exactly the lines that were reviewed; one more, and it is another difference."""
+    return hunk == (entry.direct, entry.weir)
 
 
 def unified(test, before, after):
@@ -55,15 +120,7 @@ def unified(test, before, after):
             name for name, text in (("directly", before), ("through Weir", after)) if text is None
         )
         return [f"{test}: no result {missing}"]
-    texts = [text.decode(errors="backslashreplace").splitlines() for text in (before, after)]
     names = [f"direct/{test}", f"weir/{test}"]
     # Bytes may differ where lines do not, as in the end of the last one: still a difference.
-    return list(difflib.unified_diff(*texts, *names, lineterm="")) or [f"{test}: line ends differ"]
-
-
-def covers(entry, diff):
-    """Exactly the lines that were reviewed; one more, and it is another difference."""
-    body = diff[2:]
-    gone = [line[1:] for line in body if line.startswith("-")]
-    come = [line[1:] for line in body if line.startswith("+")]
-    return bool(body) and (gone, come) == (entry.direct, entry.weir)
+    changes = difflib.unified_diff(lines(before), lines(after), *names, lineterm="")
+    return list(changes) or [f"{test}: line ends differ"]
