@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
+
 use config::hba::{self, IdentMap, Visitor};
 use config::ldap::LdapOptions;
 use config::{AccessPolicy, AuthType, Config};
@@ -241,10 +243,10 @@ const LOOKED_AT_MAX: usize = 1_000;
 /// plain passwords is done once per user.
 #[derive(Debug, Default)]
 pub struct Credentials {
-    stored: HashMap<String, Arc<Credential>>,
+    stored: HashMap<String, Arc<Credential>, RandomState>,
     /// By user, what `auth_query` has told. It is asked anew at each login; this saves work when
     /// it tells the same.
-    asked: HashMap<String, Arc<Credential>>,
+    asked: HashMap<String, Arc<Credential>, RandomState>,
     /// Up to which user of `auth_file` keys were derived before they were needed.
     ahead: String,
 }

@@ -11,6 +11,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use crate::client::Identity;
 use crate::guesses::Guesses;
 use crate::ids::PoolId;
@@ -81,7 +83,7 @@ struct Tally {
 
 /// By name, as long as there is anything to count.
 #[derive(Debug, Default)]
-struct Tallies(HashMap<String, Tally>);
+struct Tallies(HashMap<String, Tally, RandomState>);
 
 impl Tallies {
     fn of(&self, name: &str) -> Tally {

@@ -212,7 +212,7 @@ impl PoolRecord {
 
 impl WelcomeRecord {
     pub(crate) fn of(welcome: &Welcome) -> Self {
-        Self { fixed: welcome.fixed.clone(), vars: welcome.vars.to_record() }
+        Self { fixed: welcome.fixed().to_vec(), vars: welcome.vars.to_record() }
     }
 }
 

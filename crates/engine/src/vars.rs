@@ -212,16 +212,30 @@ pub(crate) fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
     /// Untracked parameters, in the order reported.
-    pub fixed: Vec<(Vec<u8>, Vec<u8>)>,
+    fixed: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The messages that tell of them, which are the same for every client.
+    fixed_messages: Vec<u8>,
     pub vars: Arc<Vars>,
 }
 
 impl Welcome {
+    /// With these untracked parameters.
+    pub fn new(fixed: Vec<(Vec<u8>, Vec<u8>)>, vars: Arc<Vars>) -> Self {
+        let mut fixed_messages = Vec::new();
+        for (name, value) in &fixed {
+            wire::backend::parameter_status(&mut fixed_messages, name, value);
+        }
+        Self { fixed, fixed_messages, vars }
+    }
+
+    /// The untracked parameters.
+    pub fn fixed(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.fixed
+    }
+
     /// Append the ParameterStatus messages for a client with the values `vars`.
     pub fn write(&self, vars: &Vars, names: &TrackedNames, out: &mut Vec<u8>) {
-        for (name, value) in &self.fixed {
-            wire::backend::parameter_status(out, name, value);
-        }
+        out.extend_from_slice(&self.fixed_messages);
         for slot in 0..names.len() {
             if let Some(value) = vars.get(slot) {
                 wire::backend::parameter_status(out, names.name(slot).as_bytes(), value);
@@ -233,10 +247,13 @@ impl Welcome {
     pub fn learn(&mut self, name: &[u8], value: &[u8], names: &TrackedNames) {
         if let Some(slot) = names.slot(name) {
             Arc::make_mut(&mut self.vars).set(slot, value);
-        } else if let Some(known) = self.fixed.iter_mut().find(|(known, _)| known == name) {
-            known.1 = value.to_vec();
         } else {
-            self.fixed.push((name.to_vec(), value.to_vec()));
+            let mut fixed = std::mem::take(&mut self.fixed);
+            match fixed.iter_mut().find(|(known, _)| known == name) {
+                Some(known) => known.1 = value.to_vec(),
+                None => fixed.push((name.to_vec(), value.to_vec())),
+            }
+            *self = Self::new(fixed, self.vars.clone());
         }
     }
 }

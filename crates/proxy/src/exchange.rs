@@ -7,6 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::RandomState;
+
 use config::Config;
 use engine::{
     ids::{PoolId, WorkerId},
@@ -41,7 +43,7 @@ pub(crate) struct Hub<M, W> {
 /// being carried out learns of it like all others.
 #[derive(Debug, Default)]
 struct Registry {
-    by_key: HashMap<PoolKey, PoolId>,
+    by_key: HashMap<PoolKey, PoolId, RandomState>,
     /// Numbers that were pools' and may be others'.
     vacant: Vec<PoolId>,
     /// Pools that were asked for since somebody looked last.

@@ -55,7 +55,7 @@ impl Peer {
         };
         engine::auth::Peer {
             local: matches!(self, Self::Unix { .. }),
-            same_user: uid == Some(process::effective_uid()),
+            same_user: uid.is_some_and(|uid| uid == process::effective_uid()),
             loopback,
             // An IPv4 address in IPv6 clothes is what rules know it as.
             address: match self {

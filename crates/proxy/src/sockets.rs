@@ -37,6 +37,7 @@ use self::{
 use crate::{
     conn::{Conn, QUEUED, READABLE},
     peer::Peer,
+    random::Reserve,
     shared::Shared,
     sys::{Address, Epoll, epoll, process, socket},
     table::{Kind, Table, Token},
@@ -95,6 +96,7 @@ pub(crate) struct Sockets {
     /// To be closed when all events of this batch were dealt with, lest a new connection gets a
     /// descriptor for which an old event is still to come.
     closing: Vec<RawFd>,
+    random: Reserve,
 }
 
 impl Sockets {
@@ -119,6 +121,7 @@ impl Sockets {
             ready: VecDeque::new(),
             outcomes: VecDeque::new(),
             closing: Vec::new(),
+            random: Reserve::new(),
         }
     }
 

@@ -29,6 +29,8 @@ pub const PACKET_LEN_MAX: usize = 65_536;
 /// Bytes of a cancel key's secret: 4 in protocol 3.0, up to this many in 3.2.
 pub const CANCEL_SECRET_LEN_MAX: usize = 256;
 const CANCEL_SECRET_LEN_MIN: usize = 4;
+/// Room for what most drivers send.
+const PARAMETERS_USUAL: usize = 8;
 
 /// What the first packet of a connection asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,35 +72,20 @@ pub struct StartupPacket<'a> {
     pub major: u16,
     /// Whatever the client asked for, be it newer than what is spoken.
     pub minor: u16,
-    /// Names and values, each with its NUL, without the last terminator; checked by [`parse`].
-    parameters: &'a [u8],
+    parameters: Vec<(&'a [u8], &'a [u8])>,
 }
 
 impl<'a> StartupPacket<'a> {
     /// Names and values in the packet's order, repeated names included.
-    #[must_use]
-    pub fn parameters(&self) -> Parameters<'a> {
-        Parameters { reader: Reader::new(self.parameters) }
+    pub fn parameters(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.parameters.iter().copied()
     }
 
     /// The value of a parameter; of a repeated one the last, which is the one PostgreSQL heeds.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
-        self.parameters().filter(|(key, _)| *key == name.as_bytes()).last().map(|(_, value)| value)
-    }
-}
-
-/// The iterator of [`StartupPacket::parameters`].
-#[derive(Clone, Debug)]
-pub struct Parameters<'a> {
-    reader: Reader<'a>,
-}
-
-impl<'a> Iterator for Parameters<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some((self.reader.cstr()?, self.reader.cstr()?))
+        let last = self.parameters.iter().rfind(|(key, _)| *key == name.as_bytes());
+        last.map(|(_, value)| *value)
     }
 }
 
@@ -194,16 +181,17 @@ fn parse_cancel(mut reader: Reader<'_>) -> Result<CancelKey, StartupError> {
     Ok(CancelKey { pid, secret: secret.to_vec() })
 }
 
-/// Checks that names and values come in pairs up to an empty name, which is the last byte.
-fn parse_parameters(mut reader: Reader<'_>) -> Result<&[u8], StartupError> {
-    let mut ahead = reader;
-    while !ahead.cstr().ok_or(StartupError::MissingTerminator)?.is_empty() {
-        ahead.cstr().ok_or(StartupError::MissingTerminator)?;
+/// Names and values come in pairs, up to an empty name, which is the last byte.
+fn parse_parameters(mut reader: Reader<'_>) -> Result<Vec<(&[u8], &[u8])>, StartupError> {
+    let mut parameters = Vec::with_capacity(PARAMETERS_USUAL);
+    loop {
+        let name = reader.cstr().ok_or(StartupError::MissingTerminator)?;
+        if name.is_empty() {
+            break;
+        }
+        parameters.push((name, reader.cstr().ok_or(StartupError::MissingTerminator)?));
     }
-    match reader.rest().split_last() {
-        Some((_, parameters)) if ahead.is_empty() => Ok(parameters),
-        _ => Err(StartupError::MissingTerminator),
-    }
+    if reader.is_empty() { Ok(parameters) } else { Err(StartupError::MissingTerminator) }
 }
 
 #[cfg(test)]

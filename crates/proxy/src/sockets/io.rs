@@ -186,7 +186,7 @@ impl Io for Sockets {
     }
 
     fn random(&mut self, bytes: &mut [u8]) {
-        crate::random::fill(bytes);
+        self.random.fill(bytes);
     }
 
     fn client_origin(&self, client: ClientId) -> String {

@@ -79,7 +79,7 @@ impl Shelf {
 
     fn welcome_of(&mut self, record: &WelcomeRecord) -> Arc<Welcome> {
         let vars = self.share(&record.vars);
-        Arc::new(Welcome { fixed: record.fixed.clone(), vars })
+        Arc::new(Welcome::new(record.fixed.clone(), vars))
     }
 
     fn share(&mut self, record: &VarsRecord) -> Arc<Vars> {
