@@ -65,6 +65,9 @@ impl fmt::Debug for CancelKey {
     }
 }
 
+/// A name and its value.
+pub type Parameter<'a> = (&'a [u8], &'a [u8]);
+
 /// A session's parameters as the client gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupPacket<'a> {
@@ -72,12 +75,12 @@ pub struct StartupPacket<'a> {
     pub major: u16,
     /// Whatever the client asked for, be it newer than what is spoken.
     pub minor: u16,
-    parameters: Vec<(&'a [u8], &'a [u8])>,
+    parameters: Vec<Parameter<'a>>,
 }
 
 impl<'a> StartupPacket<'a> {
     /// Names and values in the packet's order, repeated names included.
-    pub fn parameters(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub fn parameters(&self) -> impl Iterator<Item = Parameter<'a>> {
         self.parameters.iter().copied()
     }
 
@@ -182,7 +185,7 @@ fn parse_cancel(mut reader: Reader<'_>) -> Result<CancelKey, StartupError> {
 }
 
 /// Names and values come in pairs, up to an empty name, which is the last byte.
-fn parse_parameters(mut reader: Reader<'_>) -> Result<Vec<(&[u8], &[u8])>, StartupError> {
+fn parse_parameters(mut reader: Reader<'_>) -> Result<Vec<Parameter<'_>>, StartupError> {
     let mut parameters = Vec::with_capacity(PARAMETERS_USUAL);
     loop {
         let name = reader.cstr().ok_or(StartupError::MissingTerminator)?;
