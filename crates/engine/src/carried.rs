@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::mutant::{self, Mutant};
 use crate::vars::quote_literal;
 
 /// Who the session acts as; these come before all else, since they decide what may be set.
@@ -87,7 +88,8 @@ impl Carried {
             sql.extend_from_slice(b"RESET SESSION AUTHORIZATION;");
         }
         for Setting { name, .. } in have.all() {
-            if !is_who(name) && self.get(name).is_none() {
+            let stays = is_who(name) || mutant::is(Mutant::KeepsWhatOthersSet);
+            if !stays && self.get(name).is_none() {
                 sql.extend_from_slice(b"RESET ");
                 quote_name(name, sql);
                 sql.push(b';');

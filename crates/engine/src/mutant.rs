@@ -100,6 +100,19 @@ pub enum Mutant {
     KeepsObsoleteServers,
     /// DISABLE keeps nobody out.
     AdmitsToDisabled,
+    /// Nobody is asked what a transaction has left in its session (PgBouncer's transaction mode, of
+    /// which its manual warns).
+    NeverAsksWhatIsLeft,
+    /// What only the client before had set stays for the next one.
+    KeepsWhatOthersSet,
+    /// RESET goes to the server's default, whatever the startup packet said.
+    ForgetsStartupPacket,
+    /// A client with a temporary table does not keep its server.
+    PinsNobody,
+    /// Who leaves is not cleaned up after.
+    LeavesSessionBehind,
+    /// The settings of a client that has left while they were made are taken for made or not made.
+    ForgetsHalfAppliedSettings,
 }
 
 #[cfg(feature = "mutants")]

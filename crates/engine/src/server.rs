@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use sql::Seen;
+use sql::{Seen, Signs};
 use wire::scram::{ScramClient, ScramKeys};
 
 use crate::carried::Carried;
@@ -308,6 +308,11 @@ impl Server {
     /// Is something here that is not reported, and that a client has carried here?
     pub fn has_foreign_settings(&self) -> bool {
         self.vars.has_untracked()
+    }
+
+    /// It is not known (any more) which of them there are: nobody may have it as it is.
+    pub fn doubt_settings(&mut self) {
+        self.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
     }
 
     /// They have been undone.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use sql::Signs;
 use wire::error_fields::ErrorFields;
 
 use super::Engine;
@@ -161,9 +160,9 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Preparing(step) => {
                 server.phase = ServerPhase::Settling;
                 let is_half = server.has_foreign_settings() || client.vars.has_untracked();
-                if step.applies() && is_half {
+                if step.applies() && is_half && !mutant::is(Mutant::ForgetsHalfAppliedSettings) {
                     // Which of the settings are there by then is not found out.
-                    server.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
+                    server.doubt_settings();
                 }
             }
             // It was opened for this client.

@@ -351,9 +351,14 @@ impl<X: Exchange> Engine<X> {
         if server.has_traces() {
             return self.forget_session(on, now, io);
         }
-        let pool = server.pool;
+        let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
         let settings = self.settings(pool);
         if settings.resets() && !mutant::is(Mutant::SkipsReset) {
+            if is_foreign {
+                // What that query leaves of them would not be known.
+                self.server_mut(on).doubt_settings();
+                return self.forget_session(on, now, io);
+            }
             // Whether it discards the statements is told by its replies, not guessed.
             let reset = settings.reset_query.clone();
             return self.send_own_query(on, reset.as_bytes(), now, io);

@@ -22,6 +22,7 @@ use crate::carried::{Carried, Setting};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::Expect;
+use crate::mutant::{self, Mutant};
 use crate::pins::{Pinned, Pins};
 use crate::pool::Waiter;
 use crate::probe::{self, Left, Probe, Topics};
@@ -40,6 +41,10 @@ impl<X: Exchange> Engine<X> {
         let signs = server.traces.signs;
         if signs.is_empty() {
             return;
+        }
+        if mutant::is(Mutant::NeverAsksWhatIsLeft) {
+            self.server_mut(on).traces = Traces::default();
+            return self.unlink(id, on, now, io);
         }
         let pool = server.pool;
         let topics = Topics {
@@ -111,7 +116,7 @@ impl<X: Exchange> Engine<X> {
             }
             None => pins |= Pins::UNVERIFIED,
         }
-        if pins.is_empty() {
+        if pins.is_empty() || mutant::is(Mutant::PinsNobody) {
             self.server_mut(on).pinned = None;
             return self.unlink(id, on, now, io);
         }
@@ -174,7 +179,9 @@ impl<X: Exchange> Engine<X> {
             own = now_there.clone();
             let session = self.client(id).session.as_deref();
             let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
-            go_back(&mut own, &startup, &before, settings);
+            if !mutant::is(Mutant::ForgetsStartupPacket) {
+                go_back(&mut own, &startup, &before, settings);
+            }
             go_back_tracked(&mut own, &startup, &before, traces.resets, settings, &names);
         }
         own.prepared = prepared;
@@ -222,6 +229,9 @@ impl<X: Exchange> Engine<X> {
 
     /// The client has gone; what it has left goes too.
     pub(super) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        if mutant::is(Mutant::LeavesSessionBehind) {
+            return self.session_forgotten(on, now, io);
+        }
         let pins = self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         let traces = self.server(on).traces;
         if !(pins | unseen_pins(traces)).lasting().is_empty() {

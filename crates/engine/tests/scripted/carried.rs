@@ -59,6 +59,22 @@ fn who_leaves_while_settings_are_applied_leaves_none_of_them() {
 }
 
 #[test]
+fn a_reset_query_at_each_release_leaves_nothing_that_is_believed_to_be_there() {
+    let rig = auto(|config| config.global.server_reset_query_always = true);
+    let client = rig.client();
+    let server = rig.server(0);
+    server.answers("DISCARD ALL");
+    client.send([query("SET work_mem = '5MB'")]);
+    server.answers("SET work_mem = '5MB'");
+    tells(&server, &[("work_mem", "5MB")]);
+    server.answers("DISCARD ALL");
+    assert!(server.is_parked());
+    client.send([query("SELECT 1")]);
+    server.answers(WORK_MEM);
+    server.answers("SELECT 1");
+}
+
+#[test]
 fn a_server_that_was_asked_about_a_user_has_nobodys_settings() {
     let rig = auto(|config| {
         config.global.auth_user = Some("alice".into());

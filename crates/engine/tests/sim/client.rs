@@ -24,6 +24,8 @@ pub(crate) struct Who {
     pub(crate) asks_tls: bool,
     /// Its session has one server for good.
     pub(crate) has_own_server: bool,
+    /// Its session is its own wherever it is: RESET goes back to the startup packet.
+    pub(crate) has_session: bool,
     /// Startup parameters.
     pub(crate) wants: Vec<(&'static str, String)>,
 }
@@ -71,7 +73,10 @@ impl Client {
     pub(crate) fn new(who: Who, script: Vec<Step>) -> Self {
         let mut settings = Settings::default();
         for (name, value) in &who.wants {
-            settings.begin_changed(name, value);
+            match who.has_session {
+                true => settings.begin_with(name, value),
+                false => settings.begin_changed(name, value),
+            }
         }
         let mut packet = Vec::new();
         if who.asks_tls {

@@ -66,6 +66,12 @@ mutants! { Mutant::Engine:
     a_resume_that_wakes_nobody_is_noticed: ResumesNobody;
     an_obsolete_server_given_out_is_noticed: KeepsObsoleteServers;
     a_disabled_database_let_into_is_noticed: AdmitsToDisabled;
+    a_question_never_asked_is_noticed: NeverAsksWhatIsLeft;
+    a_strangers_setting_is_noticed: KeepsWhatOthersSet;
+    a_forgotten_startup_packet_is_noticed: ForgetsStartupPacket;
+    a_temporary_table_left_alone_is_noticed: PinsNobody;
+    a_session_left_behind_is_noticed: LeavesSessionBehind;
+    half_applied_settings_are_noticed: ForgetsHalfAppliedSettings;
 }
 
 mutants! { Sabotage::Shell:

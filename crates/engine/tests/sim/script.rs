@@ -49,6 +49,8 @@ pub(crate) struct Author<'a> {
     pub(crate) wide: bool,
     /// It mostly sleeps, and is woken by cancel requests.
     pub(crate) sleepy: bool,
+    /// It has a startup packet to which RESET goes back, though not before its transaction is over.
+    pub(crate) goes_back: bool,
     number: usize,
     steps: Vec<Step>,
     out: Vec<u8>,
@@ -64,7 +66,7 @@ impl<'a> Author<'a> {
     pub(crate) fn new(rng: &'a mut Rng, client: usize, mode: PoolMode) -> Self {
         let (steps, out) = (Vec::new(), Vec::new());
         let patient = !rng.once_in(3);
-        let (plain, wide, sleepy) = (false, false, false);
+        let (plain, wide, sleepy, goes_back) = (false, false, false, false);
         Self {
             rng,
             client,
@@ -73,6 +75,7 @@ impl<'a> Author<'a> {
             plain,
             wide,
             sleepy,
+            goes_back,
             number: 0,
             steps,
             out,
@@ -153,6 +156,7 @@ impl<'a> Author<'a> {
             11 => self.copy_in(),
             12 => self.sleep(),
             13 => self.function_call(),
+            14 if self.goes_back => self.go_back(),
             14 => self.discard(),
             15 if self.rng.once_in(4) => self.long_message(),
             _ => {
@@ -193,11 +197,28 @@ impl<'a> Author<'a> {
     }
 
     fn set_sql(&mut self) -> String {
+        if self.mode == PoolMode::Auto && !self.rng.once_in(3) {
+            return self.session_sql();
+        }
         let value = self.rng.pick(&["one", "two", "three", "bad"]);
         match self.rng.below(3) {
             0 => format!("SET TimeZone = '{value}'"),
             1 => format!("SET application_name = '{value}{}'", self.client),
             _ => format!("SET datestyle = '{value}'"),
+        }
+    }
+
+    /// Something that stays in the session and is not reported.
+    fn session_sql(&mut self) -> String {
+        let (value, client) = (self.rng.below(3), self.client);
+        match self.rng.below(10) {
+            0 if !self.goes_back => "RESET work_mem".to_owned(),
+            1 if !self.goes_back => "RESET ALL".to_owned(),
+            2 => "RESET TimeZone".to_owned(),
+            3 => "CREATE TEMP TABLE mine".to_owned(),
+            4 => "DROP TABLE mine".to_owned(),
+            5 | 6 => format!("SET search_path = 's{value}'"),
+            _ => format!("SET work_mem = '{value}{client}MB'"),
         }
     }
 
@@ -379,6 +400,9 @@ impl<'a> Author<'a> {
         let sql = match self.rng.below(12) {
             0 => "NONSENSE".to_owned(),
             1 => "FAIL $1".to_owned(),
+            2 if self.mode == PoolMode::Auto => {
+                format!("/*{}*/ {}", self.tag(), self.session_sql())
+            }
             2 => format!("/*{}*/ SET TimeZone = 'four'", self.tag()),
             6 | 7 => "INSERT $1".to_owned(),
             3 => format!("SELECT $1 2 {}", 10 * self.client),
@@ -439,8 +463,18 @@ impl<'a> Author<'a> {
         frontend::sync(&mut self.out);
     }
 
+    fn go_back(&mut self) {
+        self.act(true);
+        if !self.in_transaction {
+            let sql = self.rng.pick(&["RESET work_mem", "RESET ALL", "DISCARD ALL"]);
+            self.query(sql);
+            self.act(true);
+        }
+    }
+
     fn copy_in(&mut self) {
-        let extended = self.rng.once_in(2);
+        // Behind a copy that fails in a batch its server is kept, and asked nothing any more.
+        let extended = self.rng.once_in(2) && !self.goes_back;
         if extended {
             let text = format!("/*{}*/ COPYIN", self.tag());
             if self.rng.once_in(6) {

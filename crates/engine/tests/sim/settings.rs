@@ -1,6 +1,6 @@
-//! The run-time parameters of a simulated session that PostgreSQL reports.
+//! The run-time parameters of a simulated session: those that PostgreSQL reports, and others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reported by name and default; the pooler tracks all of them.
 pub(crate) const NAMES: [(&str, &str); 5] = [
@@ -11,30 +11,44 @@ pub(crate) const NAMES: [(&str, &str); 5] = [
     ("application_name", ""),
 ];
 
+/// What a session has besides, of which the pooler hears only if it asks (`pool_mode = auto`).
+const UNREPORTED: [(&str, &str); 3] =
+    [("search_path", "public"), ("work_mem", "4MB"), (OBJECT, "none")];
+
+/// No setting, but a temporary table: it is made, undone and shown like one.
+pub(crate) const OBJECT: &str = "temporary_table";
+
 /// Reported at any moment, and tracked by nobody.
 pub(crate) const UNTRACKED: &str = "sim_load";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, String>,
+    /// Those that were set since the session began.
+    set: BTreeSet<&'static str>,
     /// What RESET goes back to.
     defaults: BTreeMap<&'static str, String>,
     /// What the client was told last.
     reported: BTreeMap<&'static str, String>,
 }
 
+fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    NAMES.iter().chain(&UNREPORTED)
+}
+
 impl Default for Settings {
     fn default() -> Self {
         let values: BTreeMap<_, _> =
-            NAMES.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        Self { defaults: values.clone(), reported: values.clone(), values }
+            all().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let set = BTreeSet::new();
+        Self { set, defaults: values.clone(), reported: values.clone(), values }
     }
 }
 
 impl Settings {
     /// The name as PostgreSQL spells it.
     pub(crate) fn known(name: &str) -> Option<&'static str> {
-        NAMES.iter().map(|(known, _)| *known).find(|known| known.eq_ignore_ascii_case(name))
+        all().map(|(known, _)| *known).find(|known| known.eq_ignore_ascii_case(name))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
@@ -42,6 +56,7 @@ impl Settings {
     }
 
     pub(crate) fn set(&mut self, name: &'static str, value: &str) {
+        self.set.insert(name);
         self.values.insert(name, value.to_owned());
     }
 
@@ -53,17 +68,29 @@ impl Settings {
 
     /// As if set just after login: RESET knows nothing of it.
     pub(crate) fn begin_changed(&mut self, name: &'static str, value: &str) {
-        self.set(name, value);
+        self.values.insert(name, value.to_owned());
         self.reported.insert(name, value.to_owned());
     }
 
-    pub(crate) fn reset(&mut self) {
-        self.values = self.defaults.clone();
+    pub(crate) fn reset(&mut self, name: &'static str) {
+        self.set.remove(name);
+        self.values.insert(name, self.defaults[name].clone());
+    }
+
+    pub(crate) fn reset_all(&mut self) {
+        all().filter(|(name, _)| *name != OBJECT).for_each(|(name, _)| self.reset(name));
+    }
+
+    /// What it was set to in this session, and is no default.
+    pub(crate) fn set_in_session(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let set = self.set.iter().filter(|name| **name != OBJECT);
+        set.map(|name| (*name, self.values[name].as_str()))
     }
 
     /// Back to what it was, except for what the client knows.
     pub(crate) fn restore(&mut self, saved: Self) {
         self.values = saved.values;
+        self.set = saved.set;
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
@@ -72,9 +99,9 @@ impl Settings {
 
     /// What the client has to be told; it knows from now on.
     pub(crate) fn changes(&mut self) -> Vec<(&'static str, String)> {
-        let changed: Vec<_> = self
-            .values
-            .iter()
+        let is_reported = |name: &str| NAMES.iter().any(|(known, _)| *known == name);
+        let reported = self.values.iter().filter(|(name, _)| is_reported(name));
+        let changed: Vec<_> = reported
             .filter(|(name, value)| self.reported.get(*name) != Some(value))
             .map(|(name, value)| (*name, value.clone()))
             .collect();

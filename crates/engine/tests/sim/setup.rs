@@ -60,6 +60,7 @@ impl Setup {
         let mode = match rng.below(6) {
             0 => PoolMode::Session,
             1 => PoolMode::Statement,
+            2 => PoolMode::Auto,
             _ => PoolMode::Transaction,
         };
         let pool_size = rng.pick(&[1, 1, 2, 3, 5]);
@@ -184,10 +185,15 @@ impl Setup {
         let user = format!("u{}", usize::from(rng.once_in(5)));
         let is_wrong = self.client_auth != "trust" && rng.once_in(12);
         let mut wants = Vec::new();
-        if rng.once_in(2) {
+        if self.mode == PoolMode::Auto {
+            // What RESET makes of a reported one is told in two parts (docs/auto-mode.md).
+            if rng.once_in(3) {
+                wants.push(("work_mem", format!("{index}MB")));
+            }
+        } else if rng.once_in(2) {
             wants.push(("application_name", format!("app{}", rng.below(3))));
         }
-        if rng.once_in(4) {
+        if self.mode != PoolMode::Auto && rng.once_in(4) {
             wants.push(("TimeZone", rng.pick(&["Mars", "Venus"]).to_owned()));
         }
         let who = Who {
@@ -197,12 +203,14 @@ impl Setup {
             is_wrong,
             asks_tls: rng.once_in(3),
             has_own_server: self.mode == PoolMode::Session,
+            has_session: self.mode == PoolMode::Auto,
             wants,
         };
         let length = rng.range(1, 10);
         let mut author = Author::new(rng, index, self.mode);
         author.plain = self.plain;
         author.sleepy = self.sleepy;
+        author.goes_back = who.has_session && !who.wants.is_empty();
         author.wide = self.capacities.iter().all(|capacity| *capacity > 10_000);
         let mut client = Client::new(who, author.write(length));
         if rng.once_in(4) {

@@ -49,6 +49,19 @@ pub(crate) enum Statement {
     Commit,
     Rollback,
     Set(&'static str, String),
+    /// Of one, or of all.
+    Reset(Option<&'static str>),
+    /// The pooler's way to set several.
+    SetConfig(Vec<(&'static str, String)>),
+    /// A temporary table is made, or dropped.
+    Object {
+        made: bool,
+    },
+    /// The pooler asks what is left in the session.
+    Probe {
+        settings: bool,
+        objects: bool,
+    },
     Show(&'static str),
     Select {
         rows: usize,
@@ -126,6 +139,14 @@ impl Sql {
 }
 
 fn statement(text: &str) -> Option<Statement> {
+    if let Some(list) = text.strip_prefix("SELECT pg_catalog.set_config(") {
+        let all = list.split("pg_catalog.set_config(").map(setting).collect::<Option<_>>()?;
+        return Some(Statement::SetConfig(all));
+    }
+    if text.starts_with("SELECT kind, name,") {
+        let (settings, objects) = (text.contains("pg_settings"), text.contains("pg_locks"));
+        return Some(Statement::Probe { settings, objects });
+    }
     let mut words = text.split(' ').filter(|word| !word.is_empty() && *word != "$1");
     let first = words.next()?;
     let mut number = || words.next().map_or(Some(0), |word| word.parse::<usize>().ok());
@@ -138,6 +159,13 @@ fn statement(text: &str) -> Option<Statement> {
             let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?;
             Statement::Set(crate::settings::Settings::known(name.trim())?, value.to_owned())
         }
+        "RESET" if text == "RESET ALL" => Statement::Reset(None),
+        "RESET" => {
+            let name = words.next()?.trim_matches('"');
+            Statement::Reset(Some(crate::settings::Settings::known(name)?))
+        }
+        "CREATE" => Statement::Object { made: true },
+        "DROP" => Statement::Object { made: false },
         "SHOW" => Statement::Show(crate::settings::Settings::known(words.next()?)?),
         "SELECT" => Statement::Select { rows: number()?, len: number()? },
         "INSERT" => Statement::Insert,
@@ -155,4 +183,11 @@ fn statement(text: &str) -> Option<Statement> {
         "WRITE" => Statement::Write { of: number()? },
         _ => return None,
     })
+}
+
+/// `'work_mem','5MB',false) IS NULL`, perhaps with a comma behind it.
+fn setting(text: &str) -> Option<(&'static str, String)> {
+    let (name, rest) = text.strip_prefix('\'')?.split_once("','")?;
+    let (value, _) = rest.split_once("',false) IS NULL")?;
+    Some((crate::settings::Settings::known(name)?, value.to_owned()))
 }

@@ -6,6 +6,7 @@ use wire::frontend;
 
 use super::{Backend, Block, Busy, Error};
 use crate::schema::Table;
+use crate::settings::OBJECT;
 use crate::sql::{Sql, Statement, Tag};
 
 /// How far a statement came.
@@ -97,10 +98,11 @@ impl Backend {
             Statement::Set(_, value) if value == "bad" => {
                 return Err(Error("22023", format!("bad value for {}", shown(tag))));
             }
-            Statement::Set(name, value) => {
-                self.settings.set(name, value);
-                "SET".to_owned()
-            }
+            Statement::Set(..)
+            | Statement::SetConfig(_)
+            | Statement::Reset(_)
+            | Statement::Object { .. } => self.change_session(statement, tag),
+            Statement::Probe { settings, objects } => self.tell_what_is_left(*settings, *objects),
             Statement::Show(name) => {
                 let value = self.settings.get(name).unwrap_or_default().to_owned();
                 let answer = format!("{}|{name}={value}", shown(tag));
@@ -150,7 +152,8 @@ impl Backend {
                 }
                 self.portals.clear();
                 self.forget_named();
-                self.settings.reset();
+                self.settings.reset_all();
+                self.settings.reset(OBJECT);
                 self.saved = None;
                 self.owner = None;
                 "DISCARD ALL".to_owned()
@@ -161,6 +164,49 @@ impl Backend {
             }
         };
         Ok(Progress::Done(done))
+    }
+
+    fn change_session(&mut self, statement: &Statement, tag: Option<&Tag>) -> String {
+        match statement {
+            Statement::Set(name, value) => {
+                self.settings.set(name, value);
+                "SET"
+            }
+            Statement::SetConfig(all) => {
+                all.iter().for_each(|(name, value)| self.settings.set(name, value));
+                "SELECT 1"
+            }
+            Statement::Object { made: true } => {
+                self.settings.set(OBJECT, &format!("of {}", tag.map_or(0, |tag| tag.client)));
+                "CREATE TABLE"
+            }
+            Statement::Object { made: false } => {
+                self.settings.reset(OBJECT);
+                "DROP TABLE"
+            }
+            Statement::Reset(Some(name)) => {
+                self.settings.reset(name);
+                "RESET"
+            }
+            _ => {
+                self.settings.reset_all();
+                "RESET"
+            }
+        }
+        .to_owned()
+    }
+
+    /// The answer to the pooler's question: a kind, a name, a value.
+    fn tell_what_is_left(&mut self, settings: bool, objects: bool) -> String {
+        let set = self.settings.set_in_session().filter(|_| settings);
+        let mut rows: Vec<[Option<&[u8]>; 3]> = set
+            .map(|(name, value)| [Some(&b"s"[..]), Some(name.as_bytes()), Some(value.as_bytes())])
+            .collect();
+        if objects && self.settings.get(OBJECT) != Some("none") {
+            rows.push([Some(b"t"), None, None]);
+        }
+        rows.iter().for_each(|row| backend::data_row(&mut self.buffered, row));
+        format!("SELECT {}", rows.len())
     }
 
     fn forget_named(&mut self) {

@@ -9,12 +9,15 @@ use engine::Drain;
 use super::World;
 use crate::client::Phase;
 use crate::net::Place;
+use crate::settings::OBJECT;
 
 /// Bytes a shell keeps for a client at most: what one read of a server brings, and the replies
 /// that the pooler adds to it.
 const CLIENT_PENDING_MAX: usize = 16 * 1024;
 /// Of a message that is not whole yet: what the pooler has to see as a whole is short here.
 const HELD_MAX: usize = 24 * 1024;
+/// The same where texts are looked at.
+const TEXT_HELD_MAX: usize = 68 * 1024;
 /// The same for a server: small messages may each bring a statement with them.
 const SERVER_PENDING_MAX: usize = 64 * 1024;
 
@@ -55,7 +58,8 @@ impl World {
             return Err(format!("{open} server sockets are open, the pools count {counted}"));
         }
         for engine in &self.engines {
-            if engine.held_bytes() > HELD_MAX {
+            let looks = self.setup.mode == PoolMode::Auto;
+            if engine.held_bytes() > if looks { TEXT_HELD_MAX } else { HELD_MAX } {
                 return Err(format!("{} bytes held of one message", engine.held_bytes()));
             }
         }
@@ -104,6 +108,7 @@ impl World {
                 && client.reference.is_at_rest()
                 && !self.suspended[socket.worker]
                 && !client.reference.backend.copy_failed
+                && client.reference.backend.settings.get(OBJECT) == Some("none")
                 && socket.up.data.is_empty();
             let Some(slot) = socket.slot.filter(|_| done && !self.setup.may_have_sessions()) else {
                 continue;
