@@ -11,6 +11,7 @@ use crate::auth::Credentials;
 use crate::guard::{self, GuardOptions};
 use crate::load::{Load, Stop};
 use crate::reactor::Reactor;
+use crate::real::{self, RealOptions};
 use crate::run::{self, RunOptions};
 use crate::socket::Address;
 use crate::steps;
@@ -23,6 +24,8 @@ use crate::traffic::{Protocol, Traffic, Work};
 pub(crate) enum Command {
     /// Run the benchmark: PgBouncer and Weir in turn, row by row
     Run(RunOptions),
+    /// Measure a real PostgreSQL: directly, through PgBouncer and through Weir in turn
+    Real(RealOptions),
     /// Serve as a canned PostgreSQL until killed
     Server(ServerOptions),
     /// Put load on a pooler and print the figures as JSON
@@ -89,6 +92,7 @@ impl Command {
         sys::raise_open_files().context("cannot raise the limit of open files")?;
         match self {
             Self::Run(options) => run::run(&options),
+            Self::Real(options) => real::run(&options),
             Self::Server(options) => serve(&options),
             Self::Client(options) => generate(options),
             Self::Guard(options) => guard::guard(&options),

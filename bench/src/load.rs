@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use load::Histogram;
 use serde_json::{Value, json};
 
 use crate::process::{CpuTime, resident_bytes};
 use crate::reactor::Reactor;
 use crate::socket::Address;
-use crate::stats::Histogram;
 use crate::traffic::Work;
 
 /// Logins under way at once: fewer than any pooler's listen backlog, so that none is dropped by

@@ -13,6 +13,7 @@ mod guard;
 mod load;
 mod process;
 mod reactor;
+mod real;
 mod run;
 mod server;
 mod socket;

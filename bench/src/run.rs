@@ -13,9 +13,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::sys;
-use pooler::{Binary, Workplace};
+pub(crate) use pooler::{Binary, Pooler, Setting, Workplace};
 use report::{Line, Report};
 use row::Row;
+pub(crate) use row::{Key, Tls};
 use sample::Bench;
 
 const PAIRS: usize = 7;
@@ -121,7 +122,7 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
     Ok(line)
 }
 
-fn find_pgbouncer() -> Result<PathBuf> {
+pub(crate) fn find_pgbouncer() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use load::Histogram;
+
 use crate::auth::Credentials;
-use crate::stats::Histogram;
 
 /// What a client does once it is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

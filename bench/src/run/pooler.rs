@@ -30,14 +30,14 @@ const UNIX_PORT: u16 = 5_432;
 
 /// A temporary folder any user may read: configuration, logs and sockets; gone when dropped.
 #[derive(Debug)]
-pub(super) struct Workplace {
+pub(crate) struct Workplace {
     folder: PathBuf,
     /// Whom the pooler runs as when we are root, which PgBouncer refuses to be.
     user: Option<(u32, u32)>,
 }
 
 impl Workplace {
-    pub(super) fn create() -> Result<Self> {
+    pub(crate) fn create() -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
@@ -50,11 +50,35 @@ impl Workplace {
     }
 
     /// Where the canned server's unix socket goes; none is left there from an earlier measurement.
-    pub(super) fn server_socket(&self) -> Address {
+    pub(crate) fn server_socket(&self) -> Address {
         let path = self.folder.join(format!(".s.PGSQL.{UNIX_PORT}"));
         // An error means that there was none.
         let _ = fs::remove_file(&path);
         Address::Unix(path)
+    }
+
+    /// A program to be run as whom the pooler is run as.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    /// A new folder that belongs to that user.
+    pub(crate) fn own_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.file(name);
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        if let Some((user, group)) = self.user {
+            chown(&folder, Some(user), Some(group))?;
+        }
+        Ok(folder)
+    }
+
+    /// A path in the folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     /// Writes the certificate that clients are shown, signed by itself, and its key.
@@ -109,10 +133,10 @@ fn unprivileged_user(passwd: &str) -> Result<(u32, u32)> {
 
 /// A pooler's program.
 #[derive(Debug)]
-pub(super) struct Binary {
+pub(crate) struct Binary {
     path: PathBuf,
     /// Its name and version, for people.
-    pub(super) label: String,
+    pub(crate) label: String,
     /// The release of PgBouncer it is, or says it equals.
     version: (u32, u32),
     is_weir: bool,
@@ -121,7 +145,7 @@ pub(super) struct Binary {
 impl Binary {
     /// Asks the program for its version: Weir says first which PgBouncer it equals, then its own. As root it is copied first, to where the user it will run
     /// as can reach it: the folder it was built in may be closed to others.
-    pub(super) fn new(workplace: &Workplace, program: &Path) -> Result<Self> {
+    pub(crate) fn new(workplace: &Workplace, program: &Path) -> Result<Self> {
         let path = if workplace.user.is_some() {
             let copies = fs::read_dir(&workplace.folder)?.count();
             let copy = workplace.folder.join(format!("pooler-{copies}"));
@@ -145,7 +169,7 @@ impl Binary {
     }
 
     /// Whether named prepared statements work in transaction mode; PgBouncer's do from 1.21 on.
-    pub(super) fn prepares_statements(&self) -> bool {
+    pub(crate) fn prepares_statements(&self) -> bool {
         self.version >= (1, 21)
     }
 }
@@ -158,19 +182,19 @@ fn parse_version(line: &str) -> Option<(u32, u32)> {
 
 /// What differs in a pooler's configuration from row to row.
 #[derive(Debug)]
-pub(super) struct Setting {
-    pub(super) unix: bool,
-    pub(super) scram: bool,
-    pub(super) prepared: bool,
-    pub(super) tls: Tls,
-    pub(super) core: usize,
-    pub(super) peer_core: usize,
+pub(crate) struct Setting {
+    pub(crate) unix: bool,
+    pub(crate) scram: bool,
+    pub(crate) prepared: bool,
+    pub(crate) tls: Tls,
+    /// Where the pooler stands alone, and all others; anywhere if none is named.
+    pub(crate) cores: Option<(usize, usize)>,
 }
 
 impl Setting {
-    pub(super) const USER: &str = "bench";
-    pub(super) const DATABASE: &str = "bench";
-    pub(super) const PASSWORD: &str = "a password of the benchmark";
+    pub(crate) const USER: &str = "bench";
+    pub(crate) const DATABASE: &str = "bench";
+    pub(crate) const PASSWORD: &str = "a password of the benchmark";
 
     fn configuration(&self, binary: &Binary, server: &Address, port: u16, users: &Path) -> String {
         let (host, server_port) = match server {
@@ -226,16 +250,16 @@ impl Setting {
 
 /// A running pooler; ended when dropped.
 #[derive(Debug)]
-pub(super) struct Pooler {
+pub(crate) struct Pooler {
     child: Child,
-    pub(super) address: Address,
+    pub(crate) address: Address,
     log: PathBuf,
 }
 
 impl Pooler {
-    /// Starts it alone on its core and waits until it accepts connections. From then on this
-    /// thread is on the peers' core.
-    pub(super) fn start(
+    /// Starts it, alone on its core if it has one, and waits until it accepts connections. From
+    /// then on this thread is on the peers' core.
+    pub(crate) fn start(
         workplace: &Workplace,
         binary: &Binary,
         setting: &Setting,
@@ -250,15 +274,16 @@ impl Pooler {
         let log = workplace.folder.join("log");
         let output = File::create(&log)?;
 
-        let mut command = Command::new(&binary.path);
+        let mut command = workplace.command(&binary.path);
         command.arg(&configuration).current_dir(&workplace.folder);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        if let Some((user, group)) = workplace.user {
-            command.uid(user).gid(group);
+        if let Some((core, _)) = setting.cores {
+            sys::pin_to(&[core])?;
         }
-        sys::pin_to(&[setting.core])?;
         let started = command.spawn();
-        sys::pin_to(&[setting.peer_core])?;
+        if let Some((_, peer_core)) = setting.cores {
+            sys::pin_to(&[peer_core])?;
+        }
         let child = started.with_context(|| format!("cannot start {}", binary.label))?;
         let mut pooler = Self { child, address: Address::Tcp(([127, 0, 0, 1], port).into()), log };
         match pooler.wait_until_up() {
@@ -267,12 +292,12 @@ impl Pooler {
         }
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Adds to an error what the pooler itself has to say.
-    pub(super) fn explain(&mut self, error: &Error) -> Error {
+    pub(crate) fn explain(&mut self, error: &Error) -> Error {
         let ended = match self.child.try_wait() {
             Ok(Some(status)) => format!("the pooler ended with {status}; "),
             _ => String::new(),
@@ -337,14 +362,8 @@ mod tests {
             version: (1, 18),
             is_weir,
         };
-        let setting = Setting {
-            unix: true,
-            scram: true,
-            prepared: false,
-            tls: Tls::None,
-            core: 0,
-            peer_core: 0,
-        };
+        let setting =
+            Setting { unix: true, scram: true, prepared: false, tls: Tls::None, cores: None };
         let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
         let [pgbouncer, weir] = [false, true].map(|is_weir| {
             setting.configuration(&binary(is_weir), &server, 6_432, Path::new("/u"))

@@ -32,7 +32,7 @@ pub(super) enum Job {
 
 /// How clients secure their connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tls {
+pub(crate) enum Tls {
     None,
     /// A whole handshake each time, with a certificate for a key of this kind.
     Fresh(Key),
@@ -42,7 +42,7 @@ pub(super) enum Tls {
 
 /// The kind of the key that the pooler's certificate is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// Elliptic curve P-256.
     P256,
     /// RSA with 2,048 bits.

@@ -51,8 +51,7 @@ impl Bench<'_> {
             scram: row.job == Job::Login { scram: true },
             prepared: row.is_prepared(),
             tls: row.tls,
-            core: self.pooler_core,
-            peer_core: self.peer_core,
+            cores: Some((self.pooler_core, self.peer_core)),
         };
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
