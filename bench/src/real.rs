@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::process::CpuTime;
-use crate::run::{Binary, Pooler, Setting, Workplace, find_pgbouncer};
+use crate::run::{Binary, Pooler, Setting, Tls, Workplace, find_pgbouncer};
 use cluster::Cluster;
 use generator::{Generator, Place};
 use report::{Report, Sample};
@@ -131,7 +131,10 @@ impl Rig<'_> {
     /// One measurement; none where a side has not what the row needs.
     fn sample(&self, row: &Row, side: Side) -> Result<Option<Sample>> {
         let binary = match side {
-            Side::Direct if row.clients > Cluster::CLIENTS_MAX => return Ok(None),
+            // The server has no certificate, and room for so many only.
+            Side::Direct if row.tls != Tls::None || row.clients > Cluster::CLIENTS_MAX => {
+                return Ok(None);
+            }
             Side::Direct => return self.measure(row, &self.cluster.place(), None).map(Some),
             Side::PgBouncer => &self.poolers[0],
             Side::Weir => &self.poolers[1],

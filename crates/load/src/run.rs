@@ -21,9 +21,6 @@ use crate::{
     worker::{Common, Word, work},
 };
 
-/// Stack of a thread: scripts do not recurse far.
-const STACK_LEN: usize = 512 * 1024;
-
 /// # Errors
 /// Why there was no run, or none that could be brought to its end.
 pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, String> {
@@ -123,7 +120,6 @@ fn measure(
             let words = words.clone();
             thread::Builder::new()
                 .name(format!("bench-{number}"))
-                .stack_size(STACK_LEN)
                 .spawn_scoped(scope, move || work(plan, common, number, &words, &go))
                 .map_err(|error| format!("could not create thread: {error}"))?;
         }

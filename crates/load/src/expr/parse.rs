@@ -13,6 +13,9 @@ use crate::{
 /// Deeper brackets are refused, since each costs stack.
 const DEPTH_MAX: usize = 40;
 
+/// And so does each operator of a long chain, when it is computed.
+const TOKENS_MAX: usize = 1_000;
+
 /// Where an expression is wrong, in bytes from its beginning, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExprError {
@@ -25,7 +28,7 @@ pub(crate) struct ExprError {
 /// # Errors
 /// When it is not an expression.
 pub(crate) fn parse(text: &str, names: &mut Names) -> Result<Expr, ExprError> {
-    let mut parser = Parser { text, at: 0, next: Token::End, start: 0, names, depth: 0 };
+    let mut parser = Parser { text, at: 0, next: Token::End, start: 0, names, depth: 0, tokens: 0 };
     parser.advance()?;
     let expr = parser.or()?;
     match parser.next {
@@ -58,6 +61,7 @@ struct Parser<'a> {
     start: usize,
     names: &'a mut Names,
     depth: usize,
+    tokens: usize,
 }
 
 impl Parser<'_> {
@@ -300,6 +304,10 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
         self.start = self.at;
+        self.tokens += 1;
+        if self.tokens > TOKENS_MAX {
+            return Err(self.wrong("expression is too long"));
+        }
         let rest = &self.text[self.at..];
         let Some(first) = rest.bytes().next() else {
             self.next = Token::End;

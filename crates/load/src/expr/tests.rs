@@ -90,6 +90,8 @@ fn what_cannot_be_is_an_error() {
         assert_eq!(evaluate(text), Err(reason.to_owned()), "{text}");
     }
     assert!(evaluate(&"(".repeat(100_000)).is_err());
+    assert!(evaluate(&"1+".repeat(100_000)).is_err_and(|error| error.contains("too long")));
+    assert_eq!(evaluate(&format!("{}1", "1+".repeat(400))), Ok(Value::Int(401)));
 }
 
 #[test]
