@@ -8,6 +8,10 @@
     [[transaction]]
     feature = "LISTEN"                # the session feature these tests need
     tests = ["id", "prefix*"]
+
+    [[auto]]
+    reason = "why it cannot pass"
+    tests = ["id", "prefix*"]
 """
 
 import fnmatch

@@ -10,10 +10,11 @@ from pathlib import Path
 # For drivers whose packages carry no tests: a folder of our own for each.
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
-MODES = ("session", "transaction")
+MODES = ("session", "transaction", "auto")
 
-# Of the modes in which clients share servers. Few, so that they do.
-POOL_SIZES = {"transaction": 3}
+# Of the modes in which clients share servers. Few, so that they do; in auto mode some more, for
+# those that clients keep.
+POOL_SIZES = {"transaction": 3, "auto": 8}
 
 KEYS = {
     "session": {},
@@ -27,6 +28,8 @@ KEYS = {
         # A test that fails in a transaction may leave it open; few of those would use the pool up.
         "idle_transaction_timeout": 10,
     },
+    # Some servers from the beginning, so that a single client is given another one each time.
+    "auto": {"min_pool_size": 4, "idle_transaction_timeout": 10},
 }
 
 

@@ -39,7 +39,8 @@ class PgJdbc(MavenSuite):
 
     # The first kills its backend and writes until that is noticed; the pid it knows is Weir's. The
     # other waits for a notification without end.
-    fatal = {"transaction": ["CopyTest#lockReleaseOnCancelFailure", "NotifyTest"]}
+    fatal = {"transaction": ["CopyTest#lockReleaseOnCancelFailure", "NotifyTest"],
+             "auto": ["CopyTest#lockReleaseOnCancelFailure"]}
 
     def configure(self, target):
         (self.work / "build.local.properties").write_text(
