@@ -21,10 +21,15 @@ use crate::{
     worker::{Common, Word, work},
 };
 
+/// Files that are open besides the clients' connections: standard streams, epoll of each thread, a
+/// session, a file or two.
+const OTHER_FILES: u64 = 16;
+
 /// # Errors
 /// Why there was no run, or none that could be brought to its end.
 pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, String> {
     let read = prepare::scripts(options)?;
+    check_open_files(options)?;
     let (mut session, address) = Session::open(target)
         .map_err(|error| format!("{error}\ncould not create connection for setup"))?;
     let scale = match read.any_builtin {
@@ -57,6 +62,18 @@ pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, S
     }
     eprintln!("weir bench: error: Run was aborted; the above results are incomplete.");
     Ok(ExitCode::from(2))
+}
+
+fn check_open_files(options: &Options) -> Result<(), String> {
+    let limit = proxy::raise_open_files().map_err(|error| format!("getrlimit failed: {error}"))?;
+    let wanted = u64::from(options.clients) + u64::from(options.jobs) + OTHER_FILES;
+    if wanted <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "need at least {wanted} open files, but system limit is {limit}\nHINT:  Reduce number of \
+         clients, or use limit/ulimit to increase the system limit."
+    ))
 }
 
 /// The scale of the tables, which the count of branches tells.

@@ -4,12 +4,7 @@
 mod conninfo;
 mod passfile;
 
-use std::{
-    env, fs,
-    net::ToSocketAddrs as _,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::{env, net::ToSocketAddrs as _, path::PathBuf};
 
 use config::SslMode;
 use proxy::{Address, CallerTls};
@@ -124,7 +119,7 @@ impl Wanted {
         let port = self.get("port");
         let port: u16 = port.parse().map_err(|_| format!("invalid port number: \"{port}\""))?;
         let user = match self.get("user") {
-            user if user.is_empty() => own_name().ok_or("no user name; name one with -U")?,
+            user if user.is_empty() => proxy::own_user().ok_or("no user name; name one with -U")?,
             user => user,
         };
         let database = match self.get("dbname") {
@@ -219,16 +214,4 @@ fn home() -> PathBuf {
 
 fn passfile_path(named: &str) -> PathBuf {
     if named.is_empty() { home().join(".pgpass") } else { PathBuf::from(named) }
-}
-
-/// The name of the user this process acts as, from the password file.
-fn own_name() -> Option<String> {
-    let uid = fs::metadata("/proc/self").ok()?.uid().to_string();
-    let entries = fs::read_to_string(Path::new("/etc/passwd")).ok()?;
-    let mut names = entries.lines().filter_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)? == uid).then(|| name.to_owned())
-    });
-    names.next().or_else(|| env::var("USER").ok())
 }

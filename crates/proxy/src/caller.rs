@@ -20,7 +20,7 @@ use rustls::pki_types::ServerName;
 
 pub use self::poller::{Event, Poller};
 use crate::{
-    sys::{Address, socket},
+    sys::{Address, process, socket},
     tls::{ForServers, Progress, Standing, Tls, TlsContexts, TlsError},
 };
 
@@ -294,6 +294,20 @@ impl Caller {
         self.unsent.extend_from_slice(&bytes[count..]);
         Ok(())
     }
+}
+
+/// Raises the number of files this process may have open to what it is allowed, and tells it.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn raise_open_files() -> io::Result<u64> {
+    process::raise_file_limit().map(|(limit, _)| limit)
+}
+
+/// The name of the user this process acts as; `None` when it has none.
+#[must_use]
+pub fn own_user() -> Option<String> {
+    process::user_by_id(process::effective_uid()).ok().flatten()
 }
 
 fn is_blocked(error: &io::Error) -> bool {

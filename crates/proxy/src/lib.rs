@@ -42,7 +42,7 @@ mod worker;
 #[cfg(feature = "stepped")]
 pub use crate::stepped::Stepped;
 pub use crate::{
-    caller::{Caller, CallerTls, Event, Poller, Received, Room},
+    caller::{Caller, CallerTls, Event, Poller, Received, Room, own_user, raise_open_files},
     controller::{
         ClientInfo, Controller, ForwardInfo, Order, OrderError, PoolInfo, ServerInfo, Snapshot,
         Totals,

@@ -168,6 +168,30 @@ fn a_thousand_clients_come_from_one_process() {
     assert_processed(&output, 2000);
 }
 
+/// The limit of open files a shell has is seldom meant for this.
+#[test]
+fn the_limit_of_open_files_is_raised_or_told_of() {
+    if !only_weir() {
+        return;
+    }
+    let database = Postgres::shared().database();
+    initialise(&database);
+    let within = |limit: &str| {
+        let own = bench(Postgres::shared().port(), &database, &["-n", "-S", "-c", "40", "-t", "1"]);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit {limit}; exec \"$@\""), "sh"]);
+        command.arg(own.get_program()).args(own.get_args());
+        for (name, value) in own.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        run_any(&mut command)
+    };
+    assert_processed(&within("-S -n 30"), 40);
+    let refused = within("-n 30");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(stderr(&refused).contains("need at least 57 open files, but system limit is 30"));
+}
+
 #[test]
 fn a_login_for_each_transaction_is_counted() {
     if !only_weir() {
