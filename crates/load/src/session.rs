@@ -46,14 +46,14 @@ impl Session {
             let mut session = match Self::dial(target, address) {
                 Ok(session) => session,
                 Err(reason) => {
-                    reasons.push(format!("{} failed: {reason}", target.describe(address)));
+                    reasons.push(target.complain(address, &reason));
                     continue;
                 }
             };
             // A server that answers and refuses would do so at its other addresses.
             return match session.log_in() {
                 Ok(()) => Ok((session, address.clone())),
-                Err(reason) => Err(format!("{} failed: {reason}", target.describe(address))),
+                Err(reason) => Err(target.complain(address, &reason)),
             };
         }
         Err(reasons.join("\n"))

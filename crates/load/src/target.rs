@@ -178,8 +178,14 @@ impl Wanted {
 }
 
 impl Target {
+    /// Why there is no connection, as libpq says it: without the number the system has for it.
+    pub(crate) fn complain(&self, address: &Address, reason: &str) -> String {
+        let reason = reason.split(" (os error ").next().unwrap_or(reason);
+        format!("{} failed: {reason}", self.describe(address))
+    }
+
     /// How libpq names the place in a complaint.
-    pub(crate) fn describe(&self, address: &Address) -> String {
+    fn describe(&self, address: &Address) -> String {
         match address {
             Address::Inet(inet) if inet.ip().to_string() == self.host => {
                 format!("connection to server at \"{}\", port {}", self.host, self.port)

@@ -264,10 +264,8 @@ impl<'a> Worker<'a> {
     /// The client's end. Before the run it is that of the run.
     fn give_up(&mut self, index: usize, reason: &str) -> Result<(), String> {
         let client = &mut self.clients[index];
-        let target = &self.shared.plan.target;
-        let place = target.describe(&self.common.address);
         let full = match client.is_connecting() {
-            true => format!("{place} failed: {reason}"),
+            true => self.shared.plan.target.complain(&self.common.address, reason),
             false => reason.to_owned(),
         };
         if !self.is_running {

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use crate::support::only_weir;
-use testkit::{Postgres, open_folder};
+use testkit::{Postgres, free_port, open_folder};
 
 use super::{directly, initialise, stderr, stdout};
 
@@ -147,6 +147,11 @@ fn a_database_without_the_tables_or_without_being_there_is_a_clear_error() {
     let nowhere = directly("no_such_database", &["-S"]);
     assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
     assert!(stderr(&nowhere).contains("database \"no_such_database\" does not exist"));
+    let port = free_port().to_string();
+    let silent = directly("postgres", &["-S", "-h", "127.0.0.1", "-p", &port]);
+    let wanted =
+        format!("connection to server at \"127.0.0.1\", port {port} failed: Connection refused\n");
+    assert!(stderr(&silent).contains(&wanted), "{silent:?}");
 }
 
 #[test]
