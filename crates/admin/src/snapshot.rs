@@ -210,4 +210,6 @@ pub enum ServerState {
     ActiveCancel,
     /// Held back until a cancel request for it is over.
     BeingCanceled,
+    /// It listens for the clients of its pool.
+    Listening,
 }

@@ -137,6 +137,27 @@ impl Carried {
         }
     }
 
+    /// For channels, whose values are empty: appends the SQL that makes a server that listens to
+    /// `have` listen to these and to no others.
+    pub fn listen(&self, have: &Self, sql: &mut Vec<u8>) {
+        let mut have = have;
+        let nothing = Self::default();
+        if have.without(self).next().is_some() {
+            sql.extend_from_slice(b"UNLISTEN *;");
+            have = &nothing;
+        }
+        for channel in self.without(have) {
+            sql.extend_from_slice(b"LISTEN ");
+            quote_identifier(&channel.name, sql);
+            sql.push(b';');
+        }
+    }
+
+    /// Names without values.
+    pub fn names(names: impl Iterator<Item = Box<[u8]>>) -> Self {
+        Self::new(names.map(|name| Setting { name, value: Box::default() }).collect())
+    }
+
     /// Those of these that are not among `others`.
     pub fn without<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a Setting> {
         self.all().iter().filter(|one| others.get(&one.name) != Some(&*one.value))
@@ -191,7 +212,7 @@ fn quote_name(name: &[u8], sql: &mut Vec<u8>) {
     }
 }
 
-fn quote_identifier(name: &[u8], sql: &mut Vec<u8>) {
+pub(crate) fn quote_identifier(name: &[u8], sql: &mut Vec<u8>) {
     sql.push(b'"');
     for &byte in name {
         sql.extend(std::iter::repeat_n(byte, if byte == b'"' { 2 } else { 1 }));
@@ -288,6 +309,21 @@ mod tests {
         let missing: Vec<_> = want.without(&have).map(|one| &*one.name).collect();
         assert_eq!(missing, [b"a"]);
         assert_eq!(have.shared_with(&want), carried(&[("b", "PREPARE b AS SELECT 2")]));
+    }
+
+    #[test]
+    fn channels_are_listened_to_and_no_others() {
+        let channels =
+            |names: &[&str]| Carried::names(names.iter().map(|one| one.as_bytes().into()));
+        let sql = |want: &[&str], have: &[&str]| {
+            let mut sql = Vec::new();
+            channels(want).listen(&channels(have), &mut sql);
+            String::from_utf8(sql).unwrap()
+        };
+        assert_eq!(sql(&["a"], &["a"]), "");
+        assert_eq!(sql(&["a", "B\""], &["a"]), "LISTEN \"B\"\"\";");
+        assert_eq!(sql(&["a"], &["a", "b"]), "UNLISTEN *;LISTEN \"a\";");
+        assert_eq!(sql(&[], &["b"]), "UNLISTEN *;");
     }
 
     #[test]

@@ -12,6 +12,8 @@
 //! * `renamed.rs`: a database logs in as another user from now on
 //! * `link.rs`: a server is given to a client, prepared for it, and taken back
 //! * `statements.rs`: statements of SQL's PREPARE are prepared on another server
+//! * `listen.rs`: a client listens, and is told
+//! * `listener.rs`: the connections that listen for clients
 //! * `requests.rs`: what a linked client sends
 //! * `replies.rs`: what a server sends
 //! * `resend.rs`: a request is sent once more
@@ -21,7 +23,7 @@
 //! * `handover.rs`: clients and servers go to another process, or come from one
 //! * `cancel.rs`, `tick.rs` (timeouts), `inspect.rs` (reports, invariants)
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use config::{Config, UserSettings};
@@ -31,6 +33,7 @@ use slab::Slab;
 use crate::auth::{Credentials, Login, LoginStep, Peer};
 use crate::client::{Client, ClientPhase, Identity};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
+use crate::listener::Listener;
 use crate::lore::Lore;
 use crate::pool::Next;
 use crate::server::{Server, ServerPhase};
@@ -48,6 +51,8 @@ mod handover;
 mod inspect;
 mod leave;
 mod link;
+mod listen;
+mod listener;
 mod login;
 mod moved;
 mod open;
@@ -115,6 +120,8 @@ pub struct Engine<X> {
     renamed: Vec<PoolId>,
     /// Are pools to be looked for that are filled without a client?
     warms_pools: bool,
+    /// Of the pools whose listener is this worker's.
+    listeners: BTreeMap<PoolId, Listener>,
     /// Servers without a client that are being placed.
     to_place: VecDeque<ServerId>,
     /// Output under assembly; kept for its capacity.
@@ -154,6 +161,7 @@ impl<X: Exchange> Engine<X> {
             limits_users: limits_users(&config),
             renamed: Vec::new(),
             warms_pools: true,
+            listeners: BTreeMap::new(),
             to_place: VecDeque::new(),
             scratch: Vec::new(),
             config,
@@ -227,6 +235,7 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling
+            | ServerPhase::Listening
             | ServerPhase::Parked => self.reply_bytes(id, bytes, now, io),
         }
     }
@@ -279,6 +288,15 @@ impl<X: Exchange> Engine<X> {
             Mail::CancelDone { requester, serial, fate } => {
                 self.cancel_answered(requester, serial, fate, now, io)
             }
+            Mail::Listen { pool, subscription } => self.subscribe(pool, subscription, now, io),
+            Mail::Unlisten { pool, who, channels } => {
+                self.unsubscribe(pool, who, channels.as_deref(), now, io);
+            }
+            Mail::Listening { client, serial, request, mark, again } => {
+                self.listening_begun((client, serial), request, mark, again, now, io);
+            }
+            Mail::Notified { to, body } => self.notified(&to, &body, now, io),
+            Mail::Unheard { pool } => self.unheard(pool),
         }
     }
 

@@ -23,6 +23,8 @@ pub mod inquiry;
 pub mod kept;
 pub mod ledger;
 pub mod limits;
+pub mod listener;
+pub mod listening;
 pub mod lore;
 pub mod mutant;
 pub mod parcel;

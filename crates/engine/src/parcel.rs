@@ -23,7 +23,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +64,7 @@ pub struct VarsRecord {
     pub carried: Vec<(Vec<u8>, Vec<u8>)>,
     /// Names and texts.
     pub prepared: Vec<(Vec<u8>, Vec<u8>)>,
+    pub channels: Vec<Vec<u8>>,
 }
 
 /// How far a process has come in numbering statements.

@@ -21,8 +21,10 @@ use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
 
 pub use self::control::{CLOSE_NEEDED, Gate, OBSOLETE, REMOVED};
+use self::listener::ListenerPlace;
 
 mod control;
+mod listener;
 
 /// How much older another worker's first waiter must be before a released server crosses threads
 /// to it. A wake-up across cores costs as much as a whole transaction, so strict first-come order
@@ -120,6 +122,7 @@ pub struct Pool {
     next_ticket: u64,
     servers: u32,
     opening: u32,
+    listener: ListenerPlace,
 }
 
 impl Pool {
@@ -149,6 +152,7 @@ impl Pool {
             next_ticket: 1,
             servers: 0,
             opening: 0,
+            listener: ListenerPlace::None,
         }
     }
 
@@ -161,7 +165,7 @@ impl Pool {
             return Grant::Server(server);
         }
         if let Some(failure) = &self.failure
-            && (self.servers == self.opening || mutant::is(Mutant::RefusesInHaste))
+            && (self.has_none_open() || mutant::is(Mutant::RefusesInHaste))
             && now < failure.retry_at
         {
             return Grant::Refused(failure.error.clone());
@@ -298,7 +302,7 @@ impl Pool {
         now: Micros,
     ) -> Vec<(Box<Server>, &'static str)> {
         let home = usize::from(worker.0);
-        let (mut surplus, mut left) = (self.surplus(), self.servers - self.opening);
+        let (mut surplus, mut left) = (self.surplus(), self.places() - self.places_opening());
         let mut taken = Vec::new();
         let mut at = 0;
         while let Some(server) = self.idle[home].get(at) {
@@ -341,27 +345,27 @@ impl Pool {
     /// Is another server to be opened now? Its place is taken if so.
     pub fn reserve_opening(&mut self, now: Micros) -> bool {
         let wanted = if self.has_room() { self.waiting_total() } else { self.reserve_wanted(now) };
-        self.opening < wanted && self.take_place(now)
+        self.places_opening() < wanted && self.take_place(now)
     }
 
     /// Is another server to be opened for nobody in particular (`min_pool_size`)? One at a time, and
     /// only while the pool is in use, or its user is known without a client. Its place is taken.
     pub fn reserve_spare(&mut self, now: Micros) -> bool {
         let in_use = self.clients > 0 || self.settings.forced_user;
-        let wanted = in_use && self.opening == 0 && self.servers < self.settings.min_size;
+        let wanted = in_use && self.opening == 0 && self.places() < self.settings.min_size;
         wanted && self.has_room() && self.take_place(now)
     }
 
     fn has_room(&self) -> bool {
         self.settings.size == 0
-            || self.servers < self.settings.size
+            || self.places() < self.settings.size
             || mutant::is(Mutant::ExceedsPoolSize)
     }
 
     /// How many clients have waited long enough for the reserve, if there is anything left of it.
     fn reserve_wanted(&self, now: Micros) -> u32 {
         let PoolSettings { size, reserve, reserve_timeout: patience, .. } = *self.settings;
-        if patience == 0 || self.servers >= size + reserve {
+        if patience == 0 || self.places() >= size + reserve {
             return 0;
         }
         let has_waited = |waiter: &Waiter| now.saturating_sub(waiter.since) >= patience;
@@ -370,14 +374,14 @@ impl Pool {
 
     /// Is the pool beyond its size?
     pub fn is_in_reserve(&self) -> bool {
-        self.settings.size > 0 && self.servers > self.settings.size
+        self.settings.size > 0 && self.places() > self.settings.size
     }
 
     /// Servers beyond size and reserve.
     pub fn surplus(&self) -> u32 {
         match self.settings.size {
             0 => 0,
-            size => self.servers.saturating_sub(size + self.settings.reserve),
+            size => self.places().saturating_sub(size + self.settings.reserve),
         }
     }
 
@@ -446,7 +450,7 @@ impl Pool {
     ) -> Vec<(WorkerId, Waiter)> {
         self.opening_ended(epoch);
         self.failure = Some(failure);
-        if refused && self.servers == self.opening { self.take_waiters() } else { Vec::new() }
+        if refused && self.has_none_open() { self.take_waiters() } else { Vec::new() }
     }
 
     /// An opened server is gone.

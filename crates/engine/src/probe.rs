@@ -10,6 +10,7 @@
 use wire::backend;
 
 use crate::carried::{Carried, Setting};
+use crate::listening::CHANNELS_MAX;
 use crate::pins::Pins;
 use crate::session::Lent;
 use crate::vars::quote_literal;
@@ -36,6 +37,7 @@ pub struct Probe {
     prepared: Vec<Setting>,
     /// Names of statements that were lent and are there.
     lent: Vec<Box<[u8]>>,
+    channels: Vec<Box<[u8]>>,
     pins: Pins,
     malformed: bool,
 }
@@ -50,6 +52,9 @@ pub struct Left {
     pub prepared: Option<Carried>,
     /// Of the names that were asked for, those under which there is a statement still.
     pub lent: Vec<Box<[u8]>>,
+    /// Channels that are listened to, if objects were asked for. Where they are too many, or have
+    /// letters beyond ASCII, they are a reason to keep the server.
+    pub channels: Option<Carried>,
     pub pins: Pins,
 }
 
@@ -108,7 +113,7 @@ const OBJECTS: [&str; 5] = [
      WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())",
     "SELECT 'h', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable)",
     "SELECT 'p', name, statement FROM pg_catalog.pg_prepared_statements WHERE from_sql",
-    "SELECT 'l', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_listening_channels())",
+    "SELECT 'l', NULL, channel FROM pg_catalog.pg_listening_channels() channel",
 ];
 
 /// An empty value is what is left of a setting that was set and reset; it counts as unset.
@@ -139,8 +144,15 @@ fn quote_list<'a>(names: impl Iterator<Item = &'a [u8]>, sql: &mut Vec<u8>) {
 
 impl Probe {
     pub fn new(topics: Topics) -> Self {
-        let (settings, prepared, lent) = (Vec::new(), Vec::new(), Vec::new());
-        Self { topics, settings, prepared, lent, pins: Pins::NONE, malformed: false }
+        Self {
+            topics,
+            settings: Vec::new(),
+            prepared: Vec::new(),
+            lent: Vec::new(),
+            channels: Vec::new(),
+            pins: Pins::NONE,
+            malformed: false,
+        }
     }
 
     /// One message of the answer.
@@ -169,7 +181,10 @@ impl Probe {
                 }
                 Pins::NONE
             }
-            b"l" => Pins::LISTEN,
+            b"l" => {
+                self.channels.push(text?.into());
+                Pins::NONE
+            }
             b"t" => Pins::TEMPORARY,
             b"a" => Pins::LOCK,
             b"h" => Pins::CURSOR,
@@ -188,13 +203,18 @@ impl Probe {
 
     /// None if what came was no answer to the question.
     pub fn finish(self) -> Option<Left> {
-        let Self { topics, settings, prepared, lent, mut pins, malformed } = self;
+        let Self { topics, settings, prepared, lent, channels, mut pins, malformed } = self;
         let prepared = portable(prepared).unwrap_or_else(|| {
             pins |= Pins::PREPARED;
             Carried::default()
         });
+        if channels.len() > CHANNELS_MAX || channels.iter().any(|name| !name.is_ascii()) {
+            pins |= Pins::LISTEN;
+        }
+        let channels = channels.into_iter().filter(|name| name.is_ascii());
         let left = Left {
             settings: topics.settings.then(|| Carried::new(settings)),
+            channels: topics.objects.then(|| Carried::names(channels)),
             prepared: topics.objects.then_some(prepared),
             lent,
             pins,
@@ -300,7 +320,7 @@ mod tests {
             &[Some("s"), Some("role"), Some("bob")],
             &[Some("s"), Some("transaction_isolation"), Some("serializable")],
             &[Some("t"), None, None],
-            &[Some("l"), None, None],
+            &[Some("l"), None, Some("news")],
             &[Some("n"), Some("mine"), None],
         ])
         .unwrap();
@@ -308,7 +328,10 @@ mod tests {
         let settings = left.settings.unwrap();
         assert_eq!(settings.get(b"role"), Some(&b"bob"[..]));
         assert_eq!(settings.all().len(), 1);
-        assert_eq!(left.pins, Pins::TEMPORARY | Pins::LISTEN);
+        assert_eq!(left.pins, Pins::TEMPORARY);
+        assert_eq!(left.channels, Some(Carried::names(std::iter::once(b"news"[..].into()))));
+        let letters = answer(&[&[Some("l"), None, Some(r"\303\244")]]).unwrap();
+        assert_eq!((letters.channels, letters.pins), (Some(Carried::default()), Pins::LISTEN));
         let nothing = answer(&[]).unwrap();
         assert_eq!((nothing.settings, nothing.pins), (Some(Carried::default()), Pins::NONE));
         let unasked = Probe::new(Topics { settings: false, objects: false }).finish();

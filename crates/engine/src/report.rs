@@ -82,6 +82,8 @@ pub enum ServerState {
     Active,
     /// Held back until a cancel request for it is over.
     BeingCanceled,
+    /// It listens for the clients of its pool.
+    Listening,
 }
 
 #[derive(Clone, Debug)]

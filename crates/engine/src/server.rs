@@ -46,6 +46,8 @@ pub enum ServerPhase {
     Finishing,
     /// For the answer to a message of ours, or for a cancel request under way; it has no client.
     Settling,
+    /// For notifications, to pass them on. It never has a client.
+    Listening,
 }
 
 /// What a server is being asked before its client's bytes may follow.
@@ -73,6 +75,8 @@ pub enum Preparation {
     Ask,
     /// Tell what its client's last transaction has left in the session.
     Probe,
+    /// Send a mark to the listener, and listen no more.
+    HandOver,
 }
 
 impl Preparation {
@@ -80,9 +84,13 @@ impl Preparation {
     pub fn applies(self) -> bool {
         match self {
             Self::Apply | Self::Reapply | Self::Statements | Self::Recount | Self::Restore => true,
-            Self::Check | Self::Unwind | Self::Renew | Self::Confirm | Self::Ask | Self::Probe => {
-                false
-            }
+            Self::Check
+            | Self::Unwind
+            | Self::Renew
+            | Self::Confirm
+            | Self::Ask
+            | Self::Probe
+            | Self::HandOver => false,
         }
     }
 }
@@ -118,14 +126,18 @@ pub enum Errand {
     Replication { client: ClientId },
     /// To take this client's settings, which another server has refused.
     Settings { client: ClientId },
+    /// To listen for all clients of the pool.
+    Listen,
 }
 
 impl Errand {
-    pub fn client(&self) -> ClientId {
+    /// Whose errand it is, if it is one client's.
+    pub fn client(&self) -> Option<ClientId> {
         match self {
             Self::Proof { client, .. }
             | Self::Replication { client }
-            | Self::Settings { client } => *client,
+            | Self::Settings { client } => Some(*client),
+            Self::Listen => None,
         }
     }
 
@@ -133,7 +145,7 @@ impl Errand {
     pub fn password(&self) -> Option<&[u8]> {
         match self {
             Self::Proof { password, .. } => Some(password),
-            Self::Replication { .. } | Self::Settings { .. } => None,
+            Self::Replication { .. } | Self::Settings { .. } | Self::Listen => None,
         }
     }
 }
@@ -227,6 +239,8 @@ pub struct Server {
     pub draws: bool,
     /// It has lost that client, and is discarding what is left.
     pub forgetting: bool,
+    /// It has told of what a client listens to that has left it.
+    pub disturbed: bool,
     /// It speaks the replication protocol: it never is anybody else's, and ends with its client.
     pub replication: Option<ReplicationKind>,
 }
@@ -268,6 +282,7 @@ impl Server {
             numbers: Numbers::default(),
             draws: false,
             forgetting: false,
+            disturbed: false,
             replication: None,
         }
     }
@@ -320,6 +335,7 @@ impl Server {
         if self.has_foreign_settings() {
             let vars = Arc::make_mut(&mut self.vars);
             (vars.carried, vars.prepared) = (Carried::default(), Carried::default());
+            vars.channels = Carried::default();
         }
     }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use sql::{Seen, Signs};
 
 use crate::carried::Order;
+use crate::listening::Listening;
 use crate::vars::Vars;
 
 /// What has to be known of a client's session besides its present settings (`Client::vars`).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Session {
     /// Its settings when it began, to which RESET goes back.
     pub startup: Arc<Vars>,
@@ -18,11 +19,13 @@ pub struct Session {
     pub order: Option<Order>,
     /// A server has refused its settings: the one that it is being given was opened for that.
     pub renews: bool,
+    /// If it listens, or has listened.
+    pub listening: Option<Box<Listening>>,
 }
 
 impl Session {
     pub fn new(startup: Arc<Vars>) -> Self {
-        Self { startup, order: None, renews: false }
+        Self { startup, order: None, renews: false, listening: None }
     }
 }
 

@@ -9,6 +9,7 @@ use wire::startup::CancelKey;
 use crate::auth::{Judge, Password};
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId, WorkerId};
 use crate::limits::Limits;
+use crate::listener::{Subscriber, Subscription};
 use crate::pool::{Pool, Waiter};
 use crate::prepared::Statement;
 use crate::replication::ReplicationKind;
@@ -29,6 +30,9 @@ pub trait Io {
 
     /// Is nothing kept back of what was sent to this server?
     fn server_flushed(&self, server: ServerId) -> bool;
+
+    /// Bytes that were sent to this client and that it has not read so far, as far as it is known.
+    fn client_unsent(&self, client: ClientId) -> usize;
 
     /// The slot is free from now on. Bytes not yet taken by the kernel are still delivered if the
     /// peer takes them in reasonable time.
@@ -170,6 +174,34 @@ pub enum Mail {
         requester: ClientId,
         serial: u64,
         fate: CancelFate,
+    },
+    /// Your pool's listener is to tell a client of channels. Answer with `Listening` when it listens.
+    Listen {
+        pool: PoolId,
+        subscription: Subscription,
+    },
+    /// It need not any more; None: of none.
+    Unlisten {
+        pool: PoolId,
+        who: Subscriber,
+        channels: Option<Vec<Box<[u8]>>>,
+    },
+    /// `again`: it had been listening before, and was lost.
+    Listening {
+        client: ClientId,
+        serial: u64,
+        request: u64,
+        mark: Arc<[u8]>,
+        again: bool,
+    },
+    /// The body of a NotificationResponse for your clients.
+    Notified {
+        to: Vec<(ClientId, u64)>,
+        body: Arc<[u8]>,
+    },
+    /// That pool's listener is lost, and knows of nobody.
+    Unheard {
+        pool: PoolId,
     },
 }
 

@@ -74,6 +74,8 @@ pub struct Vars {
     pub carried: Carried,
     /// Statements of SQL's PREPARE: names and texts.
     pub prepared: Carried,
+    /// Channels that are listened to: names without values.
+    pub channels: Carried,
 }
 
 impl Vars {
@@ -86,11 +88,12 @@ impl Vars {
         self.tracked.iter().all(Option::is_none)
             && self.carried.is_empty()
             && self.prepared.is_empty()
+            && self.channels.is_empty()
     }
 
     /// Is there anything that PostgreSQL does not report?
     pub fn has_untracked(&self) -> bool {
-        !(self.carried.is_empty() && self.prepared.is_empty())
+        !(self.carried.is_empty() && self.prepared.is_empty() && self.channels.is_empty())
     }
 
     pub fn set(&mut self, slot: usize, value: &[u8]) {
@@ -111,13 +114,16 @@ impl Vars {
                 .collect(),
             carried: self.carried.all().iter().map(pair).collect(),
             prepared: self.prepared.all().iter().map(pair).collect(),
+            channels: self.channels.all().iter().map(|one| one.name.to_vec()).collect(),
         }
     }
 
     /// These values, and `defaults` where nothing is known here.
     pub fn or(&self, defaults: &Self) -> Self {
         let mut all = defaults.clone();
-        (all.carried, all.prepared) = (self.carried.clone(), self.prepared.clone());
+        all.carried = self.carried.clone();
+        all.prepared = self.prepared.clone();
+        all.channels = self.channels.clone();
         for (slot, value) in self.tracked.iter().enumerate() {
             if let Some(value) = value {
                 all.set(slot, value);
@@ -165,6 +171,7 @@ impl Vars {
         }
         self.carried.difference(&have.carried, order, &mut sql);
         self.prepared.deallocate_others(&have.prepared, &mut sql);
+        self.channels.listen(&have.channels, &mut sql);
         (!sql.is_empty()).then_some(sql)
     }
 }

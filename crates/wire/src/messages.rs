@@ -11,7 +11,7 @@ use thiserror::Error;
 
 pub use self::backend::{
     AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, Mechanisms,
-    NegotiateProtocolVersion, ParameterStatus, ReadyForQuery, Values,
+    NegotiateProtocolVersion, NotificationResponse, ParameterStatus, ReadyForQuery, Values,
 };
 pub use self::frontend::{
     Bind, Execute, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,

@@ -3,6 +3,7 @@
 
 mod defects;
 mod lending;
+mod listen;
 mod refused;
 mod torture;
 
@@ -109,7 +110,6 @@ fn who_has_something_on_a_server_keeps_it_until_it_is_gone() {
         ("SELECT 1 AS a INTO TEMP mine", "DISCARD TEMP"),
         ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)"),
         ("DECLARE mine CURSOR WITH HOLD FOR SELECT 1", "CLOSE mine"),
-        ("LISTEN mine", "UNLISTEN mine"),
         ("CREATE TEMP TABLE mine (a int)", "DISCARD ALL"),
     ] {
         let mut client = pooler.client(&database);

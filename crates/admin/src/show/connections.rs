@@ -148,6 +148,7 @@ fn servers(view: View) -> Vec<Line> {
             ServerState::Login => (4, "new"),
             ServerState::ActiveCancel => (5, "active_cancel"),
             ServerState::BeingCanceled => (6, "being_canceled"),
+            ServerState::Listening => (7, "listening"),
         };
         Line { kind: "S", rank, state, local_time, connection: server.connection }
     });

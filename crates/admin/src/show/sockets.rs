@@ -87,6 +87,7 @@ fn sockets(view: View) -> Vec<Line> {
             ServerState::Used => (4, "sv_used"),
             ServerState::Tested => (5, "sv_tested"),
             ServerState::Login => (6, "sv_login"),
+            ServerState::Listening => (7, "sv_listening"),
             ServerState::ActiveCancel | ServerState::BeingCanceled => return None,
         };
         Some(Line { kind: "S", rank, state, local_time, connection: server.connection })

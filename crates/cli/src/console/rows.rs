@@ -125,6 +125,7 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         report::ServerState::Tested => ServerState::Tested,
         report::ServerState::Active => ServerState::Active,
         report::ServerState::BeingCanceled => ServerState::BeingCanceled,
+        report::ServerState::Listening => ServerState::Listening,
     };
     let key = keys.get(&row.pool);
     let connection = Connection {

@@ -36,9 +36,13 @@ impl<X: Exchange> Engine<X> {
         // would set them anew.
         let mut vars = server.vars.clone();
         let own = client.vars.clone();
-        if vars.carried != own.carried || vars.prepared != own.prepared {
+        if vars.carried != own.carried
+            || vars.prepared != own.prepared
+            || vars.channels != own.channels
+        {
             let vars = Arc::make_mut(&mut vars);
             vars.carried = own.carried.clone();
+            vars.channels = own.channels.clone();
             vars.prepared = vars.prepared.shared_with(&own.prepared);
         }
         let mut wanted = vars.clone();

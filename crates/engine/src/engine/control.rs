@@ -14,6 +14,7 @@ impl<X: Exchange> Engine<X> {
     /// end, who waits in vain is told, and who may be served again gets a server.
     pub fn review(&mut self, now: Micros, io: &mut impl Io) {
         self.move_clients(now, io);
+        self.review_listeners(now, io);
         let worker = self.worker;
         for id in self.known_pools() {
             let (gate, condemned) =
@@ -121,6 +122,7 @@ impl<X: Exchange> Engine<X> {
     pub fn forget_pools(&mut self, pools: &[PoolId]) {
         for id in pools {
             self.pools.remove(*id);
+            self.listeners.remove(id);
         }
         self.renamed.retain(|id| !pools.contains(id));
         self.exchange.pools_forgotten();

@@ -196,7 +196,7 @@ impl<X: Exchange> Engine<X> {
     /// are those of clients that stay, and those that replicate: a stream of changes has no end.
     pub fn has_come_to_rest(&self, stays: impl Fn(ClientId, Option<ServerId>) -> bool) -> bool {
         self.servers.iter().all(|(slot, server)| match server.phase {
-            ServerPhase::Connecting(_) | ServerPhase::Login(_) => true,
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Listening => true,
             ServerPhase::Linked => {
                 let on = ServerId(slot as u32);
                 server.replication.is_some()
@@ -261,6 +261,7 @@ impl<X: Exchange> Engine<X> {
             }
             let client = self.clients.remove(id.0 as usize);
             self.keys.remove(&client.key);
+            self.end_listening(*id, &client);
             if let Some(identity) = &client.counted {
                 self.exchange.limits(|limits| limits.client_left(identity));
             }

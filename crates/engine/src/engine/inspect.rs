@@ -52,9 +52,10 @@ impl<X: Exchange> Engine<X> {
         clients.chain(servers).max().unwrap_or_default()
     }
 
-    /// Servers that somebody needs at the moment.
+    /// Servers that somebody needs at the moment. One that listens need not be waited for.
     pub fn busy_servers(&self) -> usize {
-        self.servers.len()
+        let listens = |server: &Server| matches!(server.phase, ServerPhase::Listening);
+        self.servers.iter().filter(|(_, server)| !listens(server)).count()
     }
 
     /// What must hold between any two calls.
@@ -147,6 +148,7 @@ pub fn server_row(
             ServerPhase::Finishing => ServerState::BeingCanceled,
             ServerPhase::Settling if server.cancel_pending => ServerState::BeingCanceled,
             ServerPhase::Settling => ServerState::Tested,
+            ServerPhase::Listening => ServerState::Listening,
         },
         connected_at: server.connected_at,
         request_at: server.released_at,

@@ -10,7 +10,7 @@ use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::mutant::{self, Mutant};
 use crate::pool::Failure;
-use crate::server::{LOST, Preparation, Server, ServerPhase};
+use crate::server::{Errand, LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
@@ -122,6 +122,9 @@ impl<X: Exchange> Engine<X> {
             self.exchange.limits(|limits| limits.client_left(identity));
         }
         io.close_client(id);
+        if client.session.is_some() {
+            self.end_listening(id, &client);
+        }
         if let Some(pool) = client.pool {
             self.exchange.pool(pool, |pool| pool.clients -= 1);
         }
@@ -231,7 +234,10 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.close_server(id, reason, now, io);
             }
-            ServerPhase::Finishing | ServerPhase::Settling | ServerPhase::Parked => {
+            ServerPhase::Finishing
+            | ServerPhase::Settling
+            | ServerPhase::Listening
+            | ServerPhase::Parked => {
                 self.close_server(id, reason, now, io);
             }
         }
@@ -296,8 +302,17 @@ impl<X: Exchange> Engine<X> {
     ) {
         let server = self.end_connection(id, reason, now, io);
         let pool = server.pool;
-        self.exchange.pool(pool, |pool| pool.server_gone(server.epoch));
+        let listens = matches!(server.phase, ServerPhase::Listening);
+        self.exchange.pool(pool, |pool| {
+            if listens {
+                pool.listener_gone();
+            }
+            pool.server_gone(server.epoch);
+        });
         self.vacate(pool);
+        if listens {
+            self.forget_listener(pool, now);
+        }
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.open_server(pool, now, io);
         }
@@ -313,8 +328,10 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) -> Box<Server> {
         let server = self.servers.remove(id.0 as usize);
-        if matches!(server.phase, ServerPhase::Settling | ServerPhase::Linked)
-            && server.is_clean()
+        if matches!(
+            server.phase,
+            ServerPhase::Settling | ServerPhase::Linked | ServerPhase::Listening
+        ) && server.is_clean()
             && io.server_flushed(id)
         {
             let mut goodbye = Vec::new();
@@ -350,18 +367,26 @@ impl<X: Exchange> Engine<X> {
             format!("server login has been failing, cached error: {cause} (server_login_retry)");
         let cached = Arc::new(ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text));
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
-        if let Some(client) = errand.map(|errand| errand.client()) {
+        if let Some(errand) = errand {
+            let listens = matches!(errand, Errand::Listen);
             // A wrong password is this client's own affair, and so is a walsender too many.
             let open = self.exchange.pool(pool, |pool| {
+                if listens {
+                    pool.listener_gone();
+                }
                 pool.opening_ended(epoch);
                 pool.reserve_opening(now)
             });
             self.vacate(pool);
+            if listens {
+                let retry = self.settings(pool).server_login_retry;
+                self.forget_listener(pool, now + retry);
+            }
             if open {
                 self.open_server(pool, now, io);
             }
             self.feed(now, io);
-            if server.client == Some(client) {
+            if let Some(client) = errand.client().filter(|client| server.client == Some(*client)) {
                 self.client_mut(client).server = None;
                 if error.sqlstate() == INVALID_PASSWORD {
                     self.note_wrong_proof(client, now);

@@ -14,6 +14,7 @@ use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
+use crate::carried::Carried;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
@@ -154,6 +155,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::Restore => return self.restored(on, now, io),
             Preparation::Ask => return self.answered(on, now, io),
             Preparation::Probe => return self.probed(on, now, io),
+            Preparation::HandOver => self.handed_over(id, on, now, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
@@ -326,6 +328,9 @@ impl<X: Exchange> Engine<X> {
         if !mutant::is(Mutant::LosesEdge) {
             io.resume_client(id);
         }
+        if self.client(id).session.is_some() {
+            self.tell_untold(id, now, io);
+        }
         self.free(on, now, io);
     }
 
@@ -386,6 +391,10 @@ impl<X: Exchange> Engine<X> {
                 true => self.session_forgotten(on, now, io),
                 false => self.forget_session(on, now, io),
             };
+        }
+        if std::mem::take(&mut server.disturbed) && !server.vars.channels.is_empty() {
+            Arc::make_mut(&mut server.vars).channels = Carried::default();
+            return self.send_own_query(on, b"UNLISTEN *", now, io);
         }
         server.released_at = now;
         let (pool, age) = (server.pool, now.saturating_sub(server.connected_at));

@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         let (minor, target, (learnt, epoch)) = self
             .exchange
             .pool(pool, |pool| (pool.minor_version, pool.choose_target(), pool.begin_opening()));
-        let client = errand.as_ref().map(Errand::client);
+        let client = errand.as_ref().and_then(Errand::client);
         let login = ServerLogin { minor, errand, learnt, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
@@ -93,7 +93,7 @@ impl<X: Exchange> Engine<X> {
         let minor = login.minor;
         let replicating = match login.errand {
             Some(Errand::Replication { client }) => server.client.filter(|own| *own == client),
-            Some(Errand::Proof { .. } | Errand::Settings { .. }) | None => None,
+            Some(Errand::Proof { .. } | Errand::Settings { .. } | Errand::Listen) | None => None,
         };
         server.phase = ServerPhase::Login(std::mem::take(login));
         let pool = server.pool;
@@ -177,7 +177,8 @@ impl<X: Exchange> Engine<X> {
     fn open_older(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
         let why = "it speaks protocol 3.0 only";
         let errand = self.server_login(id).errand.take();
-        if errand.is_some() && self.server(id).client.is_none() {
+        let was_for = errand.as_ref().and_then(Errand::client);
+        if was_for.is_some() && self.server(id).client.is_none() {
             // For whom it was is gone.
             self.server_login(id).errand = errand;
             return self.open_failed(id, why, None, now, io);
@@ -377,6 +378,9 @@ impl<X: Exchange> Engine<X> {
         if let Some(Errand::Replication { client }) = errand {
             return self.replication_opened(id, client, &welcome, rest, now, io);
         }
+        if let Some(Errand::Listen) = errand {
+            return self.listener_opened(id, welcome, rest, now, io);
+        }
         let (pool, epoch) = (server.pool, server.epoch);
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         let proven = errand.as_ref().and_then(Errand::password).filter(|_| challenged);
@@ -416,11 +420,14 @@ impl<X: Exchange> Engine<X> {
         // Even with a lifetime of nothing it is used once.
         server.released_at = now;
         let client = match errand {
-            None => return self.begin_use(id, rest, now, io),
             Some(Errand::Settings { client }) => {
                 return self.apply_to_new(client, id, rest, now, io);
             }
             Some(errand) => errand.client(),
+            None => None,
+        };
+        let Some(client) = client else {
+            return self.begin_use(id, rest, now, io);
         };
         let proven = challenged;
         self.server_mut(id).client = None;

@@ -47,6 +47,7 @@ impl<X: Exchange> Engine<X> {
         self.exchange.pool(old, |pool| pool.clients -= 1);
         self.exchange.pool(new, |pool| pool.clients += 1);
         self.client_mut(id).pool = Some(new);
+        self.move_listening(id, new);
         Some(new)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
-use wire::messages::{CommandComplete, ParameterStatus};
+use wire::messages::{CommandComplete, NotificationResponse, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
 
 use super::Engine;
@@ -14,6 +14,7 @@ use super::resend::may_resend;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
 use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
+use crate::listening::Hearing;
 use crate::mutant::{self, Mutant};
 use crate::prepared::Shape;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
@@ -66,7 +67,8 @@ impl<X: Exchange> Engine<X> {
         // While the client is held back nothing can be meant for it.
         let reachable = matches!(
             server.phase,
-            ServerPhase::Linked | ServerPhase::Preparing(Preparation::Probe)
+            ServerPhase::Linked
+                | ServerPhase::Preparing(Preparation::Probe | Preparation::HandOver)
         );
         // Whoever replicates has a session, whatever the pool's mode is, and so has who is pinned.
         let has_session = server.replication.is_some() || server.pinned.is_some();
@@ -82,9 +84,11 @@ impl<X: Exchange> Engine<X> {
             refused: false,
             farewell: false,
             schema_changed: false,
+            notified: Vec::new(),
         };
         let stop = replies.run();
         let (used, refused) = (replies.at, replies.refused);
+        let notified = std::mem::take(&mut replies.notified);
         if replies.schema_changed {
             // Before anybody can have heard of it.
             self.exchange.schema_changed();
@@ -104,6 +108,9 @@ impl<X: Exchange> Engine<X> {
                 }
                 if refused {
                     self.hold_refused(on, now, io);
+                }
+                if !notified.is_empty() {
+                    self.spread(on, &notified, now, io);
                 }
                 self.after_replies(on, now, io);
             }
@@ -142,6 +149,7 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             ServerPhase::Linked => self.query_done(on, now, io),
+            ServerPhase::Listening => self.listener_answered(on, now, io),
             ServerPhase::Parked | ServerPhase::Connecting(_) | ServerPhase::Login(_) => {}
         }
     }
@@ -192,6 +200,8 @@ struct Replies<'a> {
     farewell: bool,
     /// Texts may mean something else from now on.
     schema_changed: bool,
+    /// Notifications that the listener has for others.
+    notified: Vec<Arc<[u8]>>,
 }
 
 impl Replies<'_> {
@@ -271,6 +281,10 @@ impl Replies<'_> {
                 self.server.ledger.describes_statement() || self.server.inquiry.is_some()
             }
             backend::DATA_ROW => self.server.inquiry.is_some() || self.server.probe.is_some(),
+            backend::NOTIFICATION => {
+                matches!(self.server.phase, ServerPhase::Listening)
+                    || self.client.as_ref().is_some_and(|client| client.session.is_some())
+            }
             _ => false,
         }
     }
@@ -284,11 +298,35 @@ impl Replies<'_> {
                 Ok(self.server.ledger.bystander())
             }
             backend::NOTICE => Ok(self.server.ledger.bystander()),
-            // The listener's own, whatever the server is doing for it.
-            backend::NOTIFICATION => Ok(Owner::Client),
+            // Not of the ledger: it answers nothing.
+            backend::NOTIFICATION => Ok(self.notification(body)),
             backend::ERROR => self.error(body, complete),
             _ => self.reply(code, body).map_err(Stop::Violation),
         }
+    }
+
+    #[cold]
+    fn notification(&mut self, body: &[u8]) -> Owner {
+        if matches!(self.server.phase, ServerPhase::Listening) {
+            self.notified.push(body.into());
+            return Owner::Nobody;
+        }
+        self.server.disturbed |= self.server.client.is_none();
+        let session = self.client.as_mut().and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return Owner::Client };
+        let Ok(said) = NotificationResponse::decode(body) else { return Owner::Client };
+        let is_own = said.pid == self.server.process_id;
+        let heard = session.listening.as_mut().map(|own| own.hear_server(&said, is_own));
+        if heard == Some(Hearing::Drop) {
+            return Owner::Nobody;
+        }
+        // The client knows another number than its server's for its own.
+        if is_own && let Some(client) = &self.client {
+            let own = (client.key >> 32) as u32;
+            backend::notification(self.out.insert(), own, said.channel, said.payload);
+            return Owner::Nobody;
+        }
+        Owner::Client
     }
 
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, String> {

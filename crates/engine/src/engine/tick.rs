@@ -26,6 +26,8 @@ impl<X: Exchange> Engine<X> {
         self.notify_waiting(now, io);
         self.expire_servers(now, io);
         self.close_obsolete(now, io);
+        self.review_listeners(now, io);
+        self.tend_listeners(now, io);
         self.make_warm_pools();
         for pool in self.pools.iter().map(|(id, _)| id).collect::<Vec<_>>() {
             self.tend_pool(pool, now, io);
@@ -179,9 +181,14 @@ impl<X: Exchange> Engine<X> {
                     }
                 }
                 // An answer to a question of ours that never comes.
-                (ServerPhase::Preparing(_) | ServerPhase::Finishing | ServerPhase::Settling, _)
-                    if !server.ledger.owes_nothing()
-                        && over(settings.server_connect_timeout, server.asked_at, now) =>
+                (
+                    ServerPhase::Preparing(_)
+                    | ServerPhase::Finishing
+                    | ServerPhase::Settling
+                    | ServerPhase::Listening,
+                    _,
+                ) if !server.ledger.owes_nothing()
+                    && over(settings.server_connect_timeout, server.asked_at, now) =>
                 {
                     "test query failed"
                 }

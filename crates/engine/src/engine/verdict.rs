@@ -40,6 +40,10 @@ impl<X: Exchange> Engine<X> {
         let server = self.server(on);
         let signs = server.traces.signs;
         if signs.is_empty() {
+            self.tell_untold(id, now, io);
+            if self.clients.contains(id.0 as usize) {
+                self.pass_channels(id, on, now, io);
+            }
             return;
         }
         if mutant::is(Mutant::NeverAsksWhatIsLeft) {
@@ -113,6 +117,9 @@ impl<X: Exchange> Engine<X> {
                 if !changed && left.pins.is_empty() {
                     self.clear_suspects(on, traces);
                 }
+                if left.channels.is_some() && self.follow_channels(id) {
+                    pins |= Pins::LISTEN;
+                }
             }
             None => pins |= Pins::UNVERIFIED,
         }
@@ -122,7 +129,10 @@ impl<X: Exchange> Engine<X> {
         }
         self.pin(on, pins, traces.fingerprint, now);
         if self.prepare(id, on, now, io) {
-            self.go_on(id, now, io);
+            self.tell_untold(id, now, io);
+            if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, now, io) {
+                self.go_on(id, now, io);
+            }
         }
     }
 
@@ -160,6 +170,9 @@ impl<X: Exchange> Engine<X> {
         let mut now_there = Vars::clone(&there);
         if let Some(prepared) = &left.prepared {
             now_there.prepared = prepared.clone();
+        }
+        if let Some(channels) = &left.channels {
+            now_there.channels = self.portable_channels(id, on, channels, left.pins);
         }
         let mut own = now_there.clone();
         let had = &self.client(id).vars.prepared;

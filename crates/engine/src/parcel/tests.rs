@@ -12,10 +12,9 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 fn vars() -> impl Strategy<Value = VarsRecord> {
     let tracked = prop::collection::vec(prop::option::of(bytes()), 0..6);
     let pairs = || prop::collection::vec((bytes(), bytes()), 0..3);
-    (tracked, pairs(), pairs()).prop_map(|(tracked, carried, prepared)| VarsRecord {
-        tracked,
-        carried,
-        prepared,
+    let channels = prop::collection::vec(bytes(), 0..3);
+    (tracked, pairs(), pairs(), channels).prop_map(|(tracked, carried, prepared, channels)| {
+        VarsRecord { tracked, carried, prepared, channels }
     })
 }
 
@@ -218,6 +217,7 @@ fn the_format_is_that_of_its_number() {
             tracked: vec![Some(b"UTF8".to_vec()), None],
             carried: vec![(b"role".to_vec(), b"bob".to_vec())],
             prepared: vec![(b"a".to_vec(), b"PREPARE a AS SELECT 1".to_vec())],
+            channels: vec![b"news".to_vec()],
         },
     };
     let learnt = LearntRecord::Scram { client_key: [7; 32], server_key: [8; 32] };
@@ -254,5 +254,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (3, 408, 14_355_367_917_019_101_153));
+    assert_eq!((FORMAT, bytes.len(), digest), (4, 421, 8_799_811_978_460_559_803));
 }

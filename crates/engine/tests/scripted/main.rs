@@ -14,6 +14,7 @@ mod handover;
 mod hba;
 mod judged;
 mod limits;
+mod listen;
 mod login;
 mod messages;
 mod outdated;

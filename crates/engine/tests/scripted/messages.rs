@@ -128,6 +128,12 @@ pub(crate) fn row(value: &str) -> Message {
     built(|out| backend::data_row(out, &[Some(value.as_bytes())]))
 }
 
+/// Several columns.
+pub(crate) fn row_of(values: &[Option<&str>]) -> Message {
+    let values: Vec<_> = values.iter().map(|value| value.map(str::as_bytes)).collect();
+    built(|out| backend::data_row(out, &values))
+}
+
 pub(crate) fn complete(tag: &str) -> Message {
     built(|out| backend::command_complete(out, tag))
 }
@@ -154,6 +160,15 @@ pub(crate) fn fatal(sqlstate: &str, text: &str) -> Message {
 
 pub(crate) fn notice(text: &str) -> Message {
     built(|out| backend::notice(out, &ErrorFields::new("NOTICE", "00000", text)))
+}
+
+pub(crate) fn warning(sqlstate: &str, text: &str) -> Message {
+    built(|out| backend::notice(out, &ErrorFields::new("WARNING", sqlstate, text)))
+}
+
+/// What the server with that process id has notified.
+pub(crate) fn told(pid: u32, channel: &str, payload: &str) -> Message {
+    built(|out| backend::notification(out, pid, channel.as_bytes(), payload.as_bytes()))
 }
 
 pub(crate) fn notification(channel: &str) -> Message {

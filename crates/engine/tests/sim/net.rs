@@ -265,6 +265,10 @@ impl Io for SimIo<'_> {
         self.server_at(server).is_none_or(|at| self.net.servers[at].pending.is_empty())
     }
 
+    fn client_unsent(&self, _: ClientId) -> usize {
+        0
+    }
+
     fn close_client(&mut self, client: ClientId) {
         let Some(at) = self.net.client_slots[self.worker].remove(&client.0) else {
             return self.complain(format!("{client:?} closed twice"));

@@ -92,6 +92,10 @@ impl Io for Net {
         true
     }
 
+    fn client_unsent(&self, _: ClientId) -> usize {
+        0
+    }
+
     fn close_client(&mut self, client: ClientId) {
         self.client(client).id = None;
     }

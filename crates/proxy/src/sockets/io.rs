@@ -51,6 +51,10 @@ impl Io for Sockets {
         self.servers[server.0 as usize].pending.is_none()
     }
 
+    fn client_unsent(&self, client: ClientId) -> usize {
+        self.client_unsent(client)
+    }
+
     fn close_client(&mut self, client: ClientId) {
         self.client(client).say_tls_is_over();
         let mut conn = mem::take(self.client(client));

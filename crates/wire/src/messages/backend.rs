@@ -125,6 +125,29 @@ impl<'a> ParameterStatus<'a> {
     }
 }
 
+/// What NOTIFY has to say, to whoever listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotificationResponse<'a> {
+    /// Process id of the server that ran the NOTIFY.
+    pub pid: u32,
+    pub channel: &'a [u8],
+    pub payload: &'a [u8],
+}
+
+impl<'a> NotificationResponse<'a> {
+    /// # Errors
+    /// When the number is cut, a string is not terminated or bytes follow the second.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "NotificationResponse";
+        let mut reader = Reader::new(body);
+        let pid = reader.u32().ok_or(MessageError::new(NAME, "a process id"))?;
+        let channel = reader.cstr().ok_or(MessageError::new(NAME, "a channel"))?;
+        let payload = reader.cstr().ok_or(MessageError::new(NAME, "a payload"))?;
+        MessageError::check_end(&reader, NAME)?;
+        Ok(Self { pid, channel, payload })
+    }
+}
+
 /// What a cancel request to this server must hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BackendKeyData<'a> {

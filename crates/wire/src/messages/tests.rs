@@ -85,6 +85,11 @@ proptest! {
         let _ = BackendKeyData::decode(&body);
         let _ = CommandComplete::decode(&body);
         let _ = ParameterStatus::decode(&body);
+        if let Ok(said) = NotificationResponse::decode(&body) {
+            let mut again = Vec::new();
+            crate::backend::notification(&mut again, said.pid, said.channel, said.payload);
+            prop_assert_eq!(&again[crate::HEADER_LEN..], &body[..]);
+        }
         let _ = Parse::decode(&body);
         let _ = Password::decode(&body);
         let _ = Query::decode(&body);

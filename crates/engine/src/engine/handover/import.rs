@@ -104,6 +104,7 @@ impl Shelf {
         };
         vars.carried = Carried::new(record.carried.iter().map(setting).collect());
         vars.prepared = Carried::new(record.prepared.iter().map(setting).collect());
+        vars.channels = Carried::names(record.channels.iter().map(|name| name.as_slice().into()));
         vars
     }
 
@@ -257,6 +258,9 @@ impl<X: Exchange> Engine<X> {
             {
                 self.place(id, now, io);
             }
+        }
+        for id in self.clients_where(|client| !client.vars.channels.is_empty()) {
+            self.listen_again(id);
         }
         let mut idle = self.clients_where(|client| matches!(client.phase, ClientPhase::Idle));
         // Who has waited longest comes first again.

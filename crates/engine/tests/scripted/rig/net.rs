@@ -130,6 +130,10 @@ impl Io for FakeIo<'_> {
         !self.net.servers[self.server_at(server)].stuck
     }
 
+    fn client_unsent(&self, _: ClientId) -> usize {
+        0
+    }
+
     fn close_client(&mut self, client: ClientId) {
         self.client(client).id = None;
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use engine::ids::WorkerId;
 use engine::parcel::{Estate, PoolRecord};
 use engine::pool::Gate;
+use engine::report::{ServerPlace, ServerState};
 use engine::{Engine, Exported, Shelf};
 
 use super::net::{Net, Place};
@@ -40,11 +41,30 @@ impl World {
             engine.check_invariants();
             assert_eq!((engine.client_count(), engine.busy_servers()), (0, 0));
         }
+        let listeners = self.end_listeners();
         self.shared.state(|state| {
-            assert!(state.pools.iter().all(|pool| pool.counts() == (0, 0) && pool.clients == 0));
-            assert_eq!((state.limits.clients(), state.limits.servers()), (0, 0));
+            assert!(state.pools.iter().all(|pool| pool.clients == 0));
+            let counted = state.pools.iter().map(|pool| pool.counts().0);
+            assert_eq!(counted.sum::<u32>(), listeners);
+            assert_eq!((state.limits.clients(), state.limits.servers()), (0, listeners));
         });
         self.begin_anew(Estate::from_bytes(&bytes).expect("what was written"), ends);
+    }
+
+    /// What listens stays, and ends with the process. How many that are.
+    fn end_listeners(&mut self) -> u32 {
+        let mut count = 0;
+        for (worker, engine) in self.engines.iter_mut().enumerate() {
+            for row in engine.report(self.now).servers {
+                let ServerPlace::Table(id) = row.place else { continue };
+                let mut ends = self.net.servers.iter_mut();
+                let end = ends.find(|end| end.worker == worker && end.place == Place::Table(id));
+                assert_eq!(row.state, ServerState::Listening);
+                end.expect("its socket").place = Place::Closed;
+                count += 1;
+            }
+        }
+        count
     }
 
     fn begin_anew(&mut self, estate: Estate, ends: Vec<Vec<Ends>>) {

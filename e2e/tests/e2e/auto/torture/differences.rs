@@ -2,7 +2,7 @@
 //! reason. It is the list of `docs/auto-mode.md` as far as the scripts touch it:
 //!
 //! 1. **The table's number in RowDescription.** The direct scripts run in a database of their own.
-//! 2. **The process id in NotificationResponse** is that of the server that notified.
+//! 2. **The process id in NotificationResponse** is the client's own number or another server's.
 //! 3. **Reports of what RESET brings back from the startup packet.** PostgreSQL reports the server's
 //!    default, and Weir the startup packet's value when the transaction is over. (In `play.rs`:
 //!    of scripts with a startup packet of their own the reports are compared at the end.)

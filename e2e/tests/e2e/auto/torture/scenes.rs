@@ -299,10 +299,10 @@ const TABLE: &[Row] = &[
         &["EXECUTE mine", "EXECUTE thine"],
         "DEALLOCATE ALL",
     ),
-    ("listen", Meanwhile, &[], "LISTEN channel_$V", CHANNELS, "UNLISTEN channel_$V"),
+    ("listen", Never, &[], "LISTEN channel_$V", CHANNELS, "UNLISTEN channel_$V"),
     (
         "listen to two",
-        Meanwhile,
+        Never,
         &["LISTEN \"Other $V\""],
         "LISTEN channel_$V",
         &[
@@ -311,8 +311,8 @@ const TABLE: &[Row] = &[
         ],
         "UNLISTEN *",
     ),
-    ("unlisten", Meanwhile, &["LISTEN channel_$V"], "UNLISTEN channel_$V", CHANNELS, "UNLISTEN *"),
-    ("unlisten all", Meanwhile, &["LISTEN channel_$V"], "UNLISTEN *", CHANNELS, "UNLISTEN *"),
+    ("unlisten", Never, &["LISTEN channel_$V"], "UNLISTEN channel_$V", CHANNELS, "UNLISTEN *"),
+    ("unlisten all", Never, &["LISTEN channel_$V"], "UNLISTEN *", CHANNELS, "UNLISTEN *"),
     ("notify", Never, &[], "NOTIFY channel_$V", &["SELECT 1"], "UNLISTEN *"),
     ("discard all", Meanwhile, ALL_OF_IT, "DISCARD ALL", LOOK_AT_ALL, "DISCARD ALL"),
     ("discard temp", Meanwhile, ALL_OF_IT, "DISCARD TEMP", LOOK_AT_ALL, "DISCARD ALL"),

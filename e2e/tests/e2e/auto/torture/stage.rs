@@ -160,7 +160,7 @@ impl Stage {
         client
     }
 
-    /// How many servers are idle, are in use, and are neither.
+    /// How many servers are idle, are in use, and are neither. The one that listens is not counted.
     fn servers(&mut self) -> [usize; 3] {
         let shown = self.console.query("SHOW SERVERS");
         let column = |name: &str| shown.columns.iter().position(|known| known == name);
@@ -172,6 +172,7 @@ impl Stage {
                 let place = match row[state].as_deref() {
                     Some("idle" | "used") => 0,
                     Some("active") => 1,
+                    Some("listening") => continue,
                     _ => 2,
                 };
                 count[place] += 1;
@@ -183,8 +184,11 @@ impl Stage {
     /// Waits until no server is being looked into; returns how many are in use.
     pub(super) fn wait_for_rest(&mut self) -> usize {
         let found = poll_until(PATIENCE, || {
-            let [_, used, busy] = self.servers();
-            (busy == 0).then_some(used)
+            let seen = self.servers();
+            let [_, used, busy] = seen;
+            // Who listens keeps its server only until the listener does.
+            let mut is_passing = || self.pins().contains("\"listen\"") || self.servers() != seen;
+            (busy == 0 && (used == 0 || !is_passing())).then_some(used)
         });
         found.expect("servers come to rest")
     }

@@ -1,0 +1,245 @@
+//! The connections that listen for the clients of a pool (`pool_mode = auto`), of those pools
+//! whose listener is this worker's: opened when the first client listens, closed when nobody has
+//! for `server_idle_timeout`. Who listens to what is in `listener.rs`.
+//!
+//! It has a seat like any server, and no place in its pool: see `Pool::reserve_listener`.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use wire::messages::NotificationResponse;
+
+use super::{Drain, Engine};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
+use crate::listener::{Listener, Stage, Subscriber, Subscription};
+use crate::pool::{Gate, Pool};
+use crate::server::{Errand, Server, ServerPhase};
+use crate::shell::{Exchange, Io, Mail};
+use crate::vars::Welcome;
+
+/// When it has refused to listen it is tried again.
+const RETRY: Micros = 1_000_000;
+
+impl<X: Exchange> Engine<X> {
+    /// A client asks.
+    pub(super) fn subscribe(
+        &mut self,
+        pool: PoolId,
+        subscription: Subscription,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let listener = self.listeners.entry(pool).or_default();
+        listener.subscribe(subscription);
+        let ready = listener.take_ready();
+        self.confirm(pool, ready);
+        self.tend_listener(pool, now, io);
+    }
+
+    pub(super) fn unsubscribe(
+        &mut self,
+        pool: PoolId,
+        who: Subscriber,
+        channels: Option<&[Box<[u8]>]>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        if let Some(listener) = self.listeners.get_mut(&pool) {
+            listener.unsubscribe(who, channels);
+            self.tend_listener(pool, now, io);
+        }
+    }
+
+    /// What time does.
+    pub(super) fn tend_listeners(&mut self, now: Micros, io: &mut impl Io) {
+        for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
+            let limit = self.view(pool).settings.server_idle_timeout;
+            let Some(listener) = self.listeners.get_mut(&pool) else { continue };
+            if listener.is_needed() {
+                listener.unused_since = now;
+            }
+            match listener.stage {
+                Stage::Open { server, .. } if over(limit, listener.unused_since, now) => {
+                    self.server_closed(server, "nobody listens", now, io);
+                }
+                Stage::Open { .. } | Stage::Opening | Stage::Closed => {
+                    self.tend_listener(pool, now, io);
+                }
+            }
+        }
+    }
+
+    /// Operators have ordered something: a listener that leads to the wrong place, or whose pool
+    /// is paused or closed, ends. Its clients ask anew.
+    pub(super) fn review_listeners(&mut self, now: Micros, io: &mut impl Io) {
+        for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
+            let Some(Listener { stage: Stage::Open { server, .. }, .. }) =
+                self.listeners.get(&pool)
+            else {
+                continue;
+            };
+            let server = *server;
+            let Server { epoch, doomed, .. } = *self.server(server);
+            let unfit = self.exchange.pool(pool, |pool| unfit(pool, epoch));
+            if let Some(why) = doomed.or(unfit) {
+                self.server_closed(server, why, now, io);
+            }
+        }
+    }
+
+    fn tend_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let ends = self.drain == Some(Drain::WaitForServers);
+        let Some(listener) = self.listeners.get_mut(&pool) else { return };
+        match &listener.stage {
+            Stage::Closed if listener.is_needed() && now >= listener.retry_at && !ends => {
+                self.open_listener(pool, now, io);
+            }
+            Stage::Open { server, .. } => {
+                let server = *server;
+                if let Some(sql) = listener.next_order() {
+                    self.send_own_query(server, &sql, now, io);
+                }
+            }
+            Stage::Closed | Stage::Opening => {}
+        }
+    }
+
+    fn open_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let claim = self.view(pool).claim(pool);
+        if self.exchange.pool(pool, Pool::reserve_listener) {
+            if self.exchange.limits(|limits| limits.spare_seat(&claim)) {
+                self.listeners.entry(pool).or_default().stage = Stage::Opening;
+                return self.connect_server(pool, Some(Errand::Listen), now, io);
+            }
+            self.exchange.pool(pool, |pool| {
+                pool.listener_gone();
+                pool.withdraw_opening();
+            });
+        }
+        // There was no place or no seat: it is looked for again with the next tick.
+    }
+
+    /// The listener is logged in. `rest` came behind that.
+    pub(super) fn listener_opened(
+        &mut self,
+        id: ServerId,
+        welcome: Welcome,
+        rest: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let mut random = [0; 16];
+        io.random(&mut random);
+        let mut mark = "_weir_".to_owned();
+        for byte in random {
+            let _ = write!(mark, "{byte:02x}");
+        }
+        let server = self.server_mut(id);
+        server.phase = ServerPhase::Listening;
+        server.vars = welcome.vars.clone();
+        server.welcome = Arc::new(welcome);
+        let (pool, epoch) = (server.pool, server.epoch);
+        self.listeners.entry(pool).or_default().open(id, mark.as_bytes().into());
+        let (why, opens) = self.exchange.pool(pool, |pool| {
+            pool.listener_opened();
+            (unfit(pool, epoch), pool.reserve_opening(now))
+        });
+        if opens {
+            self.open_server(pool, now, io);
+        }
+        if let Some(why) = why {
+            return self.server_closed(id, why, now, io);
+        }
+        self.tend_listener(pool, now, io);
+        if !rest.is_empty() {
+            self.reply_bytes(id, rest, now, io);
+        }
+    }
+
+    /// The listener is at rest.
+    pub(super) fn listener_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let pool = server.pool;
+        if server.own_error.take().is_some() {
+            self.server_closed(on, "listener was refused", now, io);
+            if let Some(listener) = self.listeners.get_mut(&pool) {
+                listener.retry_at = now + RETRY;
+            }
+            return;
+        }
+        if let Some(listener) = self.listeners.get_mut(&pool) {
+            let ready = listener.obeyed();
+            self.confirm(pool, ready);
+            self.tend_listener(pool, now, io);
+        }
+    }
+
+    fn confirm(&mut self, pool: PoolId, ready: Vec<Subscription>) {
+        let Some(Listener { stage: Stage::Open { mark, .. }, .. }) = self.listeners.get(&pool)
+        else {
+            return;
+        };
+        for Subscription { who, request, at_once, .. } in ready {
+            let (client, serial, again) = (who.client, who.serial, !at_once.is_empty());
+            let mark = mark.clone();
+            let mail = Mail::Listening { client, serial, request, mark, again };
+            self.exchange.post(who.worker, mail);
+        }
+    }
+
+    /// It was told something: each worker hears of it for all its clients at once.
+    pub(super) fn spread(
+        &mut self,
+        on: ServerId,
+        bodies: &[Arc<[u8]>],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let pool = self.server(on).pool;
+        for body in bodies {
+            let Ok(said) = NotificationResponse::decode(body) else { continue };
+            let Some(listener) = self.listeners.get_mut(&pool) else { return };
+            if let Stage::Open { mark, .. } = &listener.stage
+                && **mark == *said.channel
+            {
+                listener.marked(said.payload);
+                continue;
+            }
+            let mut by_worker: Vec<(WorkerId, Vec<(ClientId, u64)>)> = Vec::new();
+            for Subscriber { worker, client, serial } in listener.told_of(said.channel) {
+                match by_worker.iter_mut().find(|(known, _)| *known == worker) {
+                    Some((_, to)) => to.push((client, serial)),
+                    None => by_worker.push((worker, vec![(client, serial)])),
+                }
+            }
+            for (worker, to) in by_worker {
+                self.exchange.post(worker, Mail::Notified { to, body: body.clone() });
+            }
+        }
+        if self.server(on).ledger.is_at_rest() {
+            self.tend_listener(pool, now, io);
+        }
+    }
+
+    /// The connection has gone, or could not be made: whoever listened asks anew, and no attempt is
+    /// made before `retry_at`.
+    pub(super) fn forget_listener(&mut self, pool: PoolId, retry_at: Micros) {
+        let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at)) else {
+            return;
+        };
+        if old.is_needed() {
+            for worker in 0..self.exchange.worker_count() {
+                self.exchange.post(WorkerId(worker), Mail::Unheard { pool });
+            }
+        }
+    }
+}
+
+/// Why a listener of that epoch must not go on.
+fn unfit(pool: &Pool, epoch: u64) -> Option<&'static str> {
+    match pool.gate() {
+        Gate::Paused => Some("pause mode"),
+        Gate::Closed(reason) => Some(reason),
+        Gate::Open | Gate::Held => (pool.epoch() != epoch).then_some("connect string changed"),
+    }
+}

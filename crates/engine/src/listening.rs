@@ -1,0 +1,245 @@
+//! What a client listens to, and from whom it hears of it (`pool_mode = auto`): plain data.
+//! What happens to it is in `engine/listen.rs`; why it is so is told in decision 011.
+//!
+//! Each channel has one source at any time:
+//!
+//! ```text
+//!  LISTEN runs on the client's server ─► moving: the server tells of it, the client keeps it
+//!     ─► the listener has it too ─► a mark is sent through the channel's queue
+//!     ─► live: what stands before the mark came from the server, what is behind it comes from
+//!        the listener. The server is others' from now on.
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use wire::messages::NotificationResponse;
+
+use crate::carried::Carried;
+use crate::ids::PoolId;
+
+/// What is kept for a client that cannot be told yet, in bytes. PostgreSQL keeps it in its queue;
+/// who has more waiting than that is closed.
+pub const UNTOLD_LEN_MAX: usize = 4 << 20;
+
+/// More channels are not carried: all of them are listened to on each server that the client gets.
+pub const CHANNELS_MAX: usize = 64;
+
+#[derive(Debug)]
+pub struct Listening {
+    /// The pool whose listener it is.
+    pub pool: PoolId,
+    /// Serial number of the latest letter to the listener that awaits an answer; 0 = there is none.
+    pub request: u64,
+    /// Channels of which the listener tells, and it alone.
+    pub live: Carried,
+    /// Channels of which the client's server tells, which the client keeps for that.
+    pub moving: Carried,
+    /// The listener has these too, and knows from where on it is to tell of them by a notification
+    /// on this channel.
+    pub mark: Option<Arc<[u8]>>,
+    /// The mark has been sent.
+    pub hands_over: bool,
+    /// The server has told of the mark: all that follows is the listener's to tell.
+    pub marked: bool,
+    /// The listener was lost, and is asked for what is live once more.
+    pub unheard: bool,
+    /// What the client has heard of its own doing from its server, and what the listener will tell
+    /// once more.
+    echoes: VecDeque<Box<[u8]>>,
+    /// What the client is not told before its transaction is over.
+    untold: VecDeque<News>,
+    untold_len: usize,
+}
+
+/// What a client is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The body of a NotificationResponse.
+    Notification(Arc<[u8]>),
+    /// The listener was lost for a while.
+    Gap,
+}
+
+/// What becomes of what a server tells its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    Pass,
+    /// The listener tells of it, or it was our own mark.
+    Drop,
+}
+
+impl Listening {
+    pub fn new(pool: PoolId) -> Self {
+        Self {
+            pool,
+            request: 0,
+            live: Carried::default(),
+            moving: Carried::default(),
+            mark: None,
+            hands_over: false,
+            marked: false,
+            unheard: false,
+            echoes: VecDeque::new(),
+            untold: VecDeque::new(),
+            untold_len: 0,
+        }
+    }
+
+    /// The client's server tells of this; `is_own`: its present client has brought it about.
+    pub fn hear_server(&mut self, said: &NotificationResponse<'_>, is_own: bool) -> Hearing {
+        if self.hands_over && self.mark.as_deref() == Some(said.channel) {
+            self.marked = true;
+            return Hearing::Drop;
+        }
+        if self.live.get(said.channel).is_some() {
+            if !is_own {
+                return Hearing::Drop;
+            }
+            self.expect_echo(said);
+        } else if self.marked && self.moving.get(said.channel).is_some() {
+            return Hearing::Drop;
+        }
+        Hearing::Pass
+    }
+
+    /// PostgreSQL tells the one who notifies before its command has ended, and so the server has
+    /// done; the listener's word may have come already, or is still to come.
+    fn expect_echo(&mut self, said: &NotificationResponse<'_>) {
+        let is_it = |news: &News| match news {
+            News::Notification(body) => {
+                NotificationResponse::decode(body).is_ok_and(|other| other == *said)
+            }
+            News::Gap => false,
+        };
+        match self.untold.iter().position(is_it) {
+            Some(at) => {
+                if let Some(News::Notification(body)) = self.untold.remove(at) {
+                    self.untold_len -= body.len();
+                }
+            }
+            None => {
+                let mut body = said.pid.to_be_bytes().to_vec();
+                for text in [said.channel, said.payload] {
+                    body.extend_from_slice(text);
+                    body.push(0);
+                }
+                self.echoes.push_back(body.into());
+            }
+        }
+    }
+
+    /// Is this what the client is to hear from the listener?
+    pub fn hear_listener(&mut self, body: &[u8]) -> bool {
+        let Ok(said) = NotificationResponse::decode(body) else { return false };
+        let is_live = self.live.get(said.channel).is_some();
+        if !is_live && self.moving.get(said.channel).is_none() {
+            return false;
+        }
+        match self.echoes.iter().position(|echo| **echo == *body) {
+            Some(at) => {
+                self.echoes.remove(at);
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// The listener is gone, and with it what it would have told.
+    pub fn lose_listener(&mut self) {
+        self.echoes.clear();
+        self.request = 0;
+        self.unheard |= self.hands_over || !self.live.is_empty();
+        if !self.hands_over {
+            self.mark = None;
+        }
+    }
+
+    /// Keeps it until the client can be told. False if that is too much.
+    pub fn keep(&mut self, news: News) -> bool {
+        if let News::Notification(body) = &news {
+            self.untold_len += body.len();
+        }
+        self.untold.push_back(news);
+        self.untold_len <= UNTOLD_LEN_MAX
+    }
+
+    pub fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    pub fn take_untold(&mut self) -> VecDeque<News> {
+        self.untold_len = 0;
+        std::mem::take(&mut self.untold)
+    }
+
+    /// The listener has to do with it.
+    pub fn is_known(&self) -> bool {
+        !self.live.is_empty() || !self.moving.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(pid: u32, channel: &str, payload: &str) -> Arc<[u8]> {
+        let mut message = Vec::new();
+        wire::backend::notification(&mut message, pid, channel.as_bytes(), payload.as_bytes());
+        message[wire::HEADER_LEN..].into()
+    }
+
+    fn names(names: &[&str]) -> Carried {
+        Carried::names(names.iter().map(|name| name.as_bytes().into()))
+    }
+
+    fn from_server(own: &mut Listening, channel: &str, is_own: bool) -> Hearing {
+        let body = body(7, channel, "x");
+        own.hear_server(&NotificationResponse::decode(&body).unwrap(), is_own)
+    }
+
+    #[test]
+    fn each_channel_has_one_source() {
+        let mut own = Listening::new(PoolId(0));
+        own.live = names(&["live"]);
+        own.moving = names(&["moving"]);
+        own.mark = Some(b"mark"[..].into());
+        assert_eq!(from_server(&mut own, "live", false), Hearing::Drop);
+        assert_eq!(from_server(&mut own, "moving", false), Hearing::Pass);
+        own.hands_over = true;
+        assert_eq!(from_server(&mut own, "mark", true), Hearing::Drop);
+        assert_eq!(from_server(&mut own, "moving", false), Hearing::Drop);
+        assert!(own.hear_listener(&body(8, "moving", "y")));
+        assert!(own.hear_listener(&body(8, "live", "y")));
+        assert!(!own.hear_listener(&body(8, "other", "y")));
+    }
+
+    #[test]
+    fn what_the_client_has_done_itself_is_told_once() {
+        let mut own = Listening::new(PoolId(0));
+        own.live = names(&["live"]);
+        // The server is the first to tell, twice.
+        assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
+        assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
+        assert!(own.hear_listener(&body(7, "live", "another")));
+        assert!(!own.hear_listener(&body(7, "live", "x")));
+        assert!(!own.hear_listener(&body(7, "live", "x")));
+        assert!(own.hear_listener(&body(7, "live", "x")));
+        // The listener is.
+        assert!(own.keep(News::Notification(body(7, "live", "x"))));
+        assert!(own.keep(News::Gap));
+        assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
+        assert_eq!(own.take_untold(), [News::Gap]);
+        assert!(own.hear_listener(&body(7, "live", "x")));
+    }
+
+    #[test]
+    fn what_is_kept_has_a_limit() {
+        let mut own = Listening::new(PoolId(0));
+        let long = body(7, "live", &"x".repeat(8000));
+        let kept = (0..).take_while(|_| own.keep(News::Notification(long.clone()))).count();
+        assert_eq!(kept, UNTOLD_LEN_MAX / long.len());
+        own.take_untold();
+        assert!(own.keep(News::Notification(long)));
+    }
+}

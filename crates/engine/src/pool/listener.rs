@@ -1,0 +1,50 @@
+//! How a pool counts the connection that listens for its clients (`pool_mode = auto`).
+
+use super::{Gate, OPENING_MAX, Pool};
+
+/// The connection that listens for the clients (`pool_mode = auto`) counts among the servers, but
+/// takes no place from them: with one place it would have the only one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ListenerPlace {
+    #[default]
+    None,
+    Opening,
+    Open,
+}
+
+impl Pool {
+    /// May the listener be opened now? It is counted from then on.
+    pub fn reserve_listener(&mut self) -> bool {
+        let is_there = self.listener != ListenerPlace::None;
+        let open = !is_there && self.opening < OPENING_MAX && self.gate == Gate::Open;
+        if open {
+            self.reserve_unasked();
+            self.listener = ListenerPlace::Opening;
+        }
+        open
+    }
+
+    /// The login to the listener succeeded.
+    pub fn listener_opened(&mut self) {
+        self.opening -= 1;
+        self.listener = ListenerPlace::Open;
+    }
+
+    /// It is about to be counted out.
+    pub fn listener_gone(&mut self) {
+        self.listener = ListenerPlace::None;
+    }
+
+    /// Servers for clients.
+    pub(super) fn places(&self) -> u32 {
+        self.servers - u32::from(self.listener != ListenerPlace::None)
+    }
+
+    pub(super) fn places_opening(&self) -> u32 {
+        self.opening - u32::from(self.listener == ListenerPlace::Opening)
+    }
+
+    pub(super) fn has_none_open(&self) -> bool {
+        self.places() == self.places_opening()
+    }
+}

@@ -1,0 +1,388 @@
+//! A client that listens in auto mode, and the listener of its pool: where the two meet faults.
+
+use config::PoolMode;
+use engine::pool::Gate;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+/// With so many workers; the pool's listener is the first one's.
+fn rig(workers: usize) -> Rig {
+    Rig::with_workers(workers, |config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.default_pool_size = 1;
+    })
+}
+
+/// The client's server runs LISTEN, and is asked what is left.
+#[track_caller]
+fn listen(client: &Client, server: &Server) {
+    client.send([query("LISTEN news")]);
+    server.expect([query("LISTEN news")]);
+    server.send([done("LISTEN")]);
+    client.expect([done("LISTEN")]);
+    left(server, &["news"]);
+}
+
+/// The server is asked what is left, and listens to these.
+#[track_caller]
+fn left(server: &Server, channels: &[&str]) {
+    let question = show(&server.take()).join("");
+    assert!(question.contains("pg_listening_channels"), "{question}");
+    let rows = channels.iter().map(|channel| row_of(&[Some("l"), None, Some(channel)]));
+    server.send(rows.chain([done("SELECT")]));
+}
+
+/// The texts of the queries that have come.
+fn orders(server: &Server) -> Vec<String> {
+    let plain = |line: String| line.replace("\\\"", "\"").replace("\\'", "'").replace("\\x00", "");
+    let lines = show(&server.take()).into_iter().map(plain);
+    lines.map(|line| line.strip_prefix("Q ").expect("a query").to_owned()).collect()
+}
+
+/// What the listener is told to listen to first: the channel of marks, and these. Its name.
+#[track_caller]
+fn begin(listener: &Server, channels: &str) -> String {
+    let said = orders(listener).join("");
+    let mark = said.split('"').nth(1).expect("a name").to_owned();
+    assert_eq!(said, format!("LISTEN \"{mark}\";{channels}"));
+    listener.send([done("LISTEN")]);
+    mark
+}
+
+/// The client's server is told to hand over. The mark's payload.
+#[track_caller]
+fn handing_over(server: &Server, mark: &str) -> String {
+    let said = orders(server);
+    let token = said[0].split('\'').nth(1).expect("a payload").to_owned();
+    let order = format!("LISTEN \"{mark}\";NOTIFY \"{mark}\",'{token}'");
+    assert_eq!(said, [order, "UNLISTEN *".to_owned()]);
+    token
+}
+
+/// The client is free of its server, and the listener tells it of `news`.
+fn listening(rig: &Rig, worker: usize) -> (Client, Server, Server, String) {
+    let client = rig.client_at(worker);
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    let token = handing_over(&server, &mark);
+    let marked = told(5, &mark, &token);
+    server.send([complete("LISTEN"), complete("NOTIFY"), marked.clone(), ready('I')]);
+    server.send([done("UNLISTEN")]);
+    listener.send([marked]);
+    client.expect([]);
+    assert!(server.is_parked());
+    (client, server, listener, mark)
+}
+
+const GAP: &str = "notifications may have been lost: the connection that listens was interrupted";
+
+#[test]
+fn the_mark_parts_what_the_two_connections_tell() {
+    let rig = rig(2);
+    let client = rig.client_at(1);
+    let server = rig.server(0);
+    listen(&client, &server);
+    server.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+    let listener = rig.server(1);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    // What the listener hears before the mark the server tells.
+    listener.send([told(5, "news", "2")]);
+    let token = handing_over(&server, &mark);
+    server.send([told(5, "news", "2"), complete("LISTEN"), told(5, "news", "3")]);
+    client.expect([told(5, "news", "2"), told(5, "news", "3")]);
+    listener.send([told(5, "news", "3"), told(6, &mark, "another"), told(6, &mark, &token)]);
+    listener.send([told(5, "news", "4")]);
+    client.expect([]);
+    server.send([complete("NOTIFY"), told(6, &mark, &token), told(5, "news", "4"), ready('I')]);
+    client.expect([]);
+    server.send([told(5, "news", "5"), done("UNLISTEN")]);
+    client.expect([told(5, "news", "4")]);
+    listener.send([told(5, "news", "5")]);
+    client.expect([told(5, "news", "5")]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn who_goes_on_at_once_is_parted_from_its_server_later() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    client.send([query("BEGIN")]);
+    server.expect([query("BEGIN")]);
+    let listener = rig.server(1);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    server.send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    client.send([query("COMMIT")]);
+    server.expect([query("COMMIT")]);
+    server.send([done("COMMIT")]);
+    client.expect([done("COMMIT")]);
+    client.send([query("SELECT 1")]);
+    let token = handing_over(&server, &mark);
+    let marked = told(5, &mark, &token);
+    server.send([complete("LISTEN"), complete("NOTIFY"), marked, ready('I'), done("UNLISTEN")]);
+    // The same server comes, and listens again.
+    server.answers("LISTEN \"news\";");
+    server.expect([query("SELECT 1")]);
+}
+
+#[test]
+fn what_comes_in_a_transaction_is_told_behind_it() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    client.send([query("BEGIN")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    listener.send([told(5, "news", "1"), told(5, "other", "x")]);
+    server.send([told(5, "news", "1")]);
+    client.expect([]);
+    client.send([query("COMMIT")]);
+    server.take();
+    server.send([told(5, "news", "1"), done("COMMIT")]);
+    client.expect([done("COMMIT"), told(5, "news", "1")]);
+    listener.send([told(5, "news", "2")]);
+    client.expect([told(5, "news", "2")]);
+}
+
+#[test]
+fn a_client_hears_of_itself_from_its_server_and_once() {
+    let rig = rig(2);
+    let client = rig.connect_from(1, engine::auth::Peer::default());
+    client.say_hello(&[]);
+    let (own, _) = client.expect_welcome(&[]);
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    let token = handing_over(&server, &mark);
+    let marked = told(5, &mark, &token);
+    listener.send([marked.clone()]);
+    server.send([complete("LISTEN"), complete("NOTIFY"), marked, ready('I'), done("UNLISTEN")]);
+    client.send([query("NOTIFY news")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("NOTIFY news")]);
+    let (before, after) = (told(server.pid(), "news", ""), told(own, "news", ""));
+    // Whichever of the two is the first to tell.
+    listener.send([before.clone()]);
+    client.expect([]);
+    server.send([complete("NOTIFY"), before.clone(), ready('I')]);
+    client.expect([complete("NOTIFY"), after.clone(), ready('I')]);
+    client.send([query("NOTIFY news")]);
+    server.expect([query("NOTIFY news")]);
+    server.send([complete("NOTIFY"), before.clone(), ready('I')]);
+    client.expect([complete("NOTIFY"), after, ready('I')]);
+    listener.send([before.clone(), before.clone()]);
+    client.expect([before]);
+}
+
+#[test]
+fn without_a_login_the_client_keeps_its_server_and_it_is_tried_again() {
+    let rig = rig(2);
+    let client = rig.client_at(1);
+    let server = rig.server(0);
+    rig.set_automatic(false);
+    listen(&client, &server);
+    for attempt in 1..4 {
+        let listener = rig.server(attempt);
+        match attempt % 2 {
+            0 => {
+                listener.connect();
+                listener.send([fatal("53300", "too many connections")]);
+            }
+            _ => listener.refuse(),
+        }
+        client.send([query("SELECT 1")]);
+        server.answers("SELECT 1");
+        client.expect([done("OK")]);
+        assert_eq!(rig.servers(), attempt + 1);
+        rig.wait(16);
+    }
+    server.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+    client.leave();
+    server.answers("DISCARD ALL");
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_listener_that_refuses_is_given_up() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    listener.take();
+    listener.send([error("25006", "cannot execute LISTEN during recovery"), ready('I')]);
+    assert!(!listener.is_open());
+    assert_eq!(rig.servers(), 2);
+    rig.wait(2);
+    let listener = rig.server(2);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    handing_over(&server, &mark);
+    // Nor does the server do as it is told: it stays the client's, and listens.
+    server.send([error("57014", "canceled"), ready('I'), done("UNLISTEN")]);
+    client.expect([warning("01000", GAP)]);
+    server.answers("LISTEN \"news\";");
+    client.send([query("SELECT 1")]);
+    server.expect([query("SELECT 1")]);
+    server.send([told(5, "news", "1"), done("SELECT")]);
+    client.expect([told(5, "news", "1"), done("SELECT")]);
+    handing_over(&server, &mark);
+}
+
+#[test]
+fn a_listener_that_is_lost_is_replaced() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    let idle = rig.client_at(0);
+    listener.die();
+    let listener = rig.server(2);
+    begin(&listener, "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+    listener.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+    idle.expect([]);
+    // In a transaction nothing is said of it, either.
+    client.send([query("BEGIN")]);
+    server.answers("LISTEN \"news\";");
+    server.take();
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    listener.die();
+    begin(&rig.server(3), "LISTEN \"news\";");
+    client.expect([]);
+    client.send([query("COMMIT")]);
+    server.take();
+    server.send([done("COMMIT")]);
+    client.expect([done("COMMIT"), warning("01000", GAP)]);
+}
+
+#[test]
+fn a_listener_that_is_lost_on_the_way_is_asked_again() {
+    for lost_late in [false, true] {
+        let rig = rig(2);
+        let client = rig.client_at(1);
+        let server = rig.server(0);
+        listen(&client, &server);
+        let listener = rig.server(1);
+        let mark = begin(&listener, "LISTEN \"news\";");
+        let token = handing_over(&server, &mark);
+        let marked = told(5, &mark, &token);
+        if lost_late {
+            listener.send([marked.clone()]);
+        }
+        listener.die();
+        server.send([complete("LISTEN"), complete("NOTIFY"), marked, ready('I'), done("UNLISTEN")]);
+        let listener = rig.server(2);
+        begin(&listener, "LISTEN \"news\";");
+        client.expect([warning("01000", GAP)]);
+        listener.send([told(5, "news", "1")]);
+        client.expect([told(5, "news", "1")]);
+        assert!(server.is_parked());
+    }
+}
+
+#[test]
+fn who_stops_to_listen_or_goes_is_told_no_more() {
+    let rig = rig(2);
+    let (client, server, listener, mark) = listening(&rig, 1);
+    let (leaving, staying) = (rig.client_at(0), rig.client_at(0));
+    client.send([query("UNLISTEN news")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("UNLISTEN news")]);
+    server.send([done("UNLISTEN")]);
+    left(&server, &[]);
+    listener.answers("UNLISTEN \"news\";");
+    listener.send([told(5, "news", "1")]);
+    client.take();
+    for one in [&leaving, &staying] {
+        listen(one, &server);
+        // It hands over as soon as the listener has it.
+        if std::ptr::eq(one, &leaving) {
+            listener.answers("LISTEN \"news\";");
+        }
+        let token = handing_over(&server, &mark);
+        let marked = told(5, &mark, &token);
+        listener.send([marked.clone()]);
+        server.send([complete("LISTEN"), complete("NOTIFY"), marked, ready('I'), done("UNLISTEN")]);
+    }
+    leaving.leave();
+    listener.send([told(5, "news", "2")]);
+    staying.expect([told(5, "news", "2")]);
+    staying.leave();
+    listener.answers("UNLISTEN \"news\";");
+    client.expect([]);
+    rig.wait(601);
+    rig.wait(601);
+    assert!(!listener.is_open());
+}
+
+#[test]
+fn who_comes_while_the_listener_stops_waits_until_it_listens_again() {
+    let rig = rig(1);
+    let (client, server, listener, mark) = listening(&rig, 0);
+    client.leave();
+    listener.expect([query("UNLISTEN \"news\";")]);
+    let next = rig.client();
+    listen(&next, &server);
+    next.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+    listener.send([done("UNLISTEN")]);
+    listener.expect([query("LISTEN \"news\";")]);
+    next.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+    listener.send([done("LISTEN")]);
+    handing_over(&server, &mark);
+}
+
+#[test]
+fn a_pool_that_is_paused_has_no_listener() {
+    let rig = rig(2);
+    let (client, _, listener, _) = listening(&rig, 1);
+    rig.order(|pool| pool.set_gate(Gate::Paused));
+    assert!(!listener.is_open());
+    rig.wait(5);
+    assert_eq!((rig.servers(), rig.pool(|pool| pool.counts())), (2, (0, 0)));
+    rig.order(|pool| pool.set_gate(Gate::Open));
+    rig.wait(1);
+    begin(&rig.server(2), "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+}
+
+#[test]
+fn who_listens_does_so_in_the_next_process() {
+    let rig = rig(1);
+    let (client, ..) = listening(&rig, 0);
+    rig.hand_over();
+    rig.wait(0);
+    let listener = rig.server(rig.servers() - 1);
+    begin(&listener, "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+    listener.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+}
+
+#[test]
+fn a_parked_server_that_still_listens_is_made_to_stop() {
+    let rig = rig(1);
+    let (client, server, ..) = listening(&rig, 0);
+    client.send([query("SELECT 1")]);
+    server.answers("LISTEN \"news\";");
+    server.answers("SELECT 1");
+    client.expect([done("OK")]);
+    assert!(server.is_parked());
+    server.send([told(5, "news", "1")]);
+    client.expect([]);
+    server.answers("UNLISTEN *");
+    assert!(server.is_parked());
+    let other = rig.client();
+    other.send([query("SELECT 2")]);
+    server.expect([query("SELECT 2")]);
+}
