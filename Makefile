@@ -49,7 +49,7 @@ nightly: test setup-drivers binary release
 binary:
 	@cargo build --locked -p weir-cli
 
-# make test runs 1024 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
+# make test runs 2048 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
 SEEDS ?= 0..20000
 sim:
 	SIM_SEEDS=$(SEEDS) cargo test --locked -p weir-engine --test sim nobody -- --nocapture

@@ -31,7 +31,7 @@ use sabotage::Sabotage;
 use world::{Side, Summary, World};
 
 /// Seeds of an ordinary run of the tests.
-pub(crate) const SEEDS: std::ops::Range<u64> = 0..1024;
+pub(crate) const SEEDS: std::ops::Range<u64> = 0..2048;
 
 /// What is wrong on purpose.
 #[derive(Clone, Copy, Debug)]

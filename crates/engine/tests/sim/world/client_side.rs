@@ -1,5 +1,6 @@
 //! What clients do, and what the shell does with their sockets.
 
+use config::PoolMode;
 use wire::startup;
 
 use super::{Action, Side, World};
@@ -25,8 +26,13 @@ impl World {
             actions.push(Action::ClientReads(at));
         }
         let careless = self.setup.careless && self.stormy && !client.is_done();
-        // Rather in the middle of what it says.
-        if careless && self.rng.once_in(if client.to_send.is_empty() { 4000 } else { 500 }) {
+        // Rather in the middle of what it says, or while its server is given its settings.
+        let odds = match client.to_send.is_empty() {
+            _ if careless && self.is_given_settings(at) => 10,
+            true => 4000,
+            false => 500,
+        };
+        if careless && self.rng.once_in(odds) {
             actions.push(Action::ClientVanishes(at));
         }
         let socket = &self.net.clients[at];
@@ -47,6 +53,17 @@ impl World {
         if self.stormy && !socket.latch && !socket.blocked && self.rng.once_in(200) {
             actions.push(Action::SpuriousEvent(at));
         }
+    }
+
+    fn is_given_settings(&self, at: usize) -> bool {
+        let socket = &self.net.clients[at];
+        let on = socket.slot.and_then(|slot| self.engines[socket.worker].server_of(slot));
+        let server = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0));
+        let Some(server) = server.filter(|_| self.setup.mode == PoolMode::Auto) else {
+            return false;
+        };
+        let unread: Vec<u8> = self.net.servers[*server].up.data.iter().copied().collect();
+        unread.windows(10).any(|part| part == b"set_config")
     }
 
     pub(super) fn client_goes_on(&mut self, at: usize) {
