@@ -427,7 +427,7 @@ impl Replies<'_> {
     fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, Stop> {
         let fields = ErrorFields::decode(body).ok().filter(|_| complete);
         let ends = fields.as_ref().is_some_and(ErrorFields::ends_session);
-        let moves = |client: &&mut Client| may_resend(client, self.mode);
+        let moves = |client: &&mut Client| may_resend(client, self.server, self.mode);
         if ends && self.client.as_ref().is_some_and(moves) && self.server.may_be_replaced() {
             return Err(Stop::Unheard);
         }

@@ -25,10 +25,12 @@ use crate::prepared::DOUBTFUL;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
-/// A session belongs to its server; and a request that has lost two servers may be the reason.
-pub(super) fn may_resend(client: &Client, mode: PoolMode) -> bool {
+/// A session belongs to its server, all of it or what is pinned; and a request that has lost two
+/// servers may be the reason.
+pub(super) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
     let again = client.resent && !mutant::is(Mutant::ResendsForEver);
-    !again && client.replication.is_none() && mode != PoolMode::Session
+    let has_session = mode == PoolMode::Session || server.pinned.is_some();
+    !again && client.replication.is_none() && !has_session
 }
 
 impl Server {
@@ -56,7 +58,7 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let server = self.server(on);
         let Some(id) = server.client else { return false };
-        if !server.may_be_replaced() || !may_resend(self.client(id), self.mode_of(on)) {
+        if !server.may_be_replaced() || !may_resend(self.client(id), server, self.mode_of(on)) {
             return false;
         }
         let kept = self.server_mut(on).kept.as_deref_mut();
@@ -74,7 +76,7 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        if may_resend(self.client(id), self.mode_of(on)) {
+        if may_resend(self.client(id), self.server(on), self.mode_of(on)) {
             self.move_request(id, on, request, LOST, now, io);
         }
         // Else the loss of the socket is about to be reported, and the client will be told.

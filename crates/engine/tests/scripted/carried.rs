@@ -59,6 +59,26 @@ fn who_leaves_while_settings_are_applied_leaves_none_of_them() {
 }
 
 #[test]
+fn who_has_something_on_a_lost_server_is_told_so() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([query("CREATE TEMP TABLE mine (n int)")]);
+    server.answers("CREATE TEMP TABLE mine (n int)");
+    client.expect([done("OK")]);
+    server.take();
+    let mut table = Vec::new();
+    backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
+    server.send([table, done("SELECT")]);
+    // Any other server could begin the transaction, but has not got the table.
+    client.send([query("BEGIN")]);
+    server.expect([query("BEGIN")]);
+    server.die();
+    client.expect_lost();
+    assert_eq!(rig.servers(), 1);
+}
+
+#[test]
 fn a_reset_query_at_each_release_leaves_nothing_that_is_believed_to_be_there() {
     let rig = auto(|config| config.global.server_reset_query_always = true);
     let client = rig.client();
