@@ -13,6 +13,7 @@ use crate::error::Mistake;
 use crate::hba::Hba;
 use crate::ldap::LdapOptions;
 use crate::table::{Database, Global, Keyed, Peer, UserSettings};
+use crate::weight::Weight;
 
 /// Everything Weir was told; plain data, replaced as a whole on reload.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,6 +109,12 @@ impl Config {
     /// The server connections of all pools of `database`; 0 is no limit.
     pub fn max_db_connections(&self, database: &Database) -> u32 {
         database.max_db_connections.unwrap_or(self.global.max_db_connections)
+    }
+
+    /// The share of that pool in limits which it has in common with others.
+    pub fn pool_weight(&self, database: &Database, user: &str) -> u32 {
+        let user = self.users.get(user).map_or_else(Weight::default, |user| user.pool_weight);
+        database.pool_weight.get() * user.get()
     }
 
     /// The server connections of all pools of `user`; 0 is no limit.

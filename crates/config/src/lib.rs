@@ -34,6 +34,7 @@ mod table;
 mod toml_file;
 mod url;
 mod value;
+mod weight;
 
 /// The PgBouncer whose keys, console and log these are: tools look at the version to know what to
 /// expect.
@@ -55,3 +56,4 @@ pub use crate::pattern::Pattern;
 pub use crate::show::{ConfigRow, show};
 pub use crate::table::{Database, Global, Key, Peer, Scope, UserSettings};
 pub use crate::value::Kind;
+pub use crate::weight::Weight;

@@ -38,6 +38,7 @@ use crate::lore::Lore;
 use crate::pool::Next;
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolSettings;
+use crate::shares::TURN;
 use crate::shell::{Exchange, Io, Mail};
 use crate::stats::Stats;
 use crate::vars::{SharedVars, TrackedNames};
@@ -338,20 +339,23 @@ impl<X: Exchange> Engine<X> {
         while let Some(id) = self.to_place.front().copied() {
             let found = self.servers.get(id.0 as usize);
             if found.is_some_and(|server| server.client.is_none() && server.is_clean()) {
-                self.place_one(id, now, io);
+                self.place_one(id, false, now, io);
             }
             self.to_place.pop_front();
         }
     }
 
-    pub(super) fn place_one(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+    /// `is_ours`: other pools have no better right to its seat.
+    pub(super) fn place_one(&mut self, id: ServerId, is_ours: bool, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
-        let Server { pool, epoch, .. } = *self.server(id);
+        let Server { pool, epoch, opened_at, .. } = *self.server(id);
+        // A login was paid for, however long it took.
+        let is_ours = is_ours || now.saturating_sub(opened_at) < TURN;
         let servers = &mut self.servers;
         // Parking happens under the pool's lock: between "nobody waits" and "it is parked" nobody
         // may begin to wait.
         let next = self.exchange.pool(pool, |pool| {
-            let next = pool.release(worker, epoch, now);
+            let next = pool.release(worker, epoch, is_ours, now);
             if next == Next::Park {
                 let mut server = servers.remove(id.0 as usize);
                 server.phase = ServerPhase::Parked;
@@ -371,6 +375,7 @@ impl<X: Exchange> Engine<X> {
                 self.exchange.post(to, Mail::Server { waiter, server });
             }
             Next::Yield(serial) => self.yield_server(id, serial, now, io),
+            Next::Contest(serial) => self.contest(id, serial, now, io),
             Next::Close(reason) => self.close_server(id, reason, now, io),
         }
     }

@@ -38,6 +38,7 @@ pub mod scanning;
 pub mod server;
 pub mod session;
 pub mod settings;
+pub mod shares;
 pub mod shell;
 pub mod stats;
 pub mod stream;

@@ -3,8 +3,9 @@
 //! connection begins or ends and at no time in between.
 //!
 //! A server needs a *seat* before it is opened. A pool that finds no seat *starves*, which is noted
-//! in the same step, so that the next seat given up can be offered to it. Pools whose idle servers
-//! stand in its way are told (`Pool::wanted`): what becomes free there is closed, not parked.
+//! in the same step, so that the next seat given up can be offered to it. Pools whose servers stand
+//! in its way are told (`Pool::wanted`): what becomes free there and is not needed is closed, not
+//! parked; and if they have had their share for now ([`Shares`]), it is closed even if it is needed.
 //!
 //! Invariant: with a limit of `n` no more than `n` seats are taken, whoever asks at the same time.
 
@@ -15,7 +16,8 @@ use foldhash::fast::RandomState;
 
 use crate::client::Identity;
 use crate::guesses::Guesses;
-use crate::ids::PoolId;
+use crate::ids::{Micros, PoolId};
+use crate::shares::Shares;
 
 /// What a pool's servers are limited by beyond the size of the pool; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,18 @@ pub struct Claim {
     pub pool: PoolId,
     pub identity: Arc<Identity>,
     pub limits: ServerLimits,
+    /// The pool's share beside others.
+    pub weight: u32,
+}
+
+impl Claim {
+    /// Does a pool of that identity count in any of the same limits?
+    fn competes_with(&self, other: &Identity) -> bool {
+        let ServerLimits { database, user, process } = self.limits;
+        process > 0
+            || database > 0 && self.identity.database == other.database
+            || user > 0 && self.identity.user == other.user
+    }
 }
 
 /// A claim that could not be granted.
@@ -65,6 +79,15 @@ impl Starving {
             Scope::Process => true,
         }
     }
+}
+
+/// Why there is no seat.
+#[derive(Clone, Debug)]
+pub enum Denied {
+    /// A limit has no room.
+    Full(Starving),
+    /// There is a seat, for a starving pool that has had less: see [`Limits::next_fed`].
+    Behind,
 }
 
 /// Clients in the whole process, those of a database, those of a user.
@@ -111,6 +134,7 @@ pub struct Limits {
     users: Tallies,
     /// In the order in which they began to starve; each pool once.
     starving: VecDeque<Starving>,
+    shares: Shares,
     pub guesses: Guesses,
     serial: u64,
 }
@@ -144,36 +168,82 @@ impl Limits {
         self.all.servers
     }
 
-    /// Takes a seat if every limit has room. If not, the pool starves from now on, or still.
+    /// Takes a seat if every limit has room and no starving pool has a better right to it. If a
+    /// limit has none, the pool starves from now on, or still.
     ///
     /// # Errors
-    /// Which limit has no room.
-    pub fn seat(&mut self, claim: &Claim) -> Result<(), Starving> {
-        let Some(scope) = self.full(claim) else {
+    /// Which limit has no room; or that somebody else has to be fed first.
+    pub fn seat(&mut self, claim: &Claim, now: Micros) -> Result<(), Denied> {
+        self.pass(now);
+        let known = self.starving.iter().position(|known| known.claim.pool == claim.pool);
+        let full = self.full(claim);
+        if known.is_none() && (full.is_some() || !self.starving.is_empty()) {
+            let Claim { pool, identity, weight, .. } = claim;
+            self.shares.compete(*pool, identity, *weight, |other| claim.competes_with(other));
+        }
+        let Some(scope) = full else {
+            if self.starving.iter().any(|rival| self.goes_before(rival, claim)) {
+                return Err(Denied::Behind);
+            }
             self.starving.retain(|one| one.claim.pool != claim.pool);
-            self.seat_anyway(&claim.identity);
+            self.seat_anyway(claim);
             return Ok(());
         };
         self.serial += 1;
         let starving = Starving { claim: claim.clone(), scope, serial: self.serial };
-        match self.starving.iter_mut().find(|known| known.claim.pool == claim.pool) {
-            Some(known) => *known = starving.clone(),
+        match known {
+            Some(at) => self.starving[at] = starving.clone(),
             None => self.starving.push_back(starving.clone()),
         }
-        Err(starving)
+        Err(Denied::Full(starving))
+    }
+
+    /// Could the rival have the seat that is claimed, and has it had less than the claimant?
+    fn goes_before(&self, rival: &Starving, claim: &Claim) -> bool {
+        let had = |pool| self.shares.service(pool);
+        rival.claim.pool != claim.pool
+            && rival.covers(&claim.identity.database, &claim.identity.user)
+            && had(rival.claim.pool) < had(claim.pool)
+            && self.full(&rival.claim).is_none()
+    }
+
+    /// Who starves for the like of this pool's servers, while this one has had its share for now;
+    /// and the serial of that.
+    pub fn creditor(
+        &mut self,
+        pool: PoolId,
+        identity: &Identity,
+        now: Micros,
+    ) -> Option<(PoolId, u64)> {
+        self.pass(now);
+        let owed = |one: &&Starving| {
+            one.claim.pool != pool
+                && one.covers(&identity.database, &identity.user)
+                && self.shares.is_over(pool, one.claim.pool)
+        };
+        let had = |one: &&Starving| self.shares.service(one.claim.pool);
+        let first = self.starving.iter().filter(owed).min_by_key(had);
+        first.map(|one| (one.claim.pool, one.serial))
+    }
+
+    fn pass(&mut self, now: Micros) {
+        self.shares.pass(now, !self.starving.is_empty());
     }
 
     /// Takes a seat if there is one, and does without if not.
-    pub fn spare_seat(&mut self, claim: &Claim) -> bool {
+    pub fn spare_seat(&mut self, claim: &Claim, now: Micros) -> bool {
+        self.pass(now);
         let free = self.full(claim).is_none();
         if free {
-            self.seat_anyway(&claim.identity);
+            self.seat_anyway(claim);
         }
         free
     }
 
     /// Takes a seat, whatever the limits say.
-    pub fn seat_anyway(&mut self, identity: &Identity) {
+    pub fn seat_anyway(&mut self, claim: &Claim) {
+        let Claim { pool, identity, weight, .. } = claim;
+        self.shares.seated(*pool, identity, *weight);
         let add = |tally: &mut Tally| tally.servers += 1;
         add(&mut self.all);
         self.databases.change(&identity.database, add);
@@ -181,7 +251,9 @@ impl Limits {
     }
 
     /// A server is gone. [`Limits::next_fed`] tells who can have its seat.
-    pub fn vacate(&mut self, identity: &Identity) {
+    pub fn vacate(&mut self, pool: PoolId, identity: &Identity, now: Micros) {
+        self.pass(now);
+        self.shares.vacated(pool);
         let take = |tally: &mut Tally| tally.servers -= 1;
         take(&mut self.all);
         self.databases.change(&identity.database, take);
@@ -203,10 +275,12 @@ impl Limits {
         }
     }
 
-    /// The first starving pool for which there is a seat now. It starves no longer; whether it
-    /// still needs the seat is for it to say.
+    /// The starving pool for which there is a seat now, of several the one that has had least, and
+    /// then the first. It starves no longer; whether it still needs the seat is for it to say.
     pub fn next_fed(&mut self) -> Option<PoolId> {
-        let at = (0..self.starving.len()).find(|at| self.full(&self.starving[*at].claim).is_none());
+        let fits = |at: &usize| self.full(&self.starving[*at].claim).is_none();
+        let had = |at: &usize| self.shares.service(self.starving[*at].claim.pool);
+        let at = (0..self.starving.len()).filter(fits).min_by_key(had);
         at.and_then(|at| self.starving.remove(at)).map(|fed| fed.claim.pool)
     }
 
@@ -217,6 +291,7 @@ impl Limits {
 
     /// The pool is no more.
     pub fn forget_pool(&mut self, pool: PoolId) {
+        self.shares.forget(pool);
         self.starving.retain(|one| one.claim.pool != pool);
     }
 
@@ -237,6 +312,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::TURN;
 
     fn who(database: &str, user: &str) -> Arc<Identity> {
         Arc::new(Identity { database: database.into(), user: user.into() })
@@ -248,6 +324,14 @@ mod tests {
             pool: PoolId(pool),
             identity: who(database, user),
             limits: ServerLimits { database: database_max, user: user_max, process },
+            weight: 1,
+        }
+    }
+
+    fn starving(seat: Result<(), Denied>) -> Starving {
+        match seat {
+            Err(Denied::Full(starving)) => starving,
+            other => panic!("it is full, but {other:?}"),
         }
     }
 
@@ -261,41 +345,40 @@ mod tests {
         ] {
             let mut all = Limits::default();
             let claim = claim(0, "d", "u", limits);
-            assert!(all.seat(&claim).is_ok() && all.seat(&claim).is_ok());
-            let starving = all.seat(&claim).expect_err("it is full");
-            assert_eq!(starving.scope, scope);
-            assert!(!all.spare_seat(&claim));
+            assert!(all.seat(&claim, 0).is_ok() && all.seat(&claim, 0).is_ok());
+            assert_eq!(starving(all.seat(&claim, 0)).scope, scope);
+            assert!(!all.spare_seat(&claim, 0));
             assert_eq!(all.servers(), 2);
-            all.vacate(&claim.identity);
-            assert!(all.spare_seat(&claim));
+            all.vacate(claim.pool, &claim.identity, 0);
+            assert!(all.spare_seat(&claim, 0));
         }
         let mut all = Limits::default();
         let endless = claim(0, "d", "u", [0; 3]);
-        assert!((0..100).all(|_| all.seat(&endless).is_ok()));
+        assert!((0..100).all(|_| all.seat(&endless, 0).is_ok()));
     }
 
     #[test]
     fn a_limit_counts_those_of_its_own_kind_only() {
         let mut all = Limits::default();
-        assert!(all.seat(&claim(0, "d", "u", [1, 1, 0])).is_ok());
-        assert!(all.seat(&claim(1, "d", "v", [1, 1, 0])).is_err(), "the database is full");
-        assert!(all.seat(&claim(2, "e", "u", [1, 1, 0])).is_err(), "the user is full");
-        assert!(all.seat(&claim(3, "e", "v", [1, 1, 0])).is_ok());
+        assert!(all.seat(&claim(0, "d", "u", [1, 1, 0]), 0).is_ok());
+        assert!(all.seat(&claim(1, "d", "v", [1, 1, 0]), 0).is_err(), "the database is full");
+        assert!(all.seat(&claim(2, "e", "u", [1, 1, 0]), 0).is_err(), "the user is full");
+        assert!(all.seat(&claim(3, "e", "v", [1, 1, 0]), 0).is_ok());
     }
 
     #[test]
     fn who_starved_first_is_fed_first_if_the_seat_is_of_use() {
         let mut all = Limits::default();
-        assert!(all.seat(&claim(0, "d", "u", [1, 0, 0])).is_ok());
-        assert!(all.seat(&claim(1, "e", "u", [1, 0, 0])).is_ok());
-        assert!(all.seat(&claim(2, "e", "v", [1, 0, 0])).is_err());
-        assert!(all.seat(&claim(3, "d", "v", [1, 0, 0])).is_err());
-        assert!(all.seat(&claim(4, "d", "w", [1, 0, 0])).is_err());
+        assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
+        assert!(all.seat(&claim(1, "e", "u", [1, 0, 0]), 0).is_ok());
+        assert!(all.seat(&claim(2, "e", "v", [1, 0, 0]), 0).is_err());
+        assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_err());
+        assert!(all.seat(&claim(4, "d", "w", [1, 0, 0]), 0).is_err());
         assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(3), 2)));
         assert_eq!(all.next_fed(), None);
-        all.vacate(&who("d", "u"));
+        all.vacate(PoolId(0), &who("d", "u"), 0);
         assert_eq!(all.next_fed(), Some(PoolId(3)));
-        assert!(all.seat(&claim(3, "d", "v", [1, 0, 0])).is_ok());
+        assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_ok());
         assert_eq!(all.next_fed(), None, "pool 4 has no room");
         assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(4), 3)));
         all.forget(PoolId(4), 3);
@@ -306,9 +389,9 @@ mod tests {
     #[test]
     fn what_began_since_is_not_forgotten() {
         let mut all = Limits::default();
-        assert!(all.seat(&claim(0, "d", "u", [1, 0, 0])).is_ok());
-        let first = all.seat(&claim(1, "d", "v", [1, 0, 0])).expect_err("it is full");
-        let again = all.seat(&claim(1, "d", "v", [1, 0, 0])).expect_err("it is full");
+        assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
+        let first = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
+        let again = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
         all.forget(PoolId(1), first.serial);
         assert!(all.starves(PoolId(1)));
         all.forget(PoolId(1), again.serial);
@@ -322,11 +405,46 @@ mod tests {
         all.client_came(&one);
         let counts = all.client_came(&two);
         assert_eq!(counts, ClientCounts { process: 2, database: 2, user: 1 });
-        all.seat_anyway(&one);
+        all.seat_anyway(&claim(0, "d", "u", [0; 3]));
         all.client_left(&one);
         all.client_left(&two);
-        all.vacate(&one);
+        all.vacate(PoolId(0), &one, 0);
         assert!(all.databases.0.is_empty() && all.users.0.is_empty());
         assert_eq!((all.clients(), all.servers()), (0, 0));
+    }
+
+    /// Two users of one database with work without end, of which the first has all servers.
+    #[test]
+    fn a_seat_goes_to_who_has_had_least() {
+        let mut all = Limits::default();
+        let (rich, poor) = (claim(0, "d", "u", [2, 0, 0]), claim(1, "d", "v", [2, 0, 0]));
+        assert!(all.seat(&rich, 0).is_ok() && all.seat(&rich, 0).is_ok());
+        starving(all.seat(&poor, 1_000_000));
+        let creditor = |all: &mut Limits, now| all.creditor(rich.pool, &rich.identity, now);
+        assert_eq!(creditor(&mut all, 1_000_001), None, "nobody else wanted what it has had");
+        let turn = 1_000_000 + TURN / 2;
+        assert_eq!(creditor(&mut all, turn - 1), None);
+        assert_eq!(creditor(&mut all, turn), Some((poor.pool, 1)));
+        all.vacate(rich.pool, &rich.identity, turn);
+        // It would like to have it back at once.
+        assert!(matches!(all.seat(&rich, turn), Err(Denied::Behind)));
+        assert_eq!(all.next_fed(), Some(poor.pool));
+        assert!(all.seat(&poor, turn).is_ok());
+        starving(all.seat(&rich, turn));
+        assert_eq!(
+            all.creditor(poor.pool, &poor.identity, turn + 10 * TURN),
+            None,
+            "they are even"
+        );
+    }
+
+    #[test]
+    fn who_has_no_limit_in_common_does_not_compete() {
+        let mut all = Limits::default();
+        let (one, other) = (claim(0, "d", "u", [1, 0, 0]), claim(1, "e", "u", [1, 0, 0]));
+        assert!(all.seat(&one, 0).is_ok() && all.seat(&other, 0).is_ok());
+        starving(all.seat(&claim(2, "d", "v", [1, 0, 0]), 0));
+        assert_eq!(all.creditor(other.pool, &other.identity, 100 * TURN), None);
+        assert!(all.creditor(one.pool, &one.identity, 100 * TURN).is_some());
     }
 }

@@ -68,6 +68,8 @@ pub enum Next {
     Park,
     /// Nobody waits here, but another pool may starve for want of its seat (see [`Pool::wanted`]).
     Yield(u64),
+    /// Somebody waits, but another pool may have a better right to its seat.
+    Contest(u64),
     /// The pool is too large now, or closed: end the connection, saying why.
     Close(&'static str),
 }
@@ -204,8 +206,8 @@ impl Pool {
     }
 
     /// A server of `worker`, opened in that epoch, is free: who gets it? The waiter named has left
-    /// the queue.
-    pub fn release(&mut self, worker: WorkerId, epoch: u64, now: Micros) -> Next {
+    /// the queue. `is_ours`: no other pool has a better right to its seat.
+    pub fn release(&mut self, worker: WorkerId, epoch: u64, is_ours: bool, now: Micros) -> Next {
         let served = mutant::is(Mutant::ServesWhilePaused) && self.waiting_total() > 0;
         let current = epoch == self.epoch || mutant::is(Mutant::KeepsObsoleteServers);
         if !current {
@@ -223,6 +225,9 @@ impl Pool {
         let Some(chosen) = self.choose_queue(worker, now) else {
             return if self.wanted == 0 { Next::Park } else { Next::Yield(self.wanted) };
         };
+        if self.wanted != 0 && !is_ours {
+            return Next::Contest(self.wanted);
+        }
         let queue = &mut self.waiting[chosen];
         let first = match mutant::is(Mutant::ServesNewestFirst) {
             true => queue.pop_back(),

@@ -204,6 +204,8 @@ pub struct Server {
     /// anybody may use.
     pub unnamed: u64,
     pub connected_at: Micros,
+    /// When it was logged in.
+    pub opened_at: Micros,
     /// Last time it was taken back.
     pub released_at: Micros,
     /// Last time it was sent a message of ours.
@@ -265,6 +267,7 @@ impl Server {
             kept: None,
             unnamed: 0,
             connected_at: now,
+            opened_at: now,
             released_at: now,
             asked_at: now,
             replied_at: now,

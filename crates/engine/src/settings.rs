@@ -43,6 +43,8 @@ pub struct PoolSettings {
     /// Servers kept open while the pool is in use.
     pub min_size: u32,
     pub limits: ServerLimits,
+    /// Its share of these, beside other pools.
+    pub weight: u32,
     pub round_robin: bool,
     /// One is chosen for each new connection.
     pub targets: Vec<Target>,
@@ -98,6 +100,7 @@ impl PoolSettings {
                 user: config.max_user_connections(user),
                 process: global.max_server_connections,
             },
+            weight: config.pool_weight(database, user),
             round_robin: global.server_round_robin,
             targets: database.hosts.iter().map(|host| Target::new(host, database.port)).collect(),
             load_balance_hosts: database.load_balance_hosts,

@@ -163,6 +163,10 @@ static HANDED_OVER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64:
 /// How often a server was closed for another pool's sake: while parked, and instead of it.
 static EVICTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static YIELDED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// How often one was closed though its own pool had work, and how often a pool found a seat that
+/// another one was to have first.
+static LOST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static BEHIND: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 /// How often an order found an idle server, and how often a pause had to be waited for.
 static CONDEMNED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static PAUSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
@@ -243,6 +247,8 @@ fn everybody_is_served_where_fewer_servers_are_allowed_than_there_are_pools() {
     shuttle::check_pct(|| run(Run { workers: 3, pools: 3, limit: 2, ..TWO_POOLS }), RUNS, 3);
     let moved = (noted(&EVICTED), noted(&YIELDED));
     assert!(moved.0 > 1000 && moved.1 > 1000, "hardly any server made room: {moved:?}");
+    let shared = (noted(&LOST), noted(&BEHIND));
+    assert!(shared.0 > 1000 && shared.1 > 10, "hardly any server was shared: {shared:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Limits on connections that go beyond one pool, the reserve and the least size of a pool, and
 //! what is said to those who wait.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, eventually, frontend};
@@ -135,6 +136,39 @@ fn a_limit_holds_under_load_and_starves_nobody() {
         most
     });
     assert!((1..=limit).contains(&most), "{most} servers");
+}
+
+/// Two users have more work than the one server of a database can do.
+#[test]
+fn users_have_shares_of_a_database_by_weight() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database, role) = setup();
+    let pooler = setup
+        .database(&database, "max_db_connections=1")
+        .user(&role.name, "pool_weight=4")
+        .workers(2)
+        .start();
+    let users = [(Role::APP, Role::APP_PASSWORD), (&role.name, &role.password)];
+    let (all, served) = (AtomicU32::new(0), [AtomicU32::new(0), AtomicU32::new(0)]);
+    std::thread::scope(|scope| {
+        for at in 0..8 {
+            let ((user, password), served) = (users[at % 2], &served[at % 2]);
+            let (pooler, database, all) = (&pooler, &database, &all);
+            scope.spawn(move || {
+                let mut client = pooler.login(user, database, password).expect("let in");
+                while all.fetch_add(1, Ordering::Relaxed) < 2_000 {
+                    assert_eq!(client.value("SELECT current_user FROM pg_sleep(0.002)"), user);
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let [light, heavy] = served.map(AtomicU32::into_inner);
+    let ratio = f64::from(heavy) / f64::from(light.max(1));
+    assert!((2.0..8.0).contains(&ratio), "{heavy} and {light} transactions: {ratio:.1} and not 4");
+    pooler.log_contains("closing because: evicted");
 }
 
 #[test]

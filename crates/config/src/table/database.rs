@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::keys;
 use crate::choice::{LoadBalanceHosts, PoolMode};
 use crate::host::Host;
+use crate::weight::Weight;
 
 keys! {
     /// One entry of `[databases]`: where the server connections of a database go, and its limits.
@@ -39,6 +40,10 @@ keys! {
     reserve_pool_size: Option<u32> = unset, reload, acts;
     /// Server connections of this database in all its pools; 0 or -1 inherits the global key.
     max_db_connections: Option<u32> = unset, reload, acts;
+    /// This database's share, beside those of others, of server connections under a common limit
+    /// (`max_user_connections`, `max_server_connections`), 1 to 1,000. Counts only while somebody
+    /// waits because the limit is reached.
+    pool_weight: Weight = "1", reload, acts;
     /// Client connections of this database; 0 or -1 inherits the global key.
     max_db_client_connections: Option<u32> = unset, reload, acts;
     /// Pool mode of this database. Not set: the global `pool_mode`.

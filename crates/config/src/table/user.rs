@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::keys;
 use crate::choice::PoolMode;
+use crate::weight::Weight;
 
 keys! {
     /// One entry of `[users]`: what differs for one user.
@@ -18,6 +19,10 @@ keys! {
     reserve_pool_size: Option<u32> = unset, reload, acts;
     /// Server connections of this user in all its pools; -1 inherits the global key.
     max_user_connections: Option<u32> = unset, reload, acts;
+    /// This user's share, beside those of others, of server connections under a common limit
+    /// (`max_db_connections`, `max_server_connections`), 1 to 1,000. Counts only while somebody
+    /// waits because the limit is reached.
+    pool_weight: Weight = "1", reload, acts;
     /// Client connections of this user; -1 inherits the global key.
     max_user_client_connections: Option<u32> = unset, reload, acts;
     /// Longest query on this user's server connections; 0 inherits the global key.

@@ -213,7 +213,7 @@ impl<X: Exchange> Engine<X> {
             pool.opening_ended(epoch);
             pool.reserve_opening(now)
         });
-        self.vacate(pool);
+        self.vacate(pool, now);
         if open {
             self.open_server(pool, now, io);
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::client::{Client, ClientPhase, Extended};
-use crate::ids::{ClientId, Handle, PoolId, ServerId};
+use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::parcel::{
     ClientRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord, ServerRecord,
     StatementRecord, WelcomeRecord,
@@ -253,7 +253,7 @@ impl<X: Exchange> Engine<X> {
 
     /// What was exported is another process's now: it is forgotten here, without a word to anybody.
     /// Whoever has gone by himself meanwhile is left out of account.
-    pub fn cede(&mut self, exported: &Exported) {
+    pub fn cede(&mut self, exported: &Exported, now: Micros) {
         let worker = self.worker;
         for ExportedClient { id, serial, .. } in &exported.clients {
             if self.clients.get(id.0 as usize).is_none_or(|client| client.serial != *serial) {
@@ -275,21 +275,21 @@ impl<X: Exchange> Engine<X> {
             }
             if let Some(on) = client.server {
                 let server = self.servers.remove(on.0 as usize);
-                self.forget_server(&server);
+                self.forget_server(&server, now);
             }
         }
         for (pool, handle) in &exported.parked {
             let server = self.exchange.pool(*pool, |pool| pool.take_parked(worker, *handle));
             if let Some(server) = server {
                 self.view(*pool);
-                self.forget_server(&server);
+                self.forget_server(&server, now);
             }
         }
     }
 
-    fn forget_server(&mut self, server: &Server) {
+    fn forget_server(&mut self, server: &Server, now: Micros) {
         self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
-        self.vacate(server.pool);
+        self.vacate(server.pool, now);
     }
 
     /// The names behind the slots of all values.

@@ -309,7 +309,7 @@ impl<X: Exchange> Engine<X> {
             }
             pool.server_gone(server.epoch);
         });
-        self.vacate(pool);
+        self.vacate(pool, now);
         if listens {
             self.forget_listener(pool, now);
         }
@@ -377,7 +377,7 @@ impl<X: Exchange> Engine<X> {
                 pool.opening_ended(epoch);
                 pool.reserve_opening(now)
             });
-            self.vacate(pool);
+            self.vacate(pool, now);
             if listens {
                 let retry = self.settings(pool).server_login_retry;
                 self.forget_listener(pool, now + retry);
@@ -398,7 +398,7 @@ impl<X: Exchange> Engine<X> {
         let retry = self.settings(pool).server_login_retry;
         let failure = Failure { error: cached, retry_at: now + retry };
         let waiters = self.exchange.pool(pool, |pool| pool.open_failed(epoch, failure, refused));
-        self.vacate(pool);
+        self.vacate(pool, now);
         for (worker, waiter) in waiters {
             if worker == self.worker {
                 self.refuse_client(waiter.client, &error, now, io);

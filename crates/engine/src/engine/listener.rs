@@ -107,7 +107,7 @@ impl<X: Exchange> Engine<X> {
     fn open_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
         let claim = self.view(pool).claim(pool);
         if self.exchange.pool(pool, Pool::reserve_listener) {
-            if self.exchange.limits(|limits| limits.spare_seat(&claim)) {
+            if self.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
                 self.listeners.entry(pool).or_default().stage = Stage::Opening;
                 return self.connect_server(pool, Some(Errand::Listen), now, io);
             }

@@ -418,7 +418,7 @@ impl<X: Exchange> Engine<X> {
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
         // Even with a lifetime of nothing it is used once.
-        server.released_at = now;
+        (server.released_at, server.opened_at) = (now, now);
         let client = match errand {
             Some(Errand::Settings { client }) => {
                 return self.apply_to_new(client, id, rest, now, io);

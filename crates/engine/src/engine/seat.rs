@@ -8,7 +8,7 @@
 
 use super::Engine;
 use crate::ids::{Handle, Micros, PoolId, ServerId};
-use crate::limits::{Limits, Starving};
+use crate::limits::{Denied, Limits, Starving};
 use crate::pool::Pool;
 use crate::server::ServerPhase;
 use crate::shell::{Event, Exchange, Io};
@@ -28,8 +28,15 @@ impl<X: Exchange> Engine<X> {
     /// A seat for a server whose place in the pool is taken; or that place is given up.
     pub(super) fn take_seat(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
         let claim = self.view(pool).claim(pool);
-        while let Err(starving) = self.exchange.limits(|limits| limits.seat(&claim)) {
-            if self.evict(&starving, now, io) {
+        while let Err(denied) = self.exchange.limits(|limits| limits.seat(&claim, now)) {
+            let again = match denied {
+                Denied::Full(starving) => self.evict(&starving, now, io),
+                Denied::Behind => {
+                    self.feed(now, io);
+                    true
+                }
+            };
+            if again {
                 continue;
             }
             self.exchange.pool(pool, Pool::withdraw_opening);
@@ -47,7 +54,7 @@ impl<X: Exchange> Engine<X> {
     /// Open a server that nobody waits for. It takes a free seat or none.
     pub(super) fn open_spare(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
         let claim = self.view(pool).claim(pool);
-        if self.exchange.limits(|limits| limits.spare_seat(&claim)) {
+        if self.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
             self.connect_server(pool, None, now, io);
         } else {
             self.exchange.pool(pool, Pool::withdraw_opening);
@@ -91,7 +98,7 @@ impl<X: Exchange> Engine<X> {
                 let id = self.attach(server, io);
                 self.server_mut(id).phase = ServerPhase::Settling;
                 self.end_connection(id, "evicted", now, io);
-                self.vacate(pool);
+                self.vacate(pool, now);
                 return true;
             }
         }
@@ -117,13 +124,32 @@ impl<X: Exchange> Engine<X> {
             self.exchange.limits(|limits| limits.forget(starving, since));
         }
         self.exchange.pool(pool, |pool| pool.unwant(serial));
-        self.place_one(id, now, io);
+        self.place_one(id, false, now, io);
+    }
+
+    /// Somebody of its own pool waits for this server, but a pool that has had less than its share
+    /// may starve for the like of it.
+    pub(super) fn contest(&mut self, id: ServerId, serial: u64, now: Micros, io: &mut impl Io) {
+        let pool = self.server(id).pool;
+        let identity = self.view(pool).identity.clone();
+        while let Some((rival, since)) =
+            self.exchange.limits(|limits| limits.creditor(pool, &identity, now))
+        {
+            if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
+                return self.close_server(id, "evicted", now, io);
+            }
+            self.exchange.limits(|limits| limits.forget(rival, since));
+        }
+        if self.exchange.limits(|limits| limits.starving_for(&identity)).is_none() {
+            self.exchange.pool(pool, |pool| pool.unwant(serial));
+        }
+        self.place_one(id, true, now, io);
     }
 
     /// The seat of a server that is gone is free.
-    pub(super) fn vacate(&mut self, pool: PoolId) {
+    pub(super) fn vacate(&mut self, pool: PoolId, now: Micros) {
         let identity = self.view(pool).identity.clone();
-        self.exchange.limits(|limits| limits.vacate(&identity));
+        self.exchange.limits(|limits| limits.vacate(pool, &identity, now));
     }
 
     /// Pools that starved for a seat which is free now open a server.

@@ -20,7 +20,8 @@ pub(super) struct PoolView {
 
 impl PoolView {
     pub(super) fn claim(&self, pool: PoolId) -> Claim {
-        Claim { pool, identity: self.identity.clone(), limits: self.settings.limits }
+        let PoolSettings { limits, weight, .. } = *self.settings;
+        Claim { pool, identity: self.identity.clone(), limits, weight }
     }
 }
 

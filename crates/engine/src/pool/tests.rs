@@ -82,10 +82,12 @@ fn first_come_first_served() {
         assert!(!opens(&pool.request(A, client(n), 0)));
     }
     for n in 0..3 {
-        let Next::Local(waiter) = pool.release(A, 0, 1) else { panic!("client {n} is not served") };
+        let Next::Local(waiter) = pool.release(A, 0, false, 1) else {
+            panic!("client {n} is not served")
+        };
         assert_eq!(waiter.client, client(n));
     }
-    assert_eq!(pool.release(A, 0, 1), Next::Park);
+    assert_eq!(pool.release(A, 0, false, 1), Next::Park);
     pool.check_invariants();
 }
 
@@ -105,7 +107,7 @@ fn another_worker_is_served_when_its_client_has_waited_clearly_longer() {
         for (since, worker) in requests {
             pool.request(worker, client(0), since);
         }
-        let next = pool.release(A, 0, 10 * MS);
+        let next = pool.release(A, 0, false, 10 * MS);
         let to_b = matches!(next, Next::Remote(to, _) if to == B);
         assert_eq!(to_b, crosses, "A since {a_since}, B since {b_since}: {next:?}");
     }
@@ -116,7 +118,7 @@ fn without_waiters_of_its_own_a_worker_serves_others_at_once() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     let own = ticket(pool.request(B, client(4), 7));
     let waiter = Waiter { client: client(4), ticket: own, since: 7 };
-    assert_eq!(pool.release(A, 0, 7), Next::Remote(B, waiter));
+    assert_eq!(pool.release(A, 0, false, 7), Next::Remote(B, waiter));
 }
 
 #[test]
@@ -238,11 +240,11 @@ fn a_smaller_size_ends_servers_as_they_come_back() {
     let mut pool = pool_with_busy("pool_size=3", 3);
     pool.settings = self::pool("pool_size=1").settings;
     pool.request(A, client(1), 0);
-    assert_eq!(pool.release(A, 0, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
     assert!(!gone(&mut pool));
-    assert_eq!(pool.release(A, 0, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
     assert!(!gone(&mut pool));
-    assert!(matches!(pool.release(A, 0, 0), Next::Local(_)));
+    assert!(matches!(pool.release(A, 0, false, 0), Next::Local(_)));
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn a_proof_may_exceed_the_size_by_its_own_connection() {
     assert!(pool.failure.is_none(), "one client's wrong password is no failure of the pool");
     pool.reserve_unasked();
     pool.opened();
-    assert_eq!(pool.release(A, 0, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
 }
 
 #[test]
@@ -264,7 +266,7 @@ fn a_closed_pool_links_nobody_and_keeps_nothing() {
     pool.park(A, server(1));
     pool.set_gate(Gate::Closed("server shutting down"));
     assert!(matches!(pool.request(A, client(1), 0), Grant::Closed(_)));
-    assert_eq!(pool.release(A, 0, 0), Next::Close("pause mode"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close("pause mode"));
     assert!(!gone(&mut pool));
 }
 
@@ -357,7 +359,7 @@ fn the_reserve_is_for_those_who_have_waited_and_no_larger_than_it_is() {
     assert!(!pool.reserve_opening(patience + 3), "the reserve is used up");
     assert_eq!(pool.counts(), (3, 2));
     pool.opened();
-    assert!(matches!(pool.release(A, 0, patience), Next::Local(_)), "not too many");
+    assert!(matches!(pool.release(A, 0, false, patience), Next::Local(_)), "not too many");
 }
 
 #[test]
@@ -397,12 +399,12 @@ fn while_another_pool_starves_nothing_is_parked_unasked() {
     let (servers, _) = pool.counts();
     assert!(pool.evict(Handle(9)).is_some() && pool.evict(Handle(9)).is_none());
     assert_eq!(pool.counts().0, servers - 1, "its place is free at once");
-    assert_eq!(pool.release(A, 0, 0), Next::Yield(7));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Yield(7));
     pool.want(8);
     pool.unwant(7);
-    assert_eq!(pool.release(A, 0, 0), Next::Yield(8), "one began to starve meanwhile");
+    assert_eq!(pool.release(A, 0, false, 0), Next::Yield(8), "one began to starve meanwhile");
     pool.unwant(8);
-    assert_eq!(pool.release(A, 0, 0), Next::Park);
+    assert_eq!(pool.release(A, 0, false, 0), Next::Park);
     pool.want(9);
     assert!(matches!(pool.request(A, client(0), 0), Grant::Server(_)), "its own clients first");
 }
@@ -413,7 +415,7 @@ fn one_whose_server_died_takes_its_old_place_or_what_is_idle() {
     for n in 0..3 {
         pool.request(A, client(n), 0);
     }
-    let Next::Local(first) = pool.release(A, 0, 0) else { panic!("nobody is served") };
+    let Next::Local(first) = pool.release(A, 0, false, 0) else { panic!("nobody is served") };
     pool.server_gone(0);
     let again = pool.requeue(A, first, 5);
     assert!(matches!(again, Grant::Queued { ticket, .. } if ticket == first.ticket), "{again:?}");
@@ -432,7 +434,7 @@ fn a_paused_pool_queues_and_gives_nothing_until_it_goes_on() {
     pool.set_gate(Gate::Paused);
     let grant = pool.request(B, client(1), 0);
     assert!(matches!(grant, Grant::Queued { open: false, .. }), "{grant:?}");
-    assert_eq!(pool.release(A, 0, 0), Next::Close("pause mode"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close("pause mode"));
     let condemned = pool.take_condemned(A);
     assert_eq!((condemned[0].0.serial, condemned[0].1), (1, "pause mode"));
     assert!(!gone(&mut pool) && !gone(&mut pool));
@@ -454,12 +456,12 @@ fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
     assert_eq!(pool.obsolete(), 2, "one place has no server yet");
     let (_, new) = pool.begin_opening();
     assert_ne!(old, new);
-    assert_eq!(pool.release(A, old, 0), Next::Close("close_needed"));
+    assert_eq!(pool.release(A, old, false, 0), Next::Close("close_needed"));
     pool.server_gone(old);
     pool.opening_ended(older_login);
     assert_eq!((pool.obsolete(), pool.counts()), (0, (1, 1)));
     pool.opened();
-    assert_eq!(pool.release(A, new, 0), Next::Park);
+    assert_eq!(pool.release(A, new, false, 0), Next::Park);
 }
 
 #[test]

@@ -5,16 +5,18 @@ use std::collections::VecDeque;
 
 use engine::{
     ids::{ClientId, Handle, Micros, PoolId, WorkerId},
-    limits::{Claim, Limits, ServerLimits, Starving},
+    limits::{Claim, Denied, Limits, ServerLimits, Starving},
     pool::{Grant, Next, Pool},
     server::{Server, ServerLogin},
     settings::PoolKey,
+    shares::TURN,
     shell::{Exchange as _, Mail},
 };
 use shuttle::{rand::Rng as _, thread};
 
 use super::{
-    Bell, CONDEMNED, EVICTED, Fault, HANDED_OVER, Letter, Run, STOLEN, Stage, YIELDED,
+    BEHIND, Bell, CONDEMNED, EVICTED, Fault, HANDED_OVER, LOST, Letter, Run, STOLEN, Stage,
+    YIELDED,
     exchange::WorkerExchange,
     nobody, note,
     sync::{Arc, Ordering},
@@ -82,7 +84,10 @@ impl Worker {
 
     /// Time goes on by leaps, so that every rule about who has waited longer has its day.
     fn now(&self) -> Micros {
-        let leap = shuttle::rand::thread_rng().gen_range(1..3000);
+        let mut dice = shuttle::rand::thread_rng();
+        // Now and then another pool's turn has come.
+        let most = if dice.gen_bool(0.1) { 2 * TURN as u32 } else { 3000 };
+        let leap = dice.gen_range(1..most);
         Micros::from(self.stage.clock.fetch_add(leap, Ordering::SeqCst))
     }
 
@@ -113,13 +118,21 @@ impl Worker {
 
     fn open(&mut self, pool: PoolId) {
         let limits = ServerLimits { process: self.run.limit, ..ServerLimits::default() };
-        let claim = Claim { pool, identity: nobody(), limits };
-        while let Err(starving) = self.exchange.limits(|limits| limits.seat(&claim)) {
-            if self.evict(&starving) {
+        let claim = Claim { pool, identity: nobody(), limits, weight: 1 };
+        let now = self.now();
+        while let Err(denied) = self.exchange.limits(|limits| limits.seat(&claim, now)) {
+            let again = match denied {
+                Denied::Full(starving) => self.evict(&starving),
+                Denied::Behind => {
+                    note(&BEHIND);
+                    self.feed();
+                    true
+                }
+            };
+            if again {
                 continue;
             }
             self.exchange.pool(pool, Pool::withdraw_opening);
-            let now = self.now();
             if self.run.fault == Fault::OfferMissed
                 || self.exchange.limits(|limits| limits.starves(pool))
                 || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
@@ -185,7 +198,8 @@ impl Worker {
             let Some((id, handle)) = found else { return false };
             if self.exchange.pool(id, |pool| pool.evict(handle)).is_some() {
                 note(&EVICTED);
-                self.exchange.limits(|limits| limits.vacate(&nobody()));
+                let now = self.now();
+                self.exchange.limits(|limits| limits.vacate(id, &nobody(), now));
                 return true;
             }
         }
@@ -208,16 +222,40 @@ impl Worker {
         false
     }
 
+    /// Somebody of its own pool waits for this server. True if it is closed for another one that has
+    /// had less.
+    fn loses(&mut self, server: &Server, serial: u64) -> bool {
+        let (pool, now) = (server.pool, self.now());
+        while let Some((rival, since)) =
+            self.exchange.limits(|limits| limits.creditor(pool, &nobody(), now))
+        {
+            if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
+                note(&LOST);
+                self.close(pool, server.epoch);
+                return true;
+            }
+            self.exchange.limits(|limits| limits.forget(rival, since));
+        }
+        if self.exchange.limits(|limits| limits.starving_for(&nobody())).is_none() {
+            self.exchange.pool(pool, |pool| pool.unwant(serial));
+        }
+        false
+    }
+
     fn close(&mut self, pool: PoolId, epoch: u64) {
         self.exchange.pool(pool, |pool| pool.server_gone(epoch));
-        self.exchange.limits(|limits| limits.vacate(&nobody()));
         let now = self.now();
+        self.exchange.limits(|limits| limits.vacate(pool, &nobody(), now));
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.open(pool);
         }
-        if self.run.fault == Fault::SeatNotOffered {
-            return;
+        if self.run.fault != Fault::SeatNotOffered {
+            self.feed();
         }
+    }
+
+    fn feed(&mut self) {
+        let now = self.now();
         while let Some(fed) = self.exchange.limits(Limits::next_fed) {
             if self.exchange.pool(fed, |pool| pool.reserve_opening(now)) {
                 self.open(fed);
@@ -243,13 +281,15 @@ impl Worker {
     /// As the engine does it: who is next is decided, and acted upon, under one lock.
     fn give_back(&mut self, server: Box<Server>) {
         let mut server = Some(server);
+        let mut contested = false;
         while let Some(free) = server.take() {
+            let is_ours = std::mem::take(&mut contested);
             let (id, now, fault) = (self.id, self.now(), self.run.fault);
             let (of, epoch) = (free.pool, free.epoch);
             let mut free = Some(free);
             let next = self.exchange.pool(of, |pool| {
                 let released = free.as_ref().unwrap();
-                let mut next = pool.release(id, released.epoch, now);
+                let mut next = pool.release(id, released.epoch, is_ours, now);
                 if matches!(next, Next::Local(_) | Next::Remote(..)) {
                     check_place(pool, released);
                 }
@@ -273,6 +313,10 @@ impl Worker {
                 (Next::Park, Some(late)) => self.exchange.pool(of, |pool| pool.park(id, late)),
                 (Next::Yield(serial), Some(free)) => {
                     server = (!self.yields(&free, serial)).then_some(free);
+                }
+                (Next::Contest(serial), Some(free)) => {
+                    contested = true;
+                    server = (!self.loses(&free, serial)).then_some(free);
                 }
                 (Next::Close(_), _) => self.close(of, epoch),
                 (Next::Park, None) => {}

@@ -67,7 +67,7 @@ impl Worker {
     /// What was exported is the other process's.
     pub(super) fn cede(&mut self) {
         let exported = std::mem::take(&mut self.exported);
-        self.engine.cede(&exported);
+        self.engine.cede(&exported, self.sockets.now);
         let Exported { clients, parked } = exported;
         for client in clients {
             self.sockets.cede_client(client.id);

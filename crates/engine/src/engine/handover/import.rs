@@ -213,8 +213,8 @@ impl<X: Exchange> Engine<X> {
         let pool = self.find_pool(database, user)?;
         let is_current = *is_same && !record.is_obsolete;
         let epoch = self.exchange.pool(pool, |pool| pool.adopt(is_current));
-        let identity = self.view(pool).identity.clone();
-        self.exchange.limits(|limits| limits.seat_anyway(&identity));
+        let claim = self.view(pool).claim(pool);
+        self.exchange.limits(|limits| limits.seat_anyway(&claim));
         let serial = self.next_serial();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
         server.phase = ServerPhase::Settling;

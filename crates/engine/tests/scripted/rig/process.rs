@@ -37,7 +37,7 @@ impl World {
             Estate { now: self.now, seed: [7; 32], names, statements, pools, disabled, parcels };
         let bytes = estate.to_bytes().expect("plain data");
         for (engine, exported) in self.engines.iter_mut().zip(&exported) {
-            engine.cede(exported);
+            engine.cede(exported, self.now);
             engine.check_invariants();
             assert_eq!((engine.client_count(), engine.busy_servers()), (0, 0));
         }

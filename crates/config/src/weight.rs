@@ -1,0 +1,60 @@
+//! How large a share of a limit somebody gets.
+
+use crate::value::{Kind, Value, ValueError};
+
+/// The largest weight there is.
+const WEIGHT_MAX: u16 = 1000;
+const RANGE: &str = "whole number from 1 to 1000";
+
+/// The weight of a database or a user beside others, 1 to 1,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u16);
+
+impl Weight {
+    #[must_use]
+    pub fn get(self) -> u32 {
+        u32::from(self.0)
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl TryFrom<u16> for Weight {
+    type Error = &'static str;
+
+    fn try_from(weight: u16) -> Result<Self, Self::Error> {
+        if (1..=WEIGHT_MAX).contains(&weight) { Ok(Self(weight)) } else { Err(RANGE) }
+    }
+}
+
+impl Value for Weight {
+    const KIND: Kind = Kind::Integer;
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let expected = || ValueError::Expected(RANGE.to_owned());
+        let number = u16::parse(text).map_err(|_| expected())?;
+        Self::try_from(number).map_err(|_| expected())
+    }
+
+    fn show(&self) -> Option<String> {
+        self.0.show()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_has_its_range() {
+        assert_eq!(Weight::parse("1").unwrap(), Weight::default());
+        assert_eq!(Weight::parse("1000").unwrap().get(), 1000);
+        for bad in ["0", "1001", "-1", "", "x", "70000"] {
+            assert!(Weight::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Who is next where pools compete for servers under a common limit: weighted fair shares.
+//!
+//! What a pool has had is its *service*: the time for which it has had servers, each of them
+//! counted, divided by its weight. It grows only while somebody starves: what was there for
+//! anybody to take is nobody's debt. Whose service is least is next. A server changes its pool
+//! only if that pool is behind by a [`TURN`], since a login costs as much as many transactions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::client::Identity;
+use crate::ids::{Micros, PoolId};
+
+/// How much time with one server a pool has to be behind before another one gives a server up
+/// for which it has work itself.
+pub const TURN: Micros = 100_000;
+/// No more than this is owed to a pool, however long it had to wait.
+const DEBT_MAX: Micros = 10 * TURN;
+
+#[derive(Debug)]
+struct Share {
+    identity: Arc<Identity>,
+    weight: u32,
+    seats: u32,
+    /// Microseconds with a server, by weight.
+    service: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Shares {
+    of: HashMap<PoolId, Share, RandomState>,
+    /// Until when service has been counted.
+    at: Micros,
+}
+
+impl Shares {
+    /// Time has passed, in which pools competed or not.
+    pub fn pass(&mut self, now: Micros, competing: bool) {
+        let passed = now.saturating_sub(self.at);
+        self.at = self.at.max(now);
+        if competing && passed > 0 {
+            for share in self.of.values_mut() {
+                share.service += u64::from(share.seats) * passed / u64::from(share.weight);
+            }
+        }
+    }
+
+    /// The pool begins to compete with those for which `is_rival` holds. What they have had
+    /// long ago is forgotten.
+    pub fn compete(
+        &mut self,
+        pool: PoolId,
+        identity: &Arc<Identity>,
+        weight: u32,
+        is_rival: impl Fn(&Identity) -> bool,
+    ) {
+        self.share(pool, identity).weight = weight.max(1);
+        let rivals = || self.of.values().filter(|share| is_rival(&share.identity));
+        let most = rivals().map(|share| share.service).max().unwrap_or(0);
+        for share in self.of.values_mut().filter(|share| is_rival(&share.identity)) {
+            let least = most.saturating_sub(DEBT_MAX / u64::from(share.weight));
+            share.service = share.service.max(least);
+        }
+    }
+
+    pub fn seated(&mut self, pool: PoolId, identity: &Arc<Identity>, weight: u32) {
+        let share = self.share(pool, identity);
+        share.seats += 1;
+        share.weight = weight.max(1);
+    }
+
+    fn share(&mut self, pool: PoolId, identity: &Arc<Identity>) -> &mut Share {
+        self.of.entry(pool).or_insert_with(|| Share {
+            identity: identity.clone(),
+            weight: 1,
+            seats: 0,
+            service: 0,
+        })
+    }
+
+    pub fn vacated(&mut self, pool: PoolId) {
+        if let Some(share) = self.of.get_mut(&pool) {
+            share.seats = share.seats.saturating_sub(1);
+        }
+    }
+
+    pub fn forget(&mut self, pool: PoolId) {
+        self.of.remove(&pool);
+    }
+
+    /// What the pool has had.
+    pub fn service(&self, pool: PoolId) -> u64 {
+        self.of.get(&pool).map_or(0, |share| share.service)
+    }
+
+    /// Is it time for `pool` to give a server up for `rival`? Not if the difference is getting
+    /// smaller anyway.
+    pub fn is_over(&self, pool: PoolId, rival: PoolId) -> bool {
+        let (Some(own), Some(other)) = (self.of.get(&pool), self.of.get(&rival)) else {
+            return false;
+        };
+        let product = |seats: u32, weight: u32| u64::from(seats) * u64::from(weight);
+        let grows = product(own.seats, other.weight) > product(other.seats, own.weight);
+        let ahead = own.service.saturating_sub(other.service);
+        grows && ahead * u64::from(other.weight) >= TURN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: PoolId = PoolId(0);
+    const B: PoolId = PoolId(1);
+
+    fn who() -> Arc<Identity> {
+        Arc::new(Identity { database: "d".into(), user: "u".into() })
+    }
+
+    /// Plays pools of these weights, all with work without end, for ten seconds of time in steps
+    /// of 1 ms; one server may change its pool in each step.
+    fn play(weights: &[u32], limit: usize) -> (Vec<u64>, u32) {
+        let mut shares = Shares::default();
+        let pools: Vec<_> = (0..weights.len() as u32).map(PoolId).collect();
+        for (pool, weight) in pools.iter().zip(weights) {
+            shares.compete(*pool, &who(), *weight, |_| true);
+        }
+        let mut seats = vec![0u64; pools.len()];
+        // All of them are the first one's, as if it had come long before the others.
+        (0..limit).for_each(|_| shares.seated(A, &who(), weights[0]));
+        seats[0] = limit as u64;
+        let mut had = vec![0; pools.len()];
+        let mut moves = 0;
+        for step in 1..=10_000 {
+            shares.pass(step * 1_000, true);
+            for (had, seats) in had.iter_mut().zip(&seats) {
+                *had += seats;
+            }
+            let next = pools.iter().copied().min_by_key(|pool| shares.service(*pool)).unwrap();
+            let giver = pools
+                .iter()
+                .copied()
+                .filter(|pool| seats[pool.0 as usize] > 0 && shares.is_over(*pool, next))
+                .max_by_key(|pool| shares.service(*pool));
+            if let Some(giver) = giver {
+                shares.vacated(giver);
+                shares.seated(next, &who(), weights[next.0 as usize]);
+                seats[giver.0 as usize] -= 1;
+                seats[next.0 as usize] += 1;
+                moves += 1;
+            }
+        }
+        (had, moves)
+    }
+
+    #[test]
+    fn everybody_has_a_share_by_weight() {
+        for (weights, limit) in [
+            (&[1, 1][..], 1),
+            (&[1, 1], 3),
+            (&[2, 1], 1),
+            (&[2, 1], 3),
+            (&[5, 3, 2], 4),
+            (&[10, 10], 3),
+            (&[1, 1, 1, 1, 1], 2),
+        ] {
+            let (had, moves) = play(weights, limit);
+            let all: u64 = had.iter().sum();
+            let sum: u32 = weights.iter().sum();
+            for (had, weight) in had.iter().zip(weights) {
+                let fair = all * u64::from(*weight) / u64::from(sum);
+                let off = had.abs_diff(fair) * 100 / all;
+                assert!(off <= 5, "{weights:?} over {limit}: {had} instead of {fair}");
+            }
+            assert!(moves <= 10 * 10 * 2, "{weights:?} over {limit}: {moves} moves");
+        }
+    }
+
+    #[test]
+    fn what_nobody_else_wanted_is_no_debt() {
+        let mut shares = Shares::default();
+        shares.seated(A, &who(), 1);
+        shares.pass(1_000_000_000, false);
+        shares.compete(B, &who(), 1, |_| true);
+        assert!(!shares.is_over(A, B));
+        shares.pass(1_000_000_000 + TURN, true);
+        assert!(shares.is_over(A, B) && !shares.is_over(B, A));
+    }
+
+    #[test]
+    fn nobody_is_owed_more_than_a_little() {
+        let mut shares = Shares::default();
+        shares.seated(A, &who(), 1);
+        shares.pass(3_600_000_000, true);
+        shares.compete(B, &who(), 1, |_| true);
+        assert_eq!(shares.service(A) - shares.service(B), DEBT_MAX);
+        // A holder that has had nothing yet gives way to a newcomer just as soon.
+        const C: PoolId = PoolId(2);
+        shares.seated(C, &who(), 1);
+        shares.pass(3_600_000_000 + 1, true);
+        shares.compete(B, &who(), 1, |_| true);
+        assert!(shares.service(C) >= shares.service(B));
+    }
+}
