@@ -11,6 +11,7 @@ mod command;
 mod frame;
 mod guard;
 mod load;
+mod named;
 mod process;
 mod reactor;
 mod real;

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use crate::named::{self, Named};
 use crate::run::{Key, Tls};
 
 /// Servers of a pooler are 20: most rows have more clients than that, as those who use one do.
@@ -66,19 +67,18 @@ impl fmt::Display for Row {
     }
 }
 
+impl Named for Row {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 /// The rows of the given names, or all.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
         return Ok(ROWS.iter().collect());
     }
-    let mut rows = Vec::new();
-    for name in names {
-        match ROWS.iter().find(|row| row.name == name) {
-            Some(row) => rows.push(row),
-            None => bail!("no row is named {name}; --list names them"),
-        }
-    }
-    Ok(rows)
+    named::select(&ROWS, names)
 }
 
 #[cfg(test)]

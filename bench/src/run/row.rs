@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::pooler::Binary;
+use crate::named::{self, Named};
 use crate::traffic::Protocol;
 
 /// One measurement of the benchmark.
@@ -134,19 +135,18 @@ impl fmt::Display for Row {
     }
 }
 
+impl Named for Row {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 /// The rows of the given names, or all but the extra ones.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
         return Ok(ROWS.iter().filter(|row| !row.extra).collect());
     }
-    let mut rows = Vec::new();
-    for name in names {
-        match ROWS.iter().find(|row| row.name == name) {
-            Some(row) => rows.push(row),
-            None => bail!("no row is named {name}; --list names them"),
-        }
-    }
-    Ok(rows)
+    named::select(&ROWS, names)
 }
 
 #[cfg(test)]

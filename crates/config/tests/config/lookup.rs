@@ -40,6 +40,16 @@ fn the_user_goes_before_the_database_and_that_before_the_global_key() {
 }
 
 #[test]
+fn the_weights_of_database_and_user_are_multiplied() {
+    let config = ini("[pgbouncer]\n[databases]\nplain = host=h\nheavy = host=h pool_weight=5\n\
+         [users]\nalice = pool_weight=3\n");
+    let (plain, heavy) = (config.database("plain").unwrap(), config.database("heavy").unwrap());
+    let weights = [(&plain, "bob"), (&plain, "alice"), (&heavy, "bob"), (&heavy, "alice")];
+    let weights = weights.map(|(database, user)| config.pool_weight(database, user));
+    assert_eq!(weights, [1, 3, 5, 15]);
+}
+
+#[test]
 fn the_star_entry_stands_for_unknown_names() {
     let config = ini(TEXT);
     let made = config.database("new").unwrap();

@@ -99,7 +99,6 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) -> bool {
-        let serial = self.next_serial();
         let who = self.subscriber(id);
         let client = &mut self.clients[id.0 as usize];
         let server = &self.servers[on.0 as usize];
@@ -110,8 +109,7 @@ impl<X: Exchange> Engine<X> {
         }
         let Some(mark) = own.mark.clone() else {
             if own.request == 0 {
-                let (pool, letter) = (own.pool, ask(own, who, serial));
-                self.post_listener(pool, letter);
+                self.ask_listener(id);
             }
             return false;
         };
@@ -149,8 +147,6 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) -> bool {
         let failed = self.server_mut(on).own_error.take().is_some();
-        let serial = self.next_serial();
-        let who = self.subscriber(id);
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return true };
         own.hands_over = false;
         own.mark = None;
@@ -164,8 +160,7 @@ impl<X: Exchange> Engine<X> {
         }
         own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
         if own.unheard {
-            let (pool, letter) = (own.pool, ask(own, who, serial));
-            self.post_listener(pool, letter);
+            self.ask_listener(id);
         }
         let server = self.server_mut(on);
         server.pinned = None;
@@ -229,29 +224,24 @@ impl<X: Exchange> Engine<X> {
             own.is_some_and(|own| own.pool == pool && own.is_known())
         };
         for id in self.clients_where(listens) {
-            let serial = self.next_serial();
-            let who = self.subscriber(id);
             let Some(own) = listening(&mut self.clients[id.0 as usize]) else { continue };
             own.lose_listener();
             // While it hands over it does so to nobody, and asks when that has ended.
             if !own.hands_over {
-                let letter = ask(own, who, serial);
-                self.post_listener(pool, letter);
+                self.ask_listener(id);
             }
         }
     }
 
     /// The client's pool is another one from now on.
     pub(super) fn move_listening(&mut self, id: ClientId, pool: PoolId) {
-        let serial = self.next_serial();
         let who = self.subscriber(id);
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
         let old = std::mem::replace(&mut own.pool, pool);
         if own.is_known() {
             own.lose_listener();
-            let letter = ask(own, who, serial);
             self.post_listener(old, Mail::Unlisten { pool: old, who, channels: None });
-            self.post_listener(pool, letter);
+            self.ask_listener(id);
         }
     }
 
@@ -262,8 +252,6 @@ impl<X: Exchange> Engine<X> {
         if channels.is_empty() || !self.settings(pool).is_auto() {
             return;
         }
-        let serial = self.next_serial();
-        let who = self.subscriber(id);
         let client = &mut self.clients[id.0 as usize];
         let mut own = Box::new(Listening::new(pool));
         // A server that has come along tells of all of them.
@@ -271,11 +259,10 @@ impl<X: Exchange> Engine<X> {
             Some(_) => own.moving = channels,
             None => (own.live, own.unheard) = (channels, true),
         }
-        let letter = ask(&mut own, who, serial);
         let vars = client.vars.clone();
         let session = client.session.get_or_insert_with(|| Box::new(Session::new(vars)));
         session.listening = Some(own);
-        self.post_listener(pool, letter);
+        self.ask_listener(id);
     }
 
     /// The client goes, or is another process's.
@@ -354,6 +341,22 @@ impl<X: Exchange> Engine<X> {
         Subscriber { worker: self.worker, client: id, serial: self.client(id).serial }
     }
 
+    /// The listener is asked for all that the client still lacks of it.
+    fn ask_listener(&mut self, id: ClientId) {
+        let who = self.subscriber(id);
+        let request = self.next_serial();
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let names =
+            |channels: &Carried| channels.all().iter().map(|one| one.name.clone()).collect();
+        own.request = request;
+        own.mark = None;
+        let at_once = if own.unheard { names(&own.live) } else { Vec::new() };
+        let from_mark = names(&own.moving);
+        let subscription = Subscription { who, request, at_once, from_mark };
+        let pool = own.pool;
+        self.post_listener(pool, Mail::Listen { pool, subscription });
+    }
+
     /// A pool's listener always is the same worker's.
     fn post_listener(&mut self, pool: PoolId, mail: Mail) {
         let owner = pool.0 % u32::from(self.exchange.worker_count());
@@ -363,15 +366,4 @@ impl<X: Exchange> Engine<X> {
 
 fn listening(client: &mut Client) -> Option<&mut Listening> {
     client.session.as_mut()?.listening.as_deref_mut()
-}
-
-/// The letter that asks for what the client does not have from the listener.
-fn ask(own: &mut Listening, who: Subscriber, serial: u64) -> Mail {
-    let names = |channels: &Carried| channels.all().iter().map(|one| one.name.clone()).collect();
-    own.request = serial;
-    own.mark = None;
-    let at_once = if own.unheard { names(&own.live) } else { Vec::new() };
-    let from_mark = names(&own.moving);
-    let subscription = Subscription { who, request: serial, at_once, from_mark };
-    Mail::Listen { pool: own.pool, subscription }
 }
