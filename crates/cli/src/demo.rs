@@ -25,8 +25,12 @@ use crate::{privileges, sys};
 /// The database, and the role that owns it.
 const DEMO: &str = "demo";
 /// The database's names on the pooler's side, each with the mode of its pools.
-const MODES: [(&str, &str); 3] =
-    [("demo_session", "session"), ("demo", "transaction"), ("demo_statement", "statement")];
+const MODES: [(&str, &str); 4] = [
+    ("demo", "auto"),
+    ("demo_session", "session"),
+    ("demo_transaction", "transaction"),
+    ("demo_statement", "statement"),
+];
 const LOOPBACK: &str = "127.0.0.1";
 
 /// Runs the demo until it is interrupted, or the lab with so many seconds a row.

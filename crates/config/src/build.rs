@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::host::Host;
+use crate::source::Source;
 use crate::suggest;
 use crate::table::{Database, Global, Key, Keyed, Peer, Scope, UserSettings};
 use crate::value::{Kind, ValueError};
@@ -45,8 +46,9 @@ pub(crate) struct Report {
 }
 
 /// A configuration in the making.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Builder {
+    source: Source,
     global: Global,
     databases: BTreeMap<String, (Database, Place)>,
     users: BTreeMap<String, UserSettings>,
@@ -101,9 +103,21 @@ impl Report {
 }
 
 impl Builder {
+    /// All defaults, those of `source`.
+    pub(crate) fn new(source: Source) -> Self {
+        Self {
+            source,
+            global: Global::defaults(source),
+            databases: BTreeMap::new(),
+            users: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            report: Report::default(),
+        }
+    }
+
     /// Puts the global keys back to their defaults, as each `[pgbouncer]` header does.
     pub(crate) fn reset_global(&mut self, place: &Place) {
-        let defaults = Global::default();
+        let defaults = Global::defaults(self.source);
         if self.global != defaults {
             let reason = "[pgbouncer] again: the keys set before it return to their defaults";
             self.report.warn(place, reason);
@@ -196,6 +210,7 @@ impl Builder {
         }
         let fallback = databases.remove("*");
         Ok(Config {
+            source: self.source,
             global: self.global,
             databases,
             fallback,

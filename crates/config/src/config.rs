@@ -12,12 +12,15 @@ use crate::choice::PoolMode;
 use crate::error::Mistake;
 use crate::hba::Hba;
 use crate::ldap::LdapOptions;
+use crate::source::Source;
 use crate::table::{Database, Global, Keyed, Peer, UserSettings};
 use crate::weight::Weight;
 
 /// Everything Weir was told; plain data, replaced as a whole on reload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
+    /// How it was said, and so whose defaults it has.
+    pub source: Source,
     pub global: Global,
     /// The entries of `[databases]` but `*`, by the name clients ask for.
     pub databases: BTreeMap<String, Arc<Database>>,
@@ -151,22 +154,26 @@ impl Config {
     /// A line for each key that was given another value than the default and has no effect, beginning
     /// with `key` or `databases.NAME.key`; to be logged at start, so that none is silently ignored.
     pub fn set_in_vain(&self) -> Vec<String> {
-        fn idle<'a, T: Keyed>(target: &'a T, prefix: &'a str) -> impl Iterator<Item = String> + 'a {
-            target.changed().filter_map(move |row| {
+        fn idle<'a, T: Keyed>(
+            target: &'a T,
+            source: Source,
+            prefix: &'a str,
+        ) -> impl Iterator<Item = String> + 'a {
+            target.changed(source).filter_map(move |row| {
                 let why = row.key.idle_because?;
                 Some(format!("{prefix}{} is set, and has no effect: {why}", row.key.name))
             })
         }
 
-        let mut names: Vec<_> = idle(&self.global, "").collect();
+        let mut names: Vec<_> = idle(&self.global, self.source, "").collect();
         for database in self.databases.values().chain(&self.fallback) {
-            names.extend(idle(&**database, &format!("databases.{}.", database.name)));
+            names.extend(idle(&**database, self.source, &format!("databases.{}.", database.name)));
         }
         for (user, settings) in &self.users {
-            names.extend(idle(settings, &format!("users.{user}.")));
+            names.extend(idle(settings, self.source, &format!("users.{user}.")));
         }
         for (id, peer) in &self.peers {
-            names.extend(idle(peer, &format!("peers.{id}.")));
+            names.extend(idle(peer, self.source, &format!("peers.{id}.")));
         }
         names
     }

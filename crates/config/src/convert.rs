@@ -1,10 +1,12 @@
 //! What `weir convert` prints: a configuration as a `weir.toml`, which is read as the very same
-//! configuration. Comments and `%include` are lost; what is not set stays unset. Secrets are there
-//! as they are in the file it was read from.
+//! configuration. Comments and `%include` are lost; what is not set stays unset, but where a
+//! `weir.toml` has another default: that is said. Secrets are there as they are in the file it was
+//! read from.
 
 use std::fmt::Write;
 
 use crate::config::Config;
+use crate::source::Source;
 use crate::table::{Key, Keyed, Row};
 use crate::value::Kind;
 
@@ -36,7 +38,7 @@ fn table<T: Keyed>(text: &mut String, section: &str, name: &str, target: &T) {
 }
 
 fn rows<T: Keyed>(text: &mut String, target: &T, wanted: impl Fn(&Row<T>) -> bool) {
-    for row in target.changed().filter(|row| wanted(row)) {
+    for row in target.changed(Source::Toml).filter(|row| wanted(row)) {
         // What is unset and has a default cannot be written, and cannot come out of a file.
         if let Some(value) = (row.exact)(target) {
             let _ = writeln!(text, "{} = {}", row.key.name, native(&row.key, &value));
@@ -46,7 +48,8 @@ fn rows<T: Keyed>(text: &mut String, target: &T, wanted: impl Fn(&Row<T>) -> boo
 
 /// The value as TOML has it, where that comes to the same text again; else as a string.
 fn native(key: &Key, value: &str) -> String {
-    let is_octal = key.default.is_some_and(|text| text.len() > 1 && text.starts_with('0'));
+    let is_octal =
+        key.default_in(Source::Toml).is_some_and(|text| text.len() > 1 && text.starts_with('0'));
     match (key.kind, value.parse::<u32>()) {
         (Kind::Integer, Ok(number)) if is_octal => format!("{number:#o}"),
         (Kind::Integer | Kind::Seconds, Ok(number)) => number.to_string(),

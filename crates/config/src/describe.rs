@@ -116,7 +116,7 @@ fn target(config: &Config, database: &Database) -> String {
 
 fn users(text: &mut String, config: &Config) {
     let lines = config.users.iter().map(|(name, settings)| {
-        let set = settings.changed().filter_map(|row| {
+        let set = settings.changed(config.source).filter_map(|row| {
             let value = (row.show)(settings)?;
             Some(format!("{} = {value}", row.key.name))
         });

@@ -32,10 +32,7 @@ pub fn markdown() -> String {
                 "| `{}` | {} | {} | {} | {} | {} |",
                 key.name,
                 form(key),
-                key.default.map_or("not set".to_owned(), |default| match default {
-                    "" => "empty".to_owned(),
-                    default => format!("`{default}`"),
-                }),
+                defaults(key, |text| format!("`{text}`")),
                 if key.reloadable { "reload" } else { "restart" },
                 if key.idle_because.is_none() { "yes" } else { "no" },
                 key.help,
@@ -56,7 +53,7 @@ top, and each database, user and peer is a table:
 
 ```toml
 listen_port = 6432
-pool_mode = \"transaction\"
+default_pool_size = 50
 
 [databases.app]
 host = \"10.0.0.1\"
@@ -68,6 +65,11 @@ pool_size = 5
 
 A whole number that begins with 0 in `pgbouncer.ini` is octal, with 0x hexadecimal. Seconds may
 have a fraction. `weir.toml` also takes numbers, `true` and `false`, and lists in TOML's own form.
+
+Where nothing is said `pgbouncer.ini` means what it means to PgBouncer. A `weir.toml` and the URL of
+`weir serve` have a few defaults of their own, above all `pool_mode = auto`
+([auto-mode.md](auto-mode.md)); they stand beside PgBouncer's. `weir convert` writes down what would
+mean something else in a `weir.toml`.
 
 *Changes* says what makes a change take effect. *Effective* says whether Weir acts on the key. The
 others have a meaning in PgBouncer alone: they are read, and `weir check-config` and the log at
@@ -102,6 +104,16 @@ fn form(key: &Key) -> String {
     }
 }
 
+/// The default, and those of single sources: `session; weir.toml: auto`.
+fn defaults(key: &Key, quoted: impl Fn(&str) -> String) -> String {
+    let words = |text: &str| if text.is_empty() { "empty".to_owned() } else { quoted(text) };
+    let mut text = key.default.map_or("not set".to_owned(), words);
+    for (source, own) in key.own_defaults {
+        let _ = write!(text, "; {}: {}", source.name(), words(own));
+    }
+    text
+}
+
 fn entry(key: &Key) -> String {
     let place = match key.scope {
         Scope::Global => "global",
@@ -109,12 +121,10 @@ fn entry(key: &Key) -> String {
         Scope::User => "of a user",
         Scope::Peer => "of a peer",
     };
-    let default = match (key.default, key.kind) {
-        (None, _) => "not set".to_owned(),
-        (Some(""), _) => "empty".to_owned(),
-        (Some(default), Kind::Text) => format!("\"{default}\""),
-        (Some(default), _) => default.to_owned(),
-    };
+    let default = defaults(key, |text| match key.kind {
+        Kind::Text => format!("\"{text}\""),
+        _ => text.to_owned(),
+    });
     let mut text = format!("{} ({place})\n  {}\n", key.name, key.help);
     let changes = if key.reloadable { "on reload" } else { "on restart" };
     let _ = write!(text, "  value: {}\n  default: {default}\n  changes: {changes}\n", form(key));

@@ -13,6 +13,7 @@ use crate::build::{Builder, Place, Setting, unaliased};
 use crate::config::Config;
 use crate::connstr;
 use crate::error::{ConfigError, in_words};
+use crate::source::Source;
 use crate::table::{Database, Keyed as _};
 
 /// How deep files may include each other.
@@ -29,7 +30,7 @@ impl Config {
     /// # Errors
     /// Every mistake in the text and its included files.
     pub fn parse_ini(text: &str, file: &str, include: Include<'_>) -> Result<Self, ConfigError> {
-        let mut reader = Reader { builder: Builder::default(), include, section: None };
+        let mut reader = Reader { builder: Builder::new(Source::Ini), include, section: None };
         let file = Arc::from(file);
         let main_seen = reader.read(text, &file, 0);
         if !main_seen {

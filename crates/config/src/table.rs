@@ -15,6 +15,7 @@ pub use self::global::Global;
 pub use self::peer::Peer;
 pub use self::user::UserSettings;
 
+use crate::source::Source;
 use crate::value::{Kind, ValueError};
 
 /// Where a key is written.
@@ -40,6 +41,8 @@ pub struct Key {
     pub unit: &'static str,
     /// The text that stands for the default; `None` where there is none (SQL's NULL).
     pub default: Option<&'static str>,
+    /// Where the default is another one.
+    pub own_defaults: &'static [(Source, &'static str)],
     /// A reload applies a change; otherwise only a restart does.
     pub reloadable: bool,
     /// Why the key is read and has no effect, for those that are PgBouncer's alone; a clause.
@@ -67,9 +70,21 @@ pub(crate) trait Keyed: Default + 'static {
         Self::ROWS.iter().find(|row| row.key.name == name)
     }
 
-    /// The rows whose value is not the default one.
-    fn changed(&self) -> impl Iterator<Item = &'static Row<Self>> {
-        let defaults = Self::default();
+    /// What a configuration from `source` is that says nothing.
+    fn defaults(source: Source) -> Self {
+        let mut target = Self::default();
+        for row in Self::ROWS {
+            if let Some(own) = row.key.own_default(source) {
+                // A test parses every default, so this cannot fail.
+                let _ = (row.set)(&mut target, own);
+            }
+        }
+        target
+    }
+
+    /// The rows whose value is not the default one of a configuration from `source`.
+    fn changed(&self, source: Source) -> impl Iterator<Item = &'static Row<Self>> {
+        let defaults = Self::defaults(source);
         Self::ROWS.iter().filter(move |row| (row.exact)(self) != (row.exact)(&defaults))
     }
 }
@@ -82,11 +97,22 @@ impl Key {
         let user = UserSettings::ROWS.iter().map(|row| &row.key);
         global.chain(database).chain(user).chain(Peer::ROWS.iter().map(|row| &row.key))
     }
+
+    /// The default in a configuration from `source`.
+    #[must_use]
+    pub fn default_in(&self, source: Source) -> Option<&'static str> {
+        self.own_default(source).or(self.default)
+    }
+
+    fn own_default(&self, source: Source) -> Option<&'static str> {
+        self.own_defaults.iter().find(|(own, _)| *own == source).map(|(_, text)| *text)
+    }
 }
 
 /// Defines a struct, one field a row:
 /// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|idle("why"), secret;`
-/// where the parts in brackets and `secret` may be left out, and the default may be `unset`.
+/// where the parts in brackets and `secret` may be left out, and the default may be `unset`. Behind it
+/// stand, in parentheses, sources with a default of their own: `(Toml "x", Url "y")`.
 macro_rules! keys {
     (
         $(#[$outer:meta])*
@@ -95,7 +121,8 @@ macro_rules! keys {
         }
         $(
             $(#[doc = $help:literal])+
-            $field:ident $(($key:literal))? : $ty:ty $([$unit:ident])? = $default:tt,
+            $field:ident $(($key:literal))? : $ty:ty $([$unit:ident])? =
+                $default:tt $(($($source:ident $own:literal),+))?,
             $when:ident, $acts:ident $(($why:literal))? $(, $secret:ident)?;
         )+
     ) => {
@@ -115,6 +142,7 @@ macro_rules! keys {
                         kind: <$ty as $crate::value::Value>::KIND,
                         unit: concat!($(stringify!($unit))?),
                         default: keys!(@default $default),
+                        own_defaults: &[$($(($crate::source::Source::$source, $own)),+)?],
                         reloadable: keys!(@reload $when),
                         idle_because: keys!(@$acts $($why)?),
                         secret: keys!(@secret $($secret)?),
@@ -177,13 +205,15 @@ mod tests {
     use super::*;
 
     fn check_defaults<T: Keyed>() {
-        let mut target = T::default();
-        for row in T::ROWS {
-            if let Some(default) = row.key.default {
-                assert_eq!((row.set)(&mut target, default), Ok(()), "{}", row.key.name);
+        for source in [Source::Ini, Source::Toml, Source::Url] {
+            let mut target = T::default();
+            for row in T::ROWS {
+                if let Some(default) = row.key.default_in(source) {
+                    assert_eq!((row.set)(&mut target, default), Ok(()), "{}", row.key.name);
+                }
             }
+            assert_eq!(target.changed(source).count(), 0);
         }
-        assert_eq!(target.changed().count(), 0);
     }
 
     #[test]

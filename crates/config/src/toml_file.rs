@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use crate::build::{Builder, Place, Report, Setting};
 use crate::config::Config;
 use crate::error::ConfigError;
+use crate::source::Source;
 use crate::table::{Database, Global, Key, Keyed, Peer, UserSettings};
 use crate::value::{Kind, ValueError};
 
@@ -23,7 +24,8 @@ impl Config {
     /// # Errors
     /// Every mistake in the text; where it is no TOML, what is wrong with that.
     pub fn parse_toml(text: &str, file: &str) -> Result<Self, ConfigError> {
-        let mut reader = Reader { builder: Builder::default(), text, file: Arc::from(file) };
+        let mut reader =
+            Reader { builder: Builder::new(Source::Toml), text, file: Arc::from(file) };
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let line = error.span().map_or(0, |span| reader.line(span.start));

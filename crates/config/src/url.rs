@@ -9,15 +9,12 @@ use crate::auth_file::AuthFile;
 use crate::build::{Builder, Place, Setting};
 use crate::config::{AccessPolicy, Config};
 use crate::error::ConfigError;
+use crate::source::Source;
 use crate::suggest;
 use crate::table::{Global, Keyed};
 
 /// Where Debian's PostgreSQL has its socket; libpq too goes there when the URL has no host.
 const SOCKET_DIR: &str = "/var/run/postgresql";
-
-/// What differs from PgBouncer's defaults: no open socket but the one on the loopback address.
-const DEFAULTS: [(&str, &str); 3] =
-    [("listen_addr", "127.0.0.1"), ("unix_socket_dir", ""), ("pool_mode", "transaction")];
 
 /// libpq's words that are keys of a database entry.
 const DATABASE_WORDS: [&str; 5] = ["host", "port", "dbname", "application_name", "client_encoding"];
@@ -33,7 +30,7 @@ const GLOBAL_WORDS: [(&str, &str); 5] = [
 
 impl Config {
     /// Makes the configuration `weir serve URL` runs with: listening on 127.0.0.1:6432 in mode
-    /// transaction, the database of the URL by its name, and every other database of the same
+    /// auto, the database of the URL by its name, and every other database of the same
     /// server by the entry `*`. [`Config::access`] says who gets in.
     ///
     /// # Errors
@@ -44,10 +41,7 @@ impl Config {
         let parts = Parts::new(url).map_err(refuse)?;
         let access = parts.access().map_err(refuse)?;
 
-        let mut builder = Builder::default();
-        for (key, value) in DEFAULTS {
-            builder.global(&place, key, value);
-        }
+        let mut builder = Builder::new(Source::Url);
         if let AccessPolicy::UrlUser { .. } = access {
             builder.global(&place, "auth_type", "scram-sha-256");
         }

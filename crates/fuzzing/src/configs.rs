@@ -95,7 +95,7 @@ fn write_again(config: &Config) {
     let mut text = "[pgbouncer]\n".to_owned();
     let secret =
         |name| Key::all().any(|key| key.scope == Scope::Global && key.name == name && key.secret);
-    let rows = show(&config.global);
+    let rows = show(config);
     for row in rows.iter().filter(|row| !secret(row.key)) {
         let Some(value) = &row.value else { continue };
         // Only a TOML string can hold these.
@@ -107,7 +107,7 @@ fn write_again(config: &Config) {
     let none = |_: &Path| Err(io::ErrorKind::NotFound.into());
     match Config::parse_ini(&text, "again.ini", &none) {
         Ok(again) => {
-            for (row, before) in show(&again.global).iter().zip(&rows) {
+            for (row, before) in show(&again).iter().zip(&rows) {
                 if !secret(row.key) {
                     assert_eq!(row.value, before.value, "{}", row.key);
                 }

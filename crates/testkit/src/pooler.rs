@@ -42,8 +42,16 @@ pub struct Setup {
     dev_log: Option<PathBuf>,
     /// Started as root, and to become the unprivileged user by itself.
     from_root: bool,
-    /// With it, no file is read: `serve URL`.
-    url: Option<String>,
+    source: Source,
+}
+
+/// What it is started with.
+#[derive(Debug, Clone)]
+enum Source {
+    Ini,
+    Toml,
+    /// `serve URL`: no file is read.
+    Url(String),
 }
 
 impl Setup {
@@ -138,6 +146,12 @@ impl Setup {
         self.argument("-u").argument(guest::ACCOUNT)
     }
 
+    /// Writes it all as a `weir.toml`.
+    #[must_use]
+    pub fn in_toml(self) -> Self {
+        Self { source: Source::Toml, ..self }
+    }
+
     /// Starts the pooler and waits until it accepts connections.
     #[track_caller]
     pub fn start(mut self) -> Pooler {
@@ -197,14 +211,14 @@ impl Pooler {
             port: None,
             dev_log: None,
             from_root: false,
-            url: None,
+            source: Source::Ini,
         }
     }
 
     /// Starts it by `serve URL`, with no configuration file; the port is added to the URL.
     #[track_caller]
     pub fn serve(postgres: &Postgres, url: &str) -> Self {
-        Setup { url: Some(url.to_owned()), ..Self::before(postgres) }.start()
+        Setup { source: Source::Url(url.to_owned()), ..Self::before(postgres) }.start()
     }
 
     /// Its TCP port on 127.0.0.1.
@@ -321,7 +335,10 @@ impl Pooler {
 
     /// Path of its configuration file.
     pub fn configuration(&self) -> PathBuf {
-        self.folder.join("pooler.ini")
+        match self.setup.source {
+            Source::Toml => self.folder.join("weir.toml"),
+            Source::Ini | Source::Url(_) => self.folder.join("pooler.ini"),
+        }
     }
 
     /// What it wrote to standard output and error.
@@ -439,8 +456,12 @@ impl Pooler {
     }
 
     fn write_configuration(&self) {
+        let text = match self.setup.source {
+            Source::Toml => self.setup.ini.toml(),
+            Source::Ini | Source::Url(_) => self.setup.ini.text(),
+        };
         let files = [
-            (self.configuration(), self.setup.ini.text()),
+            (self.configuration(), text),
             (self.folder.join("userlist.txt"), self.setup.ini.auth_file()),
         ];
         for (path, text) in files {
@@ -474,9 +495,11 @@ impl Pooler {
         });
         command.args(&self.setup.arguments).args(more);
         command.envs(self.setup.environment.iter().map(|(name, value)| (name, value)));
-        match &self.setup.url {
-            Some(url) => command.args(["serve", &format!("{url}?listen_port={}", self.port)]),
-            None => command.arg(self.configuration()),
+        match &self.setup.source {
+            Source::Url(url) => {
+                command.args(["serve", &format!("{url}?listen_port={}", self.port)])
+            }
+            Source::Ini | Source::Toml => command.arg(self.configuration()),
         };
         let child = command
             .current_dir(&self.folder)

@@ -1,11 +1,12 @@
 //! Weir's own commands: `serve URL`, `check-config`, `convert`, `help`, `demo`, and PgBouncer's flags.
 
+mod defaults;
 mod demo;
 
 use std::process::{Command, Output};
 
 use crate::support::{self, only_weir, run_any};
-use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, frontend, pooler_binary};
+use testkit::{Pooler, Postgres, Role, ServerAuth, pooler_binary};
 
 fn weir(arguments: &[&str]) -> Output {
     run_any(Command::new(pooler_binary()).args(arguments))
@@ -179,20 +180,4 @@ fn serve_lets_nobody_in_whom_the_server_has_not_made_prove_himself() {
             assert_eq!(error.severity(), "FATAL");
         }
     }
-}
-
-#[test]
-fn serve_pools_transactions() {
-    if !only_weir() {
-        return;
-    }
-    let postgres = Postgres::shared();
-    let database = postgres.database();
-    let pooler = Pooler::serve(postgres, &postgres.url(&database));
-    let mut clients: Vec<RawClient> = (0..10).map(|_| pooler.client(&database)).collect();
-    for client in &mut clients {
-        client.send(frontend::query("SELECT 1"));
-        client.read_to_ready();
-    }
-    assert_eq!(postgres.backends(&database).len(), 1);
 }

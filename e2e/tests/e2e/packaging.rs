@@ -40,7 +40,7 @@ fn an_installation_has_all_its_files_and_spares_the_configuration() {
     assert_eq!(read("opt/etc/weir/weir.ini"), "changed");
 }
 
-/// The first configuration is one that Weir understands.
+/// The first configuration is one that Weir understands, in the mode that is Weir's own.
 #[test]
 fn the_configuration_that_is_installed_is_valid() {
     if !support::only_weir() {
@@ -52,7 +52,8 @@ fn the_configuration_that_is_installed_is_valid() {
     let path = folder.join("weir.ini");
     let text = text.replace("@SYSCONFDIR@/weir", &folder.display().to_string());
     std::fs::write(&path, text).expect("our own folder");
-    support::run(Command::new(pooler_binary()).arg("check-config").arg(path));
+    let text = support::run(Command::new(pooler_binary()).arg("check-config").arg(path));
+    assert!(text.contains("Pool mode\n  auto\n"), "{text}");
 }
 
 /// On a copy of this machine that is gone afterwards, for which one has to be root, on Debian.

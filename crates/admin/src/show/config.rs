@@ -17,5 +17,5 @@ pub(super) static CONFIG: Table<ConfigRow> = Table {
             "`yes` if a reload changes it, `no` if only a restart does.",
         ),
     ],
-    rows: |view| config::show(&view.snapshot.config.global),
+    rows: |view| config::show(&view.snapshot.config),
 };

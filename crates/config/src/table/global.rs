@@ -78,7 +78,7 @@ keys! {
     /// Name of the Windows service.
     job_name: String = "pgbouncer", boot, idle("Weir is no Windows service");
     /// TCP addresses or host names to listen on; `*` is all. Empty: no TCP.
-    listen_addr: Vec<String> = "", boot, acts;
+    listen_addr: Vec<String> = "" (Url "127.0.0.1"), boot, acts;
     /// Connections the kernel may hold that are not accepted yet.
     listen_backlog: u32 = "128", boot, acts;
     /// TCP port to listen on, and suffix of the Unix socket name.
@@ -103,7 +103,7 @@ keys! {
     max_db_connections: u32 = "0", reload, acts;
     /// Longest protocol message; a longer one ends the connection.
     max_packet_size: u32 [bytes] = "2147483647", reload, acts;
-    /// Prepared statements kept on each server connection in the modes transaction and statement;
+    /// Prepared statements kept on each server connection in the modes auto, transaction and statement;
     /// 0 switches their tracking off.
     max_prepared_statements: u32 = "200", reload, acts;
     /// Client connections of each user; 0 is no limit.
@@ -118,8 +118,9 @@ keys! {
     pidfile: String = "", boot, acts;
     /// Size of the buffer of a connection.
     pkt_buf: u32 [bytes] = "4096", boot, idle("connections at rest have no buffer");
-    /// When a server goes back to its pool.
-    pool_mode: PoolMode = "session", reload, acts;
+    /// When a server goes back to its pool: behind its client's session, transaction or statement.
+    /// Or `auto`, Weir's own: behind the transaction, and the session is kept (docs/auto-mode.md).
+    pool_mode: PoolMode = "session" (Toml "auto", Url "auto"), reload, acts;
     /// Time after which an empty pool is forgotten; 0 is never.
     pool_idle_timeout: Duration = "0", reload, acts;
     /// Longest query; 0 is for ever. Its server connection is closed.
@@ -206,7 +207,7 @@ keys! {
     transaction_timeout: Duration = "0", reload, acts;
     /// Folder of the Unix socket to listen on, and of that of a database without `host`; `@name`
     /// is an abstract socket. Empty: no Unix socket.
-    unix_socket_dir: String = "/tmp", boot, acts;
+    unix_socket_dir: String = "/tmp" (Url ""), boot, acts;
     /// Group of the Unix socket, by name or number.
     unix_socket_group: String = "", boot, acts;
     /// Permissions of the Unix socket; write a leading 0 for octal.

@@ -66,3 +66,25 @@ host = ["/run/other"]
     assert_eq!(after.users, before.users);
     assert_eq!(after.peers, before.peers);
 }
+
+#[test]
+fn what_an_ini_file_leaves_unsaid_keeps_its_meaning() {
+    for (before, expected) in [
+        ("[pgbouncer]\n", "pool_mode = \"session\"\n"),
+        ("[pgbouncer]\npool_mode = session\n", "pool_mode = \"session\"\n"),
+        ("[pgbouncer]\npool_mode = auto\n", ""),
+        (
+            "[pgbouncer]\n[databases]\na = host=h pool_mode=auto\nb = host=h\n",
+            "pool_mode = \"session\"\n\n[databases.a]\nhost = [\"h\"]\npool_mode = \"auto\"\n\n\
+             [databases.b]\nhost = [\"h\"]\n",
+        ),
+    ] {
+        let before = ini(before);
+        let text = to_toml(&before);
+        assert_eq!(text, expected);
+        assert_eq!(toml(&text).global.pool_mode, before.global.pool_mode);
+    }
+    // A weir.toml that says nothing stays one.
+    assert_eq!(to_toml(&toml("")), "");
+    assert_eq!(to_toml(&toml("pool_mode = \"session\"")), "pool_mode = \"session\"\n");
+}

@@ -1,7 +1,7 @@
 //! The hundred keys of PgBouncer 1.25 with their defaults, written down a second time and by hand,
 //! so that a slip in the table does not go unseen.
 
-use config::{Global, show};
+use config::{Config, show};
 
 /// Key, the value `SHOW CONFIG` prints for the default (`None` is NULL), and whether a reload can
 /// change it.
@@ -111,7 +111,7 @@ const PGBOUNCER: [(&str, Option<&str>, bool); 100] = [
 
 #[test]
 fn show_config_has_pgbouncers_keys_defaults_and_order() {
-    let rows = show(&Global::default());
+    let rows = show(&Config::default());
     for (row, (key, value, changeable)) in rows.iter().zip(PGBOUNCER) {
         assert_eq!((row.key, row.value.as_deref(), row.changeable), (key, value, changeable));
     }
@@ -133,12 +133,28 @@ fn show_config_has_pgbouncers_keys_defaults_and_order() {
 
 #[test]
 fn the_default_column_is_the_text_of_the_documentation() {
-    let rows = show(&Global::default());
+    let rows = show(&Config::default());
     let default = |key| rows.iter().find(|row| row.key == key).and_then(|row| row.default);
     assert_eq!(default("unix_socket_mode"), Some("0777"));
     assert_eq!(default("listen_addr"), Some(""));
     assert_eq!(default("verbose"), None);
     assert_eq!(default("user"), None);
+}
+
+#[test]
+fn the_default_column_is_that_of_the_source() {
+    let url = Config::from_url("postgresql://h/").expect("a URL");
+    let cases = [
+        (crate::ini("[pgbouncer]\npool_mode = statement\n"), ["session", "", "/tmp"]),
+        (crate::toml("pool_mode = \"statement\""), ["auto", "", "/tmp"]),
+        (url, ["auto", "127.0.0.1", ""]),
+    ];
+    for (config, expected) in cases {
+        let rows = show(&config);
+        let default = |key| rows.iter().find(|row| row.key == key).and_then(|row| row.default);
+        let found = ["pool_mode", "listen_addr", "unix_socket_dir"].map(default);
+        assert_eq!(found, expected.map(Some), "{:?}", config.source);
+    }
 }
 
 #[test]
@@ -148,7 +164,7 @@ fn values_are_printed_as_pgbouncer_prints_them() {
          admin_users = a,b\nauth_type = TRUST\nserver_lifetime = 1e7\n\
          auth_ldap_options = ldapbindpasswd=hush\n",
     );
-    let rows = show(&config.global);
+    let rows = show(&config);
     let value = |key| rows.iter().find(|row| row.key == key).and_then(|row| row.value.clone());
     assert_eq!(value("query_timeout").as_deref(), Some("1.5"));
     assert_eq!(value("unix_socket_mode").as_deref(), Some("504"));

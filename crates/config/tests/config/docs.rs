@@ -21,7 +21,12 @@ fn the_checked_in_reference_is_the_generated_one() {
 #[test]
 fn help_tells_a_key_in_every_place_it_is_written() {
     let text = config::help("Pool_Mode").unwrap();
-    for part in ["pool_mode (global)", "(of a database)", "(of a user)", "default: session"] {
+    for part in [
+        "pool_mode (global)",
+        "(of a database)",
+        "(of a user)",
+        "default: session; weir.toml: auto; weir serve: auto",
+    ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
     assert!(config::help("tcp_user_timeout").unwrap().contains("milliseconds"));

@@ -66,7 +66,7 @@ proptest! {
     #[test]
     fn ini_never_panics(text in text()) {
         if let Ok(config) = Config::parse_ini(&text, "f", &no_file) {
-            let _ = (config::describe(&config), config::show(&config.global));
+            let _ = (config::describe(&config), config::show(&config));
         }
     }
 

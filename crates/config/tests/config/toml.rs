@@ -1,6 +1,6 @@
 //! `weir.toml` says the same as `pgbouncer.ini`.
 
-use config::Host;
+use config::{Config, Global, Host, PoolMode, Source};
 
 use crate::{ini, toml, toml_mistakes};
 
@@ -58,13 +58,16 @@ host = "other"
 #[test]
 fn both_formats_give_the_same_configuration() {
     let (from_ini, from_toml) = (ini(INI), toml(TOML));
-    assert_eq!(from_ini, from_toml);
+    assert_eq!(Config { source: Source::Toml, ..from_ini }, from_toml);
     assert_eq!(from_toml.databases["my.db"].hosts, [Host::Unix("/run/postgresql".into())]);
 }
 
 #[test]
-fn an_empty_file_is_all_defaults() {
-    assert_eq!(toml("").global, config::Global::default());
+fn an_empty_file_is_all_defaults_and_its_pool_mode_is_auto() {
+    let auto = Global { pool_mode: PoolMode::Auto, ..Global::default() };
+    assert_eq!(toml("").global, auto);
+    assert_eq!(ini("[pgbouncer]\n").global, Global::default());
+    assert_eq!(Global::default().pool_mode, PoolMode::Session);
 }
 
 #[test]

@@ -35,11 +35,11 @@ fn without_a_user_the_server_proves_the_password() {
 }
 
 #[test]
-fn it_listens_on_the_loopback_address_alone_in_mode_transaction() {
+fn it_listens_on_the_loopback_address_alone_in_mode_auto() {
     let global = url("postgresql://h/").global;
     assert_eq!(global.listen_addr, ["127.0.0.1"]);
     assert_eq!((global.listen_port, global.unix_socket_dir.as_str()), (6432, ""));
-    assert_eq!(global.pool_mode, PoolMode::Transaction);
+    assert_eq!(global.pool_mode, PoolMode::Auto);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A `pgbouncer.ini` with its `auth_file`, built up by a test.
+//! A `pgbouncer.ini` with its `auth_file`, built up by a test; or the `weir.toml` that says the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -69,6 +69,30 @@ impl Ini {
             let _ = writeln!(text, "[{section}]");
             for (key, value) in entries {
                 let _ = writeln!(text, "{key} = {value}");
+            }
+        }
+        text
+    }
+
+    /// Everything as strings, which a `weir.toml` reads as `pgbouncer.ini` would. Connection strings
+    /// must not have quotes.
+    pub(super) fn toml(&self) -> String {
+        let pairs = |text: &mut String, pairs: &mut dyn Iterator<Item = (&str, &str)>| {
+            for (key, value) in pairs {
+                let _ = writeln!(text, "{key} = {value:?}");
+            }
+        };
+        let mut text = String::new();
+        pairs(&mut text, &mut self.global.iter().map(|(key, value)| (&**key, &**value)));
+        for (section, entries) in
+            [("databases", &self.databases), ("users", &self.users), ("peers", &self.peers)]
+        {
+            for (name, value) in entries {
+                let _ = writeln!(text, "[{section}.{name:?}]");
+                pairs(
+                    &mut text,
+                    &mut value.split_whitespace().filter_map(|pair| pair.split_once('=')),
+                );
             }
         }
         text

@@ -34,6 +34,11 @@ fn the_demo_shows_a_way_in_and_leaves_nothing() {
     let mut psql = Command::new(postgres_program("psql"));
     let answer = run(psql.args(["-X", "-A", "-t", "-c", "SELECT 'it works'", &url]));
     assert_eq!(answer, "it works\n");
+    let mut psql = Command::new(postgres_program("psql"));
+    let console = format!("{}pgbouncer", url.strip_suffix("demo").expect("its database"));
+    let pools = run(psql.args(["-X", "-A", "-t", "-c", "SHOW POOLS", &console]));
+    let pool = pools.lines().find(|line| line.starts_with("demo|")).expect("the pool just used");
+    assert!(pool.contains("|auto|"), "{pools}");
 
     run(Command::new("sh").args(["-c", "kill -INT \"$1\"", "kill", &demo.id().to_string()]));
     let reader = std::thread::spawn(move || lines.count());
@@ -57,7 +62,7 @@ fn the_lab_is_done_with_no_failure_in_any_mode() {
     let mut lab = Command::new(pooler_binary());
     // It ends with another status if a transaction failed or a mode did not pool.
     let table = run(lab.args(["demo", "--bench", "1"]).env("TMPDIR", &folder));
-    for word in ["direct", "session", "transaction", "statement", "tps"] {
+    for word in ["direct", "auto", "session", "transaction", "statement", "tps"] {
         assert!(table.contains(word), "no {word} in\n{table}");
     }
 }

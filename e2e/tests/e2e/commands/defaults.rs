@@ -1,0 +1,112 @@
+//! What pool mode there is where nobody names one: PgBouncer's in a `pgbouncer.ini`, `auto` in a
+//! `weir.toml` and with `serve URL`.
+
+use std::path::Path;
+
+use crate::commands::{stdout, weir};
+use crate::support::only_weir;
+use testkit::{Pooler, Postgres, RawClient, Setup};
+
+/// A fresh database, and a pooler before it that is told of no pool mode.
+fn silent() -> (Setup, String) {
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    (Pooler::before(postgres).workers(1).database(&database, ""), database)
+}
+
+/// Value and default of `pool_mode` by SHOW CONFIG.
+fn shown(pooler: &Pooler) -> [String; 2] {
+    let rows = pooler.admin("SHOW CONFIG").with("key", "pool_mode");
+    ["value", "default"].map(|column| rows.column(column)[0].to_owned())
+}
+
+/// What `check-config` takes the file's pool mode for.
+fn understood(file: &Path) -> String {
+    let text = stdout(&weir(&["check-config", &file.to_string_lossy()]));
+    let mut lines = text.lines().skip_while(|line| *line != "Pool mode").skip(1);
+    lines.next().unwrap_or_else(|| panic!("no pool mode in {text}")).trim().to_owned()
+}
+
+fn backend(client: &mut RawClient) -> String {
+    client.value("SELECT pg_backend_pid()")
+}
+
+/// True if a client gives its server up behind its transactions, so that others get the same.
+fn shares_servers(pooler: &Pooler, database: &str) -> bool {
+    let [mut one, mut another] = [pooler.client(database), pooler.client(database)];
+    // The first queries may each have been given a new server.
+    (0..10).any(|_| backend(&mut one) == backend(&mut another))
+}
+
+/// A setting is there on another server, and only for whose it is.
+#[track_caller]
+fn carries_settings(pooler: &Pooler, database: &str) {
+    let mut client = pooler.client(database);
+    client.rows("SET work_mem = '5MB'");
+    let before = backend(&mut client);
+    let mut strangers = Vec::new();
+    // Whichever servers are free, strangers are in a transaction on them.
+    while backend(&mut client) == before {
+        assert!(strangers.len() < 10, "it keeps its server");
+        let mut stranger = pooler.client(database);
+        stranger.rows("BEGIN");
+        assert_eq!(stranger.value("SHOW work_mem"), "4MB");
+        strangers.push(stranger);
+    }
+    assert_eq!(client.value("SHOW work_mem"), "5MB");
+}
+
+#[test]
+fn a_weir_toml_pools_in_auto_mode() {
+    if !only_weir() {
+        return;
+    }
+    let (setup, database) = silent();
+    let pooler = setup.in_toml().start();
+    assert_eq!(understood(&pooler.configuration()), "auto");
+    assert_eq!(shown(&pooler), ["auto", "auto"]);
+    assert!(shares_servers(&pooler, &database));
+    carries_settings(&pooler, &database);
+}
+
+#[test]
+fn serve_pools_in_auto_mode() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let pooler = Pooler::serve(postgres, &postgres.url(&database));
+    assert!(shares_servers(&pooler, &database));
+    carries_settings(&pooler, &database);
+}
+
+#[test]
+fn an_ini_file_stays_in_session_mode_also_when_it_is_converted() {
+    if !only_weir() {
+        return;
+    }
+    let (setup, database) = silent();
+    let pooler = setup.start();
+    assert_eq!(understood(&pooler.configuration()), "session");
+    assert_eq!(shown(&pooler), ["session", "session"]);
+    assert!(!shares_servers(&pooler, &database));
+
+    let converted = testkit::open_folder("converted").join("weir.toml");
+    let reload = |text: &str| {
+        std::fs::write(&converted, text).expect("our own folder");
+        pooler.admin(&format!("SET conffile = '{}'", converted.display()));
+        pooler.reload();
+    };
+    let text = stdout(&weir(&["convert", &pooler.configuration().to_string_lossy()]));
+    reload(&text);
+    assert_eq!(understood(&converted), "session");
+    assert_eq!(shown(&pooler), ["session", "auto"]);
+    assert!(!shares_servers(&pooler, &database));
+
+    let line = "pool_mode = \"session\"\n";
+    assert!(text.contains(line), "{text}");
+    reload(&text.replace(line, ""));
+    assert_eq!(shown(&pooler), ["auto", "auto"]);
+    assert!(shares_servers(&pooler, &database));
+}
