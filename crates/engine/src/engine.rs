@@ -36,7 +36,7 @@ use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 use crate::listener::Listener;
 use crate::lore::Lore;
 use crate::pool::Next;
-use crate::server::{Server, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shares::TURN;
 use crate::shell::{Exchange, Io, Mail};
@@ -259,8 +259,10 @@ impl<X: Exchange> Engine<X> {
     /// There was nothing to read on the socket of a server after all.
     pub fn server_quiet(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
-        if matches!(server.phase, ServerPhase::Settling) && server.is_clean() {
-            self.settled(id, now, io);
+        match server.phase {
+            ServerPhase::Settling if server.is_clean() => self.settled(id, now, io),
+            ServerPhase::Preparing(Preparation::Hear) => self.prepared(id, now, io),
+            _ => {}
         }
     }
 

@@ -53,6 +53,9 @@ pub enum ServerPhase {
 /// What a server is being asked before its client's bytes may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preparation {
+    /// Nothing yet: another worker had it and may not have read all that it has said. An idle server
+    /// has nothing to say but bad news.
+    Hear,
     /// Is it alive (`server_check_query`)?
     Check,
     /// Take the client's values of parameters.
@@ -84,7 +87,8 @@ impl Preparation {
     pub fn applies(self) -> bool {
         match self {
             Self::Apply | Self::Reapply | Self::Statements | Self::Recount | Self::Restore => true,
-            Self::Check
+            Self::Hear
+            | Self::Check
             | Self::Unwind
             | Self::Renew
             | Self::Confirm

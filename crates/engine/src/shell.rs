@@ -58,6 +58,10 @@ pub trait Io {
     /// is reported soon, not from here.
     fn attach_server(&mut self, server: ServerId, handle: Handle);
 
+    /// Has this server just come from another worker, with something unread on its socket? True once;
+    /// it is reported soon, as what the server says, or its end, or `server_quiet`.
+    fn take_news(&mut self, server: ServerId) -> bool;
+
     /// The client goes on with TLS: its socket leaves with what it has said of it so far, comes
     /// back as a new client that is here since `connected_at`, or never. The slot is free from now
     /// on.

@@ -24,6 +24,8 @@ pub(crate) const FAILED: u8 = 16;
 pub(crate) const CONNECTING: u8 = 32;
 /// The last read filled the small part of the buffer: use the large one.
 pub(crate) const BULK: u8 = 64;
+/// It came from another worker, which had not read all of it.
+pub(crate) const NEWS: u8 = 128;
 
 thread_local! {
     /// Records under way from a secured connection to its socket; kept for its room.

@@ -195,7 +195,8 @@ impl<X: Exchange> Engine<X> {
                 self.open_failed(id, reason, None, now, io);
             }
             ServerPhase::Preparing(
-                step @ (Preparation::Check
+                step @ (Preparation::Hear
+                | Preparation::Check
                 | Preparation::Apply
                 | Preparation::Reapply
                 | Preparation::Statements

@@ -120,9 +120,15 @@ impl<X: Exchange> Engine<X> {
             // It only waited to see a first server: it is welcomed and goes without.
             return self.ready(id, on, now, io);
         }
+        let is_begun = matches!(server.phase, ServerPhase::Preparing(_));
+        if !is_begun && io.take_news(on) {
+            self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Hear);
+            return false;
+        }
         let settings = self.settings(server.pool);
-        let checked =
-            matches!(server.phase, ServerPhase::Preparing(_)) || mutant::is(Mutant::SkipsCheck);
+        let checked = is_begun
+            && !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear))
+            || mutant::is(Mutant::SkipsCheck);
         // Who has it in between for nothing but a welcome does not show that it lives.
         let silent_for = now.saturating_sub(server.replied_at);
         if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
@@ -152,6 +158,10 @@ impl<X: Exchange> Engine<X> {
         let ServerPhase::Preparing(step) = server.phase else { return };
         let Some(id) = server.client else { return };
         let done = match step {
+            Preparation::Hear if !server.is_clean() => {
+                return self.server_closed(on, "idle server got dirty", now, io);
+            }
+            Preparation::Hear => self.prepare(id, on, now, io),
             Preparation::Restore => return self.restored(on, now, io),
             Preparation::Ask => return self.answered(on, now, io),
             Preparation::Probe => return self.probed(on, now, io),

@@ -100,6 +100,11 @@ impl Rig {
         self.0.borrow_mut().pump();
     }
 
+    pub(crate) fn hold_servers(&self, held: bool) {
+        self.0.borrow_mut().servers_are_held = held;
+        self.0.borrow_mut().pump();
+    }
+
     /// A connection that has said nothing yet.
     pub(crate) fn connect(&self) -> Client {
         self.connect_from(0, Peer::default())

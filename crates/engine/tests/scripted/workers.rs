@@ -37,6 +37,27 @@ fn an_idle_server_is_stolen() {
 }
 
 #[test]
+fn what_an_idle_server_has_said_is_heard_before_it_is_used_elsewhere() {
+    // Its own worker has not come to read it yet.
+    for bad in [true, false] {
+        let rig = Rig::with_workers(2, |_| {});
+        let (_, server) = (rig.client_at(0), rig.server(0));
+        let there = rig.client_at(1);
+        rig.hold_servers(true);
+        match bad {
+            true => server.die(),
+            false => server.send([status("application_name", "")]),
+        }
+        there.send([query("there")]);
+        server.expect([]);
+        rig.hold_servers(false);
+        let serves = if bad { rig.server(1) } else { server };
+        serves.answers("there");
+        there.expect([done("OK")]);
+    }
+}
+
+#[test]
 fn within_the_patience_a_server_stays_with_its_worker() {
     let (rig, here, there, server) = crossing();
     rig.later(1_000);
@@ -108,8 +129,10 @@ fn a_server_that_dies_in_the_mail() {
     server.send([done("OK")]);
     server.die();
     rig.hold_mail(false);
-    there.expect_lost();
-    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+    // Nothing of the client's was sent to it, so it gets another.
+    rig.server(1).answers("there");
+    there.expect([done("OK")]);
+    assert_eq!(rig.pool(|pool| pool.counts()), (1, 0));
 }
 
 #[test]

@@ -102,6 +102,8 @@ pub(crate) struct ServerSocket {
     pub(crate) down: Pipe,
     pub(crate) pending: Vec<u8>,
     pub(crate) latch: bool,
+    /// It came from another worker, which had not read all of it.
+    pub(crate) news: bool,
     /// It came to its end while it was nobody's.
     pub(crate) died_idle: bool,
     /// It does nothing before this moment.
@@ -308,6 +310,7 @@ impl Io for SimIo<'_> {
             down,
             pending: Vec::new(),
             latch: false,
+            news: false,
             died_idle: false,
             stalled_until: 0,
             backend,
@@ -358,15 +361,23 @@ impl Io for SimIo<'_> {
         if self.net.harms(Sabotage::SwapServers, 3) {
             self.net.swap_with_parked(at);
         }
-        let Some(Place::Detached { .. }) = self.net.servers.get(at).map(|socket| socket.place)
+        let Some(Place::Detached { home, .. }) =
+            self.net.servers.get(at).map(|socket| socket.place)
         else {
             return self.complain(format!("server {at} attached twice"));
         };
         self.net.servers[at].place = Place::Table(self.worker, server);
-        self.net.servers[at].latch = true;
+        let socket = &mut self.net.servers[at];
+        socket.latch = true;
+        socket.news = home != self.worker && (socket.down.ended || !socket.down.data.is_empty());
         if self.net.server_slots[self.worker].insert(server.0, at).is_some() {
             self.complain(format!("{server:?} was not free"));
         }
+    }
+
+    fn take_news(&mut self, server: ServerId) -> bool {
+        let at = self.server_at(server);
+        at.is_some_and(|at| std::mem::take(&mut self.net.servers[at].news))
     }
 
     fn start_tls(&mut self, client: ClientId, _start: TlsStart, _: Micros) {

@@ -140,6 +140,11 @@ impl Io for Net {
         end.expect("the server is detached").place = Place::Table(server);
     }
 
+    /// There is one worker.
+    fn take_news(&mut self, _: ServerId) -> bool {
+        false
+    }
+
     fn start_tls(&mut self, client: ClientId, _: TlsStart, _: Micros) {
         self.client(client).id = None;
     }

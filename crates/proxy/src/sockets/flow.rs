@@ -1,13 +1,13 @@
 //! The flow of bytes where it is not smooth: output that is kept back, reading that is held back
 //! because of it, and the last words to a client that has left.
 
-use std::os::fd::RawFd;
+use std::{io, os::fd::RawFd};
 
 use engine::ids::{ClientId, Micros, ServerId, WorkerId};
 
 use super::{Outcome, Sockets};
 use crate::{
-    conn::{BROKEN, DONE, Pending, READABLE},
+    conn::{BROKEN, DONE, NEWS, Pending, READABLE},
     sys::{epoll, socket},
     table::{Kind, Token},
 };
@@ -114,12 +114,18 @@ impl Sockets {
         self.queue(token);
     }
 
-    /// Another worker's server comes here. Whatever there is to read is reported anew.
+    /// Another worker's server comes here. Whatever there is to read is reported anew. That is looked
+    /// for at once: the other worker may be slow to learn that the server has gone.
     pub(super) fn fetch_server(&mut self, server: ServerId, fd: RawFd, home: WorkerId) {
         let _ = self.shared.epoll(home).delete(fd);
         let token = self.table.register(fd, Kind::Server(server.0));
         if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
-            self.outcomes.push_back(Outcome::ServerLost(token));
+            return self.outcomes.push_back(Outcome::ServerLost(token));
+        }
+        let peeked = socket::peek(fd, &mut [0]);
+        if !peeked.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {
+            self.server(server).flags |= READABLE | NEWS;
+            self.queue(token);
         }
     }
 
@@ -174,7 +180,7 @@ impl Sockets {
         match socket::peek(self.client(client).fd, &mut next) {
             Ok(0) => LastWords::None,
             Ok(count) if next[..count] == TERMINATE => LastWords::Terminate,
-            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => LastWords::None,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => LastWords::None,
             Ok(_) | Err(_) => LastWords::Request,
         }
     }
@@ -186,7 +192,7 @@ impl Sockets {
         let conn = self.client(client);
         let count = match socket::peek(conn.fd, &mut next) {
             Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(_) => return LastWords::None,
         };
         let lens = conn.tls.as_ref().and_then(|tls| tls.content_lens(&next[..count]));

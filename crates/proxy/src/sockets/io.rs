@@ -13,7 +13,7 @@ use wire::startup::CancelKey;
 use super::{Outcome, Sockets, slot};
 use crate::{
     check,
-    conn::{Conn, DONE, FAILED, READABLE, Sent},
+    conn::{Conn, DONE, FAILED, NEWS, READABLE, Sent},
     pooler::{ConsoleConnection, ConsoleRequest},
     shared::ColdRequest,
     sys::{epoll, process},
@@ -156,6 +156,14 @@ impl Io for Sockets {
             self.table.change(token, Kind::Server(server.0));
             let _ = self.epoll().modify(fd, epoll::READ, token.to_u64());
         }
+    }
+
+    #[inline]
+    fn take_news(&mut self, server: ServerId) -> bool {
+        let conn = self.server(server);
+        let has_news = conn.has(NEWS);
+        conn.flags &= !NEWS;
+        has_news
     }
 
     fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin) {

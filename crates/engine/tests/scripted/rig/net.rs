@@ -36,6 +36,8 @@ pub(crate) struct ServerEnd {
     pub(crate) left: bool,
     /// An event without anything to read.
     pub(crate) poked: bool,
+    /// It came from another worker, which had not read all of it.
+    pub(crate) news: bool,
     /// What it was sent is stuck half-way.
     pub(crate) stuck: bool,
     /// Its socket takes nothing any more, which is not known yet.
@@ -150,6 +152,7 @@ impl Io for FakeIo<'_> {
             unread: VecDeque::new(),
             left: false,
             poked: false,
+            news: false,
             stuck: false,
             broken: false,
             got: Vec::new(),
@@ -185,7 +188,12 @@ impl Io for FakeIo<'_> {
         let end = ends.find(|end| matches!(end.place, Place::Detached(_, own) if own == handle));
         let end = end.expect("the server is detached");
         end.place = Place::Table(server);
+        end.news = end.worker != worker && (end.left || !end.unread.is_empty());
         end.worker = worker;
+    }
+
+    fn take_news(&mut self, server: ServerId) -> bool {
+        std::mem::take(&mut self.server(server).news)
     }
 
     fn start_tls(&mut self, client: ClientId, start: TlsStart, _: Micros) {

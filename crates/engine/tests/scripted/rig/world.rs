@@ -36,6 +36,8 @@ pub(crate) struct World {
     /// Bytes that one read brings.
     pub(crate) chunk: usize,
     pub(crate) mail_is_held: bool,
+    /// Is nobody told of what happens on servers' sockets?
+    pub(crate) servers_are_held: bool,
 }
 
 impl World {
@@ -53,6 +55,7 @@ impl World {
             automatic: true,
             chunk: usize::MAX,
             mail_is_held: false,
+            servers_are_held: false,
         }
     }
 
@@ -155,7 +158,8 @@ impl World {
     fn read_server(&mut self, at: usize) -> bool {
         let now = self.now;
         let end = &self.net.servers[at];
-        if !end.connected || (end.unread.is_empty() && !end.left && !end.poked) {
+        let is_quiet = end.unread.is_empty() && !end.left && !end.poked;
+        if self.servers_are_held || !end.connected || is_quiet {
             return false;
         }
         let worker = end.worker;
