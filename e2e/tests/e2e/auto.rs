@@ -362,6 +362,37 @@ fn a_kept_server_is_shown_and_not_kept_for_ever() {
 }
 
 #[test]
+fn a_function_of_postgresqls_own_can_be_named_and_keeps_the_server() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let setup = setup.workers(1).set("default_pool_size", 20);
+    let pooler = setup.set("pin_functions", r"\bpg_backend_pid\(").start();
+    const SQL: &str = "SELECT pg_backend_pid()";
+    let prepare = frontend::parse("named", SQL);
+    let execute = frontend::execute("", 0);
+    let ways = [
+        vec![frontend::query(SQL)],
+        vec![frontend::parse("", SQL), frontend::bind("", "", &[]), execute.clone()],
+        vec![prepare, frontend::bind("", "named", &[]), execute],
+    ];
+    let mut held = Vec::new();
+    for mut way in ways {
+        let mut client = pooler.client(&database);
+        if way.len() > 1 {
+            way.push(frontend::sync());
+        }
+        client.send(way.concat());
+        let told = client.read_to_ready();
+        let told = told.iter().find(|message| message.tag == b'D').expect("its process").row();
+        held.extend(switch(&pooler, &database));
+        assert_eq!(told, [Some(backend(&mut client))]);
+        held.push(client);
+    }
+}
+
+#[test]
 fn a_question_that_fails_is_no_answer() {
     if !support::only_weir() {
         return;

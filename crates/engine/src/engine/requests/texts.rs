@@ -172,7 +172,8 @@ impl<X: Exchange> Requests<'_, X> {
     #[inline]
     fn leaves(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
         let Some(texts) = &self.texts else { return };
-        if texts.lore.asks_numbers || !seen.signs.is_empty() {
+        let looks = texts.lore.asks_numbers || !self.settings.pin_functions.is_empty();
+        if looks || !seen.signs.is_empty() {
             self.leave_traces(seen, text, bind);
         }
     }
@@ -188,9 +189,12 @@ impl<X: Exchange> Requests<'_, X> {
             // The server is sent nothing for it, so nothing is expected of it either.
             self.owe(Entry::new(Expect::Close, Verb::Synthesize(Reply::Unsupported)));
         }
-        let signs = seen.signs.without(quiet);
+        let mut signs = seen.signs.without(quiet);
         let Some(texts) = &mut self.texts else { return };
-        let named = signs.contains(Signs::OPAQUE) && self.settings.pins(text);
+        let named = self.settings.pins(text);
+        if named {
+            signs |= Signs::OPAQUE;
+        }
         let is_harmless = signs == Signs::OPAQUE && texts.lore.is_harmless(seen.functions);
         if signs.is_empty() || (is_harmless && !named) {
             return;
