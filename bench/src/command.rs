@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::auth::Credentials;
 use crate::guard::{self, GuardOptions};
 use crate::load::{Load, Stop};
+use crate::plot::{self, PlotOptions};
 use crate::reactor::Reactor;
 use crate::real::{self, RealOptions};
 use crate::run::{self, RunOptions};
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Measure a real PostgreSQL: directly, through PgBouncer and through Weir in turn
     Real(RealOptions),
+    /// Draw what both have written
+    Plot(PlotOptions),
     /// Serve as a canned PostgreSQL until killed
     Server(ServerOptions),
     /// Put load on a pooler and print the figures as JSON
@@ -93,6 +96,7 @@ impl Command {
         match self {
             Self::Run(options) => run::run(&options),
             Self::Real(options) => real::run(&options),
+            Self::Plot(options) => plot::run(&options),
             Self::Server(options) => serve(&options),
             Self::Client(options) => generate(options),
             Self::Guard(options) => guard::guard(&options),

@@ -12,6 +12,7 @@ mod frame;
 mod guard;
 mod load;
 mod named;
+mod plot;
 mod process;
 mod reactor;
 mod real;

@@ -1,0 +1,107 @@
+//! The figures of a run as pictures: SVG for docs/performance.md, from the JSON that `run` and `real`
+//! have written. Nothing is measured here.
+
+mod canvas;
+mod latencies;
+mod ratios;
+mod throughput;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::Value;
+
+#[derive(Debug, Args)]
+pub(crate) struct PlotOptions {
+    /// What `run` has written
+    #[arg(long, value_name = "FILE", default_value = "bench/out/bench.json")]
+    bench: PathBuf,
+    /// What `real` has written
+    #[arg(long, value_name = "FILE", default_value = "bench/out/real.json")]
+    real: PathBuf,
+    /// The folder of the pictures
+    #[arg(long, value_name = "FOLDER", default_value = "docs/plots")]
+    to: PathBuf,
+}
+
+/// # Errors
+///
+/// When a file cannot be read, is not of this program, or the pictures cannot be written.
+pub(crate) fn run(options: &PlotOptions) -> Result<()> {
+    let (bench, real) = (read(&options.bench)?, read(&options.real)?);
+    fs::create_dir_all(&options.to).with_context(|| options.to.display().to_string())?;
+    let pictures = [
+        ("ratios.svg", ratios::draw(&bench)?),
+        ("throughput.svg", throughput::draw(&real)?),
+        ("latency.svg", latencies::draw(&real)?),
+    ];
+    for (name, picture) in pictures {
+        let path = options.to.join(name);
+        fs::write(&path, picture).with_context(|| path.display().to_string())?;
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Value> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+fn rows(document: &Value) -> Result<&Vec<Value>> {
+    document["rows"].as_array().context("no rows: this is not what `run` or `real` writes")
+}
+
+/// The text under a key, empty if there is none.
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// That figure of each measurement that has it.
+fn figures(measurements: &Value, figure: impl Fn(&Value) -> &Value) -> Vec<f64> {
+    let measurements = measurements.as_array().map_or(&[][..], Vec::as_slice);
+    measurements.iter().filter_map(|one| figure(one).as_f64()).collect()
+}
+
+/// What the sides are called.
+fn labels(real: &Value) -> [String; 3] {
+    ["direct", text(real, "pgbouncer"), text(real, "weir")].map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn measured(tps: f64, p99: f64) -> Value {
+        json!([{ "tps": tps, "p50_ms": 1.0, "p99_ms": p99, "p999_ms": 2.0 * p99 }])
+    }
+
+    #[test]
+    fn each_picture_shows_its_rows() {
+        let side = |figures: [f64; 2]| json!({ "samples": [{ "figures": figures }] });
+        let bench = json!({
+            "how": "by hand", "pgbouncer": "PgBouncer 1", "weir": "Weir 2",
+            "rows": [
+                { "row": "idle", "ratio": [0.5, 0.25], "pgbouncer": side([4.0, 8.0]), "weir": side([2.0, 2.0]) },
+                { "row": "prepared", "ratio": [null], "pgbouncer": { "samples": [] }, "weir": side([1.0, 1.0]) },
+            ],
+        });
+        let ratios = ratios::draw(&bench).unwrap();
+        for shown in ["Weir 2 by PgBouncer 1", "idle (2)", "0.50", "0.25"] {
+            assert!(ratios.contains(shown), "{shown}");
+        }
+        assert!(!ratios.contains("prepared"), "there is nothing to compare");
+
+        let row = |name| json!({ "row": name, "direct": [], "pgbouncer": measured(10.0, 30.0), "weir": measured(20.0, 3.0) });
+        let real = json!({ "how": "by hand", "rows": [row("tpcb"), row("latency-2000")] });
+        let throughput = throughput::draw(&real).unwrap();
+        assert!(throughput.contains("tpcb") && !throughput.contains("latency-2000"));
+        let latency = latencies::draw(&real).unwrap();
+        assert!(latency.contains("latency-2000 p99.9") && !latency.contains("tpcb"));
+        assert!(ratios::draw(&json!({})).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! Transactions a second against a real PostgreSQL, three bars for each row of `real`. Rows differ by
+//! orders of magnitude, so the longest of each row is the whole width.
+
+use anyhow::Result;
+use plotters::style::text_anchor::HPos;
+use serde_json::Value;
+
+use super::canvas::{SIDES, picture};
+use super::{figures, labels, rows, text};
+use crate::stats::median;
+
+const LEFT: i32 = 190;
+const WIDTH: i32 = 440;
+const BAR: i32 = 13;
+const TOP: i32 = 92;
+
+pub(super) fn draw(real: &Value) -> Result<String> {
+    // At a fixed rate everybody has the same.
+    let rows: Vec<_> =
+        rows(real)?.iter().filter(|row| !text(row, "row").starts_with("latency")).collect();
+    let height = BAR * 3 + 12;
+    let bottom = TOP + height * rows.len() as i32;
+    picture((760, (bottom + 16) as u32), "Transactions a second", text(real, "how"), |canvas| {
+        canvas.legend((24, 68), &labels(real))?;
+        for (at, row) in rows.iter().enumerate() {
+            let tps = SIDES.map(|(side, _)| median(&figures(&row[side], |one| &one["tps"])));
+            let most = tps.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
+            let top = TOP + height * at as i32;
+            canvas.text((LEFT - 12, top + BAR * 3 / 2), text(row, "row"), 13, HPos::Right)?;
+            for (line, (value, (_, color))) in tps.iter().zip(SIDES).enumerate() {
+                let Some(value) = value else { continue };
+                let (y, end) =
+                    (top + BAR * line as i32, LEFT + (value / most * f64::from(WIDTH)) as i32);
+                canvas.bar((LEFT, y + 1), (end, y + BAR - 1), color)?;
+                canvas.text((end + 6, y + BAR / 2), &format!("{value:.0}"), 11, HPos::Left)?;
+            }
+        }
+        Ok(())
+    })
+}
