@@ -92,6 +92,10 @@ fn the_process_makes_room_by_closing_the_server_used_least_recently() {
     assert_eq!(coldest.value("SELECT 1"), "1");
     let mut warmer = login(&pooler, &role, &first);
     let kept = warmer.value("SELECT pg_backend_pid()");
+    // One that becomes free while room is being made is taken, however short its rest has been.
+    eventually("both servers are idle", PATIENCE, || {
+        (pooler.pool_sums(&first, ["sv_idle", "sv_used"]) == [2, 0]).then_some(())
+    });
     assert_eq!(pooler.client(&second).value("SELECT 1"), "1");
     let with = |user: &str| {
         let pools = pooler.admin("SHOW POOLS").with("database", &first).with("user", user);
