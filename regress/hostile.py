@@ -1,26 +1,36 @@
 """A hostile client between any two transactions.
 
 The suite's clients come to Weir through this proxy. Each time one of them has ended a transaction,
-its ReadyForQuery is held back until a client of ours, who shares its pool, has had a transaction on
-one server after the other: the one just left is among them, and the next one that the suite's client
-is given is another. Ours has settings and statements of its own, and would break nearly any test
-that found one of them. What it does is never shown to the suite's clients.
+its ReadyForQuery is held back until a client of ours, who shares its pool, has had transactions on
+some servers, and the next one that the suite's client is given is another. Ours has settings and
+statements of its own, and would break nearly any test that found one of them. What it does is never
+shown to the suite's clients.
 
 The console is asked meanwhile whether the suite's client keeps its server, and why.
 """
 
+import itertools
 import socket
+import struct
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from wire import READY_IDLE, Connection, close, first, pump, startup
+from blocked import with_names
+from wire import READY_IDLE, Connection, close, messages, startup
 
-# As many as Weir has in a pool; a client that keeps its server leaves one less.
-SERVERS = 3
-# They are given out in turn, and the one just left is asked first what is left in it: one more than
-# there are is enough for it to have its turn.
-VISITS = SERVERS + 1
+# As many as Weir has in a pool; a client that keeps its server leaves one less. Of the isolation
+# tests' sessions up to nine have one at a time.
+SERVERS = {"regress": 3, "isolation": 12}
+# Servers are given out in turn, and the one just left is asked first what is left in it: of three, one
+# more than there are is enough for it to have its turn. Of twelve it comes later, but mostly before a
+# client of the suite; not always as many, lest they take turns with the same ones.
+VISITS = {"regress": (4,), "isolation": (3, 4, 5)}
+# The isolation tests' driver watches its sessions by this one, which would have no end of visits.
+WATCHER = "/control connection"
+# A parameter as it is reported, and columns of SHOW CLIENTS.
+NAME = b"application_name\0"
+PORT, POINTER = 6, 14
 # Of the names by which the suite prepares statements, so many are the hostile client's, too.
 STATEMENTS = 3
 
@@ -56,21 +66,53 @@ SETTINGS = (
 
 @dataclass
 class Kept:
-    """Of one test: its transactions, and after how many of them its client kept the server, and
-    why."""
+    """Of one test: its transactions, after how many of them its client kept the server, and why; and
+    the names of its sessions."""
 
     transactions: int = 0
     pinned: int = 0
+    sessions: set = field(default_factory=set)
     reasons: Counter = field(default_factory=Counter)
+
+
+@dataclass
+class Session:
+    """What is known of one of the suite's clients."""
+
+    # User and database.
+    pool: tuple
+    test: str
+    # As it was told.
+    pid: int = 0
+    # What it calls itself, now and at the end of the transaction before.
+    name: str = ""
+    name_before: str = ""
+    # What the console calls it, once it is logged in.
+    pointer: bytes = b""
+
+    @classmethod
+    def starting(cls, words):
+        user = words[b"user"]
+        _, _, test = words.get(b"application_name", b"").decode().partition("/")
+        return cls((user, words.get(b"database") or user), test)
+
+    def hear(self, message):
+        if message[:1] == b"K":
+            self.pid = struct.unpack_from("!i", message, 5)[0]
+        elif message[:1] == b"S" and message.startswith(NAME, 5):
+            self.name = message[5 + len(NAME):-1].decode()
 
 
 class Proxy:
     """Listens on a port of its own, for Weir at another."""
 
-    def __init__(self, weir_port, names):
+    def __init__(self, weir_port, suite, statements):
         self.weir_port = weir_port
-        self.names = names[:STATEMENTS]
+        self.visits = itertools.cycle(VISITS[suite])
+        self.statements = statements[:STATEMENTS]
         self.hostile = {}
+        # Process ids as they were told, and what their sessions call themselves.
+        self.names = {}
         self.kept = {}
         self.lock = threading.Lock()
         self.console = Connection(weir_port, user=b"postgres", database=b"pgbouncer")
@@ -92,9 +134,12 @@ class Proxy:
 
     def serve(self, client):
         weir = socket.create_connection(("127.0.0.1", self.weir_port))
+        for one in (client, weir):
+            # When a notice comes is part of what the isolation tests compare.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             if words := startup(client, weir):
-                threading.Thread(target=pump, args=(client, weir), daemon=True).start()
+                threading.Thread(target=self.requests, args=(client, weir), daemon=True).start()
                 self.replies(weir, client, words)
         except OSError:
             pass
@@ -102,31 +147,50 @@ class Proxy:
             for one in (client, weir):
                 close(one)
 
+    def requests(self, client, weir):
+        """Passes them on until one of the two has gone."""
+        try:
+            for whole in messages(client):
+                weir.sendall(b"".join(with_names(message, self.names) for message in whole))
+            weir.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
     def replies(self, weir, client, words):
         """Passes them on; before a transaction's last one the hostile client has its turn."""
-        user = words[b"user"]
-        pool = user, words.get(b"database") or user
-        test = words.get(b"application_name", b"").decode().removeprefix("pg_regress/")
-        welcomed, held = False, b""
-        while data := weir.recv(65536):
-            held += data
-            complete = b""
-            while (message := first(held)) is not None:
-                held = held[len(message):]
-                if message == READY_IDLE and welcomed:
+        session = Session.starting(words)
+        for whole in messages(weir):
+            for message in whole:
+                session.hear(message)
+                if message == READY_IDLE:
+                    self.names[session.pid] = session.name
                     with self.lock:
-                        self.visit(pool)
-                        self.count(pool, test)
-                welcomed = welcomed or message == READY_IDLE
-                complete += message
-            client.sendall(complete)
+                        self.take_turn(session, weir)
+            client.sendall(b"".join(whole))
+
+    def take_turn(self, session, weir):
+        """A transaction of the suite's client is over, or its login."""
+        if not session.pointer:
+            session.pointer = self.pointer(weir)
+        elif not session.name.endswith(WATCHER):
+            self.visit(session.pool)
+            # What has given it its name was not under its name.
+            if session.test and session.name == session.name_before:
+                self.count(session)
+        session.name_before = session.name
+
+    def pointer(self, weir):
+        """What the console calls the client that has this connection."""
+        port = str(weir.getsockname()[1]).encode()
+        rows = self.console.query("SHOW CLIENTS")
+        return next(row[POINTER] for row in rows if row[PORT] == port)
 
     def visit(self, pool):
         one = self.hostile.get(pool)
         try:
             if one is None:
                 one = self.hostile[pool] = self.enemy(pool)
-            for _ in range(VISITS):
+            for _ in range(next(self.visits)):
                 one.query("SELECT 1")
         except OSError:
             # The database or the role is gone, and may come again.
@@ -141,16 +205,15 @@ class Proxy:
         )
         for statement in SETTINGS:
             one.query(statement)
-        for name in self.names:
+        for name in self.statements:
             one.query(f"PREPARE {name} AS SELECT 'hostile'")
         return one
 
-    def count(self, pool, test):
-        """Tests run one at a time, and the hostile client has nothing to keep a server for."""
-        kept = self.kept.setdefault(test, Kept())
+    def count(self, session):
+        kept = self.kept.setdefault(session.test, Kept())
         kept.transactions += 1
-        user, database = pool
+        kept.sessions.add(session.name)
         for row in self.console.query("SHOW PINS"):
-            if row[:2] == [database, user]:
+            if row[2] == session.pointer:
                 kept.pinned += 1
                 kept.reasons.update(row[4].decode().split(", "))

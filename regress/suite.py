@@ -120,8 +120,8 @@ def prepare(suite, stage):
 def statement_names(suite):
     """Those by which the suite's SQL prepares statements, the most frequent first."""
     found = collections.Counter()
-    for path in (suite.folder / "sql").glob("*.sql"):
+    for path in [*suite.folder.glob("sql/*.sql"), *suite.folder.glob("specs/*.spec")]:
         text = path.read_text(errors="replace")
-        found.update(name.lower() for name in re.findall(r"(?im)^prepare +(\w+)", text))
+        found.update(name.lower() for name in re.findall(r"(?im)^(?:step.*)?\bprepare +(\w+)", text))
     found.pop("transaction", None)
     return [name for name, _ in found.most_common()]

@@ -11,9 +11,15 @@ SETTINGS = """
 log_statement = all
 log_line_prefix = '%p %a: '
 """
-LINE = re.compile(r"(\d+) (pg_regress/(\S+)|hostile): LOG:  (?:statement|execute [^:]*): (.*)")
-# Weir gives the server to the hostile client: still under the name of whoever was there.
-HANDED_ON = "SET application_name = 'hostile'"
+LINE = re.compile(
+    r"(\d+) (hostile|pg_regress/([^/:]+)|isolation/([^/:]+)/(?!control connection)[^:]+): LOG:  "
+    r"(?:statement|execute [^:]*): (.*)"
+)
+# Weir's own, under the name of whoever was there: it gives the server to another client, asks what is
+# left, or ends listening there.
+OURS = re.compile(
+    r"SET application_name = |SELECT kind, name, pg_catalog\.|LISTEN \"_weir_|UNLISTEN \*$"
+)
 
 
 @dataclass
@@ -38,26 +44,37 @@ def read(log, kept):
     """Test -> Count, of PostgreSQL's log and of what the proxy has seen (hostile.Kept)."""
     counts = {
         test: Count(
-            # But the first, which has no server to leave.
-            transactions=one.transactions - 1,
+            # But the first of each session, which has no server to leave.
+            transactions=one.transactions - len(one.sessions),
             pinned=one.pinned / one.transactions,
             reasons=[reason for reason, _ in one.reasons.most_common()],
         )
         for test, one in kept.items()
-        if one.transactions > 1
+        if one.transactions > len(one.sessions)
     }
-    last, visits = {}, set()
+    # The process of each session's last statement; the last session of each process; where the hostile
+    # client has been since; and the processes that were left, and it has not come yet, with the test.
+    last, owner, visits, left = {}, {}, set(), {}
     with open(log, encoding="utf8", errors="replace") as lines:
         for found in filter(None, map(LINE.match, lines)):
-            pid, _, test, text = found.groups()
+            pid, name, *tests, text = found.groups()
+            test = next(filter(None, tests), None)
             if test is None:
                 visits.add(pid)
-            elif test in counts and HANDED_ON not in text:
-                before = last.get(test, pid)
-                if pid != before:
+                if pid in left:
+                    counts[left.pop(pid)].visited += 1
+            elif not OURS.search(text):
+                before = last.get(name, pid)
+                last[name] = pid
+                left.pop(pid, None)
+                if pid != before and test in counts:
                     counts[test].switches += 1
-                    counts[test].visited += before in visits
-                last[test] = pid
+                    # Unless another client of the suite has been there meanwhile.
+                    if owner[before] == name and before in visits:
+                        counts[test].visited += 1
+                    elif owner[before] == name:
+                        left[before] = test
+                owner[pid] = name
                 visits.discard(pid)
     return counts
 

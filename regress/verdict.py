@@ -1,6 +1,7 @@
 """Compares what two runs of a suite printed, and knows which differences are allowed."""
 
 import difflib
+import re
 import tomllib
 from dataclasses import dataclass
 
@@ -37,11 +38,26 @@ class Unstable:
         return lines[:begin] + lines[end:]
 
 
+@dataclass(frozen=True)
+class Masked:
+    """A number of the process, in the lines of a test: what matches is not compared."""
+
+    suite: str
+    test: str
+    modes: list
+    reason: str
+    pattern: str
+
+    def cut(self, lines):
+        return [re.sub(self.pattern, "", line) for line in lines]
+
+
 @dataclass
 class Reviewed:
     """What may differ in one mode."""
 
     allowed: list
+    # Of kinds that cut: [`Unstable`], [`Masked`].
     unstable: list
 
 
@@ -62,6 +78,7 @@ def read_reviewed(path, mode):
     document = tomllib.loads(path.read_text())
     allowed = [Allowed(**entry) for entry in document["difference"]]
     unstable = [Unstable(**entry) for entry in document["unstable"]]
+    unstable += [Masked(**entry) for entry in document["masked"]]
     return Reviewed(*([one for one in kind if mode in one.modes] for kind in (allowed, unstable)))
 
 

@@ -91,14 +91,16 @@ def exactly(reader, count):
     return data
 
 
-def pump(reader, writer):
-    """Passes on whatever comes until one of the two has gone."""
-    try:
-        while data := reader.recv(65536):
-            writer.sendall(data)
-        writer.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass
+def messages(reader):
+    """Those that came whole with each read, as a list; what has begun is kept for the next one."""
+    held = b""
+    while data := reader.recv(65536):
+        held += data
+        whole = []
+        while (message := first(held)) is not None:
+            held = held[len(message):]
+            whole.append(message)
+        yield whole
 
 
 def close(one):
