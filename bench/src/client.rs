@@ -18,6 +18,8 @@ const SELECT: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = ";
 #[derive(Debug)]
 pub(crate) struct Client {
     step: Step,
+    /// What it has set, as each of its answers shows it; empty if nothing.
+    values: String,
     asked: Instant,
     /// Complete answers since the count was last taken.
     pub(crate) transactions: u64,
@@ -27,6 +29,8 @@ pub(crate) struct Client {
 #[derive(Debug)]
 enum Step {
     Login(Login),
+    /// The answer to its settings.
+    Set(Reply),
     /// The answer to its one Parse.
     Prepare(Reply),
     /// To be told to ask.
@@ -50,7 +54,13 @@ impl Client {
                 ("client_encoding", "UTF8"),
             ],
         );
-        Self { step: Step::Login(Login::default()), asked: Instant::now(), transactions: 0 }
+        let step = Step::Login(Login::default());
+        Self { step, values: String::new(), asked: Instant::now(), transactions: 0 }
+    }
+
+    /// Is it logged in, with nothing to do?
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.step, Step::Idle)
     }
 
     /// Asks, if there is nothing in flight.
@@ -58,7 +68,9 @@ impl Client {
         if let Step::Idle = self.step {
             self.asked = Instant::now();
             self.step = Step::Answer(match traffic.work {
-                Work::Query(protocol) => ask_number(protocol, traffic.next_number(), out),
+                Work::Query(protocol) => {
+                    ask_number(protocol, traffic.next_number(), &self.values, out)
+                }
                 Work::Bulk { row_bytes, total_bytes } => {
                     let text = format!("SELECT bulk {row_bytes} {total_bytes}\0");
                     put(out, b'Q', &[text.as_bytes()]);
@@ -124,6 +136,11 @@ impl Client {
                     self.logged_in(traffic, out);
                 }
             }
+            Step::Set(reply) => {
+                if reply.handle(frame)? {
+                    self.prepare(traffic, out);
+                }
+            }
             Step::Prepare(reply) => {
                 if reply.handle(frame)? {
                     self.become_ready(traffic);
@@ -134,8 +151,10 @@ impl Client {
                     traffic.count_transaction(self.asked);
                     self.transactions += 1;
                     self.step = Step::Idle;
-                    if traffic.running {
-                        self.ask(traffic, out);
+                    match traffic.sessions.at_work {
+                        _ if !traffic.running => {}
+                        0 => self.ask(traffic, out),
+                        _ => traffic.turns += 1,
                     }
                 }
             }
@@ -148,18 +167,29 @@ impl Client {
     }
 
     fn logged_in(&mut self, traffic: &mut Traffic, out: &mut Vec<u8>) {
-        match traffic.work {
-            Work::Query(Protocol::Prepared) => {
-                put(out, b'P', &[b"P_0\0", SELECT.as_bytes(), b"$1;\0\0\0"]);
-                put(out, b'S', &[]);
-                self.step = Step::Prepare(Reply::to_parse());
-            }
-            Work::Query(_) | Work::Bulk { .. } => self.become_ready(traffic),
-            Work::Login => {
-                put(out, b'X', &[]);
-                self.step = Step::End;
-            }
+        if traffic.work == Work::Login {
+            put(out, b'X', &[]);
+            self.step = Step::End;
+            return;
         }
+        if let Some(group) = traffic.next_group() {
+            let (settings, values) = settings_of(group);
+            put(out, b'Q', &[settings.as_bytes(), b"\0"]);
+            self.values = values;
+            self.step = Step::Set(Reply::to_settings());
+            return;
+        }
+        self.prepare(traffic, out);
+    }
+
+    /// Its settings are made: it parses what it will execute, if it does that once.
+    fn prepare(&mut self, traffic: &mut Traffic, out: &mut Vec<u8>) {
+        if traffic.work != Work::Query(Protocol::Prepared) {
+            return self.become_ready(traffic);
+        }
+        put(out, b'P', &[b"P_0\0", SELECT.as_bytes(), b"$1;\0\0\0"]);
+        put(out, b'S', &[]);
+        self.step = Step::Prepare(Reply::to_parse());
     }
 
     fn become_ready(&mut self, traffic: &mut Traffic) {
@@ -171,6 +201,7 @@ impl Client {
     fn waits_for(&self) -> &'static str {
         match self.step {
             Step::Login(_) => "login",
+            Step::Set(_) => "SET",
             Step::Prepare(_) => "Parse",
             Step::Idle => "nothing",
             Step::Answer(_) => "query",
@@ -179,14 +210,25 @@ impl Client {
     }
 }
 
-/// Sends the select for `number` and says which reply is the right one.
-fn ask_number(protocol: Protocol, number: u32, out: &mut Vec<u8>) -> Reply {
+/// What a client of that group sets, and how its answers show that: in the order of the names.
+fn settings_of(group: usize) -> (String, String) {
+    let (path, timeout, memory) = (format!("group_{group}"), 60_000 + group, 4_096 + group);
+    let settings = format!(
+        "SET search_path = '{path}';SET statement_timeout = '{timeout}';SET work_mem = '{memory}';"
+    );
+    (settings, format!(" {path} {timeout} {memory}"))
+}
+
+/// Sends the select for `number` and says which reply is the right one, in a session with these
+/// values.
+fn ask_number(protocol: Protocol, number: u32, values: &str, out: &mut Vec<u8>) -> Reply {
     let number = number.to_string();
     let (select, digits) = (SELECT.as_bytes(), number.as_bytes());
+    let answer = format!("{number}{values}");
     let name: &[u8] = match protocol {
         Protocol::Simple => {
             put(out, b'Q', &[select, digits, b";\0"]);
-            return Reply::to_simple(digits);
+            return Reply::to_simple(answer.as_bytes());
         }
         Protocol::Extended => {
             put(out, b'P', &[b"\0", select, b"$1;\0\0\0"]);
@@ -199,7 +241,7 @@ fn ask_number(protocol: Protocol, number: u32, out: &mut Vec<u8>) -> Reply {
     put(out, b'D', &[b"P\0"]);
     put(out, b'E', &[b"\0\0\0\0\0"]);
     put(out, b'S', &[]);
-    Reply::to_extended(digits, protocol == Protocol::Extended)
+    Reply::to_extended(answer.as_bytes(), protocol == Protocol::Extended)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::run::{self, RunOptions};
 use crate::socket::Address;
 use crate::steps;
 use crate::sys;
-use crate::traffic::{Protocol, Traffic, Work};
+use crate::traffic::{Protocol, Sessions, Traffic, Work};
 
 /// Measure what a connection pooler costs.
 #[derive(Debug, Parser)]
@@ -67,6 +67,12 @@ pub(crate) struct ClientOptions {
     transactions: Option<u64>,
     #[arg(long, value_enum, default_value_t = Protocol::Simple)]
     protocol: Protocol,
+    /// Each client sets three settings at first, to the values of one of so many groups
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    groups: usize,
+    /// So many clients at a time ask, drawn by lot; all when not given
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    at_work: usize,
     /// Connect, log in and leave, over and over
     #[arg(long, conflicts_with_all = ["bulk", "idle"])]
     login_only: bool,
@@ -124,6 +130,7 @@ fn generate(options: ClientOptions) -> Result<()> {
     };
     let credentials = Credentials::new(&options.user, &options.database, &options.password);
     let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
+    reactor.traffic.sessions = Sessions { groups: options.groups, at_work: options.at_work };
     let load = Load {
         pooler: options.connect,
         clients: options.clients,

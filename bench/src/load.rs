@@ -112,8 +112,7 @@ impl Load {
         if reactor.traffic.work != Work::Login {
             self.log_in(reactor, self.clients)?;
         }
-        reactor.traffic.running = true;
-        reactor.each_client(|client, traffic, out| client.ask(traffic, out))?;
+        reactor.begin()?;
         let warm = Instant::now() + self.warm_up;
         self.drive(reactor, self.clients, |_| Instant::now() >= warm)?;
 
@@ -134,7 +133,7 @@ impl Load {
         let cpu = self.cpu()? - cpu;
         let mut starved = 0;
         reactor.each_client(|client, _, _| starved += usize::from(client.transactions == 0))?;
-        reactor.traffic.running = false;
+        (reactor.traffic.running, reactor.traffic.turns) = (false, 0);
         let traffic = &reactor.traffic;
         Ok(Outcome {
             seconds,

@@ -112,6 +112,32 @@ impl Reactor {
         Ok(())
     }
 
+    /// Everybody begins to work, or as many as are to be at work at a time.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.traffic.running = true;
+        if self.traffic.sessions.at_work == 0 {
+            return self.each_client(|client, traffic, out| client.ask(traffic, out));
+        }
+        self.traffic.turns = self.traffic.sessions.at_work.min(self.traffic.ready);
+        self.give_turns()
+    }
+
+    /// Clients drawn by lot ask, until as many are at work as are to be.
+    fn give_turns(&mut self) -> Result<()> {
+        while self.traffic.turns > 0 {
+            let index = self.traffic.draw(self.slots.len());
+            if let Slot::Connection(connection) = &mut self.slots[index]
+                && let Peer::Client(client) = &mut connection.peer
+                && client.is_idle()
+            {
+                client.ask(&mut self.traffic, &mut connection.said);
+                connection.flush(&self.epoll, index)?;
+                self.traffic.turns -= 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits at most `timeout` for something to happen and handles all that did.
     ///
     /// # Errors
@@ -139,7 +165,7 @@ impl Reactor {
             }
         }
         self.free.append(&mut self.emptied);
-        Ok(())
+        self.give_turns()
     }
 
     fn accept(&mut self, index: usize) -> Result<()> {

@@ -147,6 +147,7 @@ impl Rig<'_> {
             scram: false,
             prepared: row.is_prepared(),
             tls: row.tls,
+            pool_mode: "transaction",
             cores: None,
         };
         let mut pooler = Pooler::start(self.workplace, binary, &setting, &self.cluster.address())?;

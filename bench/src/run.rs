@@ -107,10 +107,11 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
     for pair in 0..pairs {
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         for side in order {
-            if row.can_run(&poolers[side]) {
+            let pooler = if row.modes.is_some() { &poolers[1] } else { &poolers[side] };
+            if row.can_run(pooler) {
                 let sample = bench
-                    .sample(row, &poolers[side])
-                    .with_context(|| format!("{}: {}", row.name, poolers[side].label))?;
+                    .sample(row, pooler, side)
+                    .with_context(|| format!("{}: {}", row.name, pooler.label))?;
                 line.add(side, sample);
             }
         }

@@ -4,6 +4,8 @@
 
 mod statement;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, bail, ensure};
 
 use crate::bulk::Rows;
@@ -52,6 +54,9 @@ pub(crate) struct Session {
     skipping: bool,
     statements: Statements,
     portal: Option<Portal>,
+    /// What was set in the session, of what is not reported. Every row of a select shows the
+    /// values.
+    settings: BTreeMap<Vec<u8>, Vec<u8>>,
     bulk: Option<Bulk>,
 }
 
@@ -71,6 +76,7 @@ impl Session {
             skipping: false,
             statements: Statements::default(),
             portal: None,
+            settings: BTreeMap::new(),
             bulk: None,
         }
     }
@@ -194,8 +200,8 @@ impl Session {
                     return;
                 }
                 kind => {
-                    if let Kind::Select { .. } = kind {
-                        put(out, b'T', &[ABALANCE_ROW]);
+                    if let Some(columns) = kind.row_description() {
+                        put(out, b'T', &[&columns]);
                     }
                     self.run(&kind, out);
                 }
@@ -211,20 +217,40 @@ impl Session {
     fn run(&mut self, kind: &Kind<'_>, out: &mut Vec<u8>) {
         match kind {
             Kind::Select { number } => {
-                let count = number.len() as u32;
-                put(out, b'D', &[&1u16.to_be_bytes(), &count.to_be_bytes(), number]);
+                let values = self.settings.values().flat_map(|value| [b" ", &**value]);
+                let text = [&[*number][..], &values.collect::<Vec<_>>()].concat().concat();
+                put_row(out, &[&text]);
                 put(out, b'C', &[b"SELECT 1\0"]);
             }
             Kind::Set { name, value } => {
                 put(out, b'C', &[b"SET\0"]);
                 if let Some(reported) = statement::reported(name) {
                     put(out, b'S', &[reported.as_bytes(), b"\0", value, b"\0"]);
+                } else {
+                    self.settings.insert(name.to_vec(), value.to_vec());
                 }
+            }
+            Kind::Reset { name } => {
+                self.settings.remove(*name);
+                put(out, b'C', &[b"RESET\0"]);
+            }
+            Kind::SetConfig { calls } => {
+                let settings = statement::calls(calls);
+                put_row(out, &vec![&b"f"[..]; settings.len()]);
+                let owned = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
+                self.settings.extend(settings.into_iter().map(owned));
+                put(out, b'C', &[b"SELECT 1\0"]);
+            }
+            Kind::Probe => {
+                self.settings.iter().for_each(|(name, value)| put_row(out, &[b"s", name, value]));
+                let tag = format!("SELECT {}\0", self.settings.len());
+                put(out, b'C', &[tag.as_bytes()]);
             }
             Kind::Plain { tag, status } => {
                 self.status = status.unwrap_or(self.status);
                 if *tag == "DISCARD ALL" {
                     self.statements.clear();
+                    self.settings.clear();
                 }
                 put(out, b'C', &[tag.as_bytes(), b"\0"]);
             }
@@ -291,10 +317,9 @@ impl Session {
             };
             put(out, b't', parameters);
         }
-        match Kind::of(text) {
-            Kind::Select { .. } => put(out, b'T', &[ABALANCE_ROW]),
-            Kind::Bulk { .. } => put(out, b'T', &[BULK_ROW]),
-            Kind::Set { .. } | Kind::Plain { .. } => put(out, b'n', &[]),
+        match Kind::of(text).row_description() {
+            Some(columns) => put(out, b'T', &[&columns]),
+            None => put(out, b'n', &[]),
         }
         Ok(())
     }
@@ -322,6 +347,16 @@ impl Session {
     fn ready(&self, out: &mut Vec<u8>) {
         put(out, b'Z', &[&[self.status]]);
     }
+}
+
+/// A DataRow of these texts.
+fn put_row(out: &mut Vec<u8>, columns: &[&[u8]]) {
+    let mut body = (columns.len() as u16).to_be_bytes().to_vec();
+    for column in columns {
+        body.extend_from_slice(&(column.len() as u32).to_be_bytes());
+        body.extend_from_slice(column);
+    }
+    put(out, b'D', &[&body]);
 }
 
 #[cfg(test)]

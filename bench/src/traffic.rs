@@ -27,10 +27,21 @@ pub(crate) enum Protocol {
     Prepared,
 }
 
+/// What clients have in their sessions, and how many of them are at work at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sessions {
+    /// Each client sets three settings, once; those of a group to the same values. 0 = nothing is
+    /// set.
+    pub(crate) groups: usize,
+    /// Whose turn is next is drawn by lot. 0 = all clients work all the time.
+    pub(crate) at_work: usize,
+}
+
 /// The shared state of all clients of one run.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     pub(crate) work: Work,
+    pub(crate) sessions: Sessions,
     pub(crate) credentials: Credentials,
     /// A client that has its answer asks anew.
     pub(crate) running: bool,
@@ -47,13 +58,19 @@ pub(crate) struct Traffic {
     /// Bytes of large results.
     pub(crate) bytes: u64,
     pub(crate) latency: Histogram,
+    /// So many more clients are to be at work.
+    pub(crate) turns: usize,
+    /// Clients that have begun to set something.
+    setters: usize,
     numbers: u32,
+    lot: u64,
 }
 
 impl Traffic {
     pub(crate) fn new(work: Work, credentials: Credentials) -> Self {
         Self {
             work,
+            sessions: Sessions::default(),
             credentials,
             running: false,
             logging_in: 0,
@@ -63,7 +80,10 @@ impl Traffic {
             resumed: 0,
             bytes: 0,
             latency: Histogram::new(),
+            turns: 0,
+            setters: 0,
             numbers: 0,
+            lot: 1,
         }
     }
 
@@ -72,6 +92,20 @@ impl Traffic {
     pub(crate) fn next_number(&mut self) -> u32 {
         self.numbers = (self.numbers + 1) % 900_000_000;
         100_000_000 + self.numbers
+    }
+
+    /// Which group the next client belongs to, if clients set anything.
+    pub(crate) fn next_group(&mut self) -> Option<usize> {
+        self.setters += 1;
+        (self.setters - 1).checked_rem(self.sessions.groups)
+    }
+
+    /// A number below `count`, the same ones in each run.
+    pub(crate) fn draw(&mut self, count: usize) -> usize {
+        self.lot ^= self.lot << 13;
+        self.lot ^= self.lot >> 7;
+        self.lot ^= self.lot << 17;
+        (self.lot % count.max(1) as u64) as usize
     }
 
     pub(crate) fn count_transaction(&mut self, asked: Instant) -> Duration {

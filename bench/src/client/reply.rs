@@ -33,6 +33,11 @@ impl Reply {
         Self::to_select(b"1Z", b"")
     }
 
+    /// To three SETs in one string.
+    pub(super) fn to_settings() -> Self {
+        Self { complete: "SET\0".to_owned(), ..Self::to_select(b"CCCZ", b"") }
+    }
+
     pub(super) fn to_bulk(row_bytes: usize, total_bytes: u64) -> Self {
         Self {
             tags: b"TCZ",

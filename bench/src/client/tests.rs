@@ -110,7 +110,7 @@ fn the_answer_to_another_client_is_an_error() {
     let mut client = logged_in(&mut session, &mut traffic);
     client.ask(&mut traffic, &mut Vec::new());
     let mut other = Vec::new();
-    ask_number(Protocol::Simple, traffic.next_number(), &mut other);
+    ask_number(Protocol::Simple, traffic.next_number(), "", &mut other);
     let answer = answer_to(&mut session, &other);
     let error = client.handle(&answer, &mut traffic, &mut Vec::new()).unwrap_err();
     assert!(error.to_string().starts_with("wrong answer: got D"), "{error}");
@@ -126,4 +126,20 @@ fn an_error_and_an_end_are_told_with_what_was_waited_for() {
     assert_eq!(error.to_string(), "FATAL 08P01 no more connections allowed in answer to a login");
     let error = client.handle_end(&mut traffic).unwrap_err();
     assert!(error.to_string().ends_with("waiting for login"), "{error}");
+}
+
+#[test]
+fn a_client_with_settings_takes_no_answer_of_other_settings() {
+    let mut traffic = traffic(Work::Query(Protocol::Simple));
+    traffic.sessions.groups = 2;
+    let (mut session, mut other) = (Session::new(1), Session::new(2));
+    let mut client = logged_in(&mut session, &mut traffic);
+    logged_in(&mut other, &mut traffic);
+    let mut sent = Vec::new();
+    client.ask(&mut traffic, &mut sent);
+    deliver(&mut session, &mut client, &mut traffic, sent).unwrap();
+    assert_eq!(traffic.transactions, 1);
+    let mut sent = Vec::new();
+    client.ask(&mut traffic, &mut sent);
+    assert!(deliver(&mut other, &mut client, &mut traffic, sent).is_err());
 }

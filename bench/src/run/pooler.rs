@@ -187,6 +187,7 @@ pub(crate) struct Setting {
     pub(crate) scram: bool,
     pub(crate) prepared: bool,
     pub(crate) tls: Tls,
+    pub(crate) pool_mode: &'static str,
     /// Where the pooler stands alone, and all others; anywhere if none is named.
     pub(crate) cores: Option<(usize, usize)>,
 }
@@ -211,7 +212,7 @@ impl Setting {
              unix_socket_dir =\n\
              auth_type = {}\n\
              auth_file = {}\n\
-             pool_mode = transaction\n\
+             pool_mode = {}\n\
              default_pool_size = 20\n\
              max_client_conn = 6000\n\
              log_connections = 0\n\
@@ -219,6 +220,7 @@ impl Setting {
              log_stats = 0\n",
             if self.scram { "scram-sha-256" } else { "trust" },
             users.display(),
+            self.pool_mode,
         );
         if self.prepared {
             text.push_str("max_prepared_statements = 200\n");
@@ -362,8 +364,14 @@ mod tests {
             version: (1, 18),
             is_weir,
         };
-        let setting =
-            Setting { unix: true, scram: true, prepared: false, tls: Tls::None, cores: None };
+        let setting = Setting {
+            unix: true,
+            scram: true,
+            prepared: false,
+            tls: Tls::None,
+            pool_mode: "transaction",
+            cores: None,
+        };
         let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
         let [pgbouncer, weir] = [false, true].map(|is_weir| {
             setting.configuration(&binary(is_weir), &server, 6_432, Path::new("/u"))

@@ -12,11 +12,12 @@ use super::row::{Job, Row};
 use super::sample::Sample;
 use crate::stats::{median, range};
 
-/// All measurements of a row; index 0 is PgBouncer's, 1 Weir's.
+/// All measurements of a row, by its two sides.
 #[derive(Debug)]
 pub(super) struct Line {
     name: &'static str,
     unit: &'static str,
+    sides: [&'static str; 2],
     /// What each figure of a sample is of, where there are several.
     parts: &'static [&'static str],
     samples: [Vec<Sample>; 2],
@@ -25,7 +26,8 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(row: &Row) -> Self {
         let parts: &[_] = if let Job::Idle { .. } = row.job { &["", " asked"] } else { &[""] };
-        Self { name: row.name, unit: row.unit(), parts, samples: [Vec::new(), Vec::new()] }
+        let samples = [Vec::new(), Vec::new()];
+        Self { name: row.name, unit: row.unit(), sides: row.sides(), parts, samples }
     }
 
     pub(super) fn add(&mut self, side: usize, sample: Sample) {
@@ -36,10 +38,10 @@ impl Line {
         self.samples[side].iter().map(|sample| sample.figures[part]).collect()
     }
 
-    /// Weir's figure by PgBouncer's, pair by pair.
+    /// The second side's figure by the first one's, pair by pair.
     fn ratios(&self, part: usize) -> Vec<f64> {
         let pairs = self.figures(0, part).into_iter().zip(self.figures(1, part));
-        pairs.map(|(pgbouncer, weir)| weir / pgbouncer).collect()
+        pairs.map(|(one, other)| other / one).collect()
     }
 
     fn rate(&self, side: usize) -> Option<f64> {
@@ -48,15 +50,15 @@ impl Line {
 
     fn write(&self, text: &mut String, part: usize) {
         let name = format!("{}{}", self.name, self.parts[part]);
-        let [pgbouncer, weir] = [0, 1].map(|side| figure(median(&self.figures(side, part))));
-        let [pgbouncer_rate, weir_rate] = [0, 1].map(|side| rate(self.rate(side)));
+        let [a, b] = [0, 1].map(|side| figure(median(&self.figures(side, part))));
+        let [a_rate, b_rate] = [0, 1].map(|side| rate(self.rate(side)));
         let ratios = self.ratios(part);
         let ratio = median(&ratios).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let spread =
             range(&ratios).map_or("-".to_owned(), |(from, to)| format!("{from:.2}..{to:.2}"));
         let _ = writeln!(
             text,
-            "  {name:<20} {pgbouncer:>10} {weir:>10} {ratio:>7} {spread:>12} {pgbouncer_rate:>10} {weir_rate:>10}"
+            "  {name:<20} {a:>10} {b:>10} {ratio:>7} {spread:>12} {a_rate:>10} {b_rate:>10}"
         );
     }
 
@@ -71,8 +73,8 @@ impl Line {
         json!({
             "row": self.name,
             "unit": self.unit,
-            "pgbouncer": side(0),
-            "weir": side(1),
+            self.sides[0]: side(0),
+            self.sides[1]: side(1),
             "ratio": (0..self.parts.len()).map(|part| median(&self.ratios(part))).collect::<Vec<_>>(),
         })
     }

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::pooler::Binary;
 use crate::named::{self, Named};
-use crate::traffic::Protocol;
+use crate::traffic::{Protocol, Sessions};
 
 /// One measurement of the benchmark.
 #[derive(Debug)]
@@ -14,6 +14,9 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) job: Job,
     pub(super) tls: Tls,
+    /// Weir's transaction mode beside its auto mode, in place of PgBouncer beside Weir; in auto mode
+    /// clients have such sessions.
+    pub(super) modes: Option<Sessions>,
     /// Measured only when named.
     extra: bool,
 }
@@ -62,14 +65,25 @@ const fn unix(name: &'static str, clients: usize) -> Row {
 }
 
 const fn row(name: &'static str, job: Job) -> Row {
-    Row { name, job, tls: Tls::None, extra: false }
+    Row { name, job, tls: Tls::None, modes: None, extra: false }
 }
+
+const fn auto(name: &'static str, clients: usize, protocol: Protocol, modes: Sessions) -> Row {
+    Row { modes: Some(modes), ..query(name, clients, protocol) }
+}
+
+/// Two hundred clients in so many groups of equal settings.
+const fn values(name: &'static str, groups: usize, at_work: usize) -> Row {
+    auto(name, 200, Protocol::Simple, Sessions { groups, at_work })
+}
+
+const NOTHING_SET: Sessions = Sessions { groups: 0, at_work: 0 };
 
 const fn secured(row: Row, tls: Tls) -> Row {
     Row { tls, ..row }
 }
 
-pub(super) static ROWS: [Row; 19] = [
+pub(super) static ROWS: [Row; 27] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -78,6 +92,14 @@ pub(super) static ROWS: [Row; 19] = [
     unix("cpu-1000-unix", 1_000),
     Row { extra: true, ..query("extended-200", 200, Protocol::Extended) },
     query("prepared-200", 200, Protocol::Prepared),
+    auto("auto-10", 10, Protocol::Simple, NOTHING_SET),
+    auto("auto-200", 200, Protocol::Simple, NOTHING_SET),
+    auto("auto-prepared-200", 200, Protocol::Prepared, NOTHING_SET),
+    values("auto-values-one", 1, 10),
+    values("auto-values-four", 4, 10),
+    values("auto-values-eight", 8, 10),
+    values("auto-values-own", 200, 10),
+    values("auto-values-queue", 7, 0),
     row("login-trust", Job::Login { scram: false }),
     row("login-scram", Job::Login { scram: true }),
     row("bulk-8k", Job::Bulk { row_bytes: 8_192 }),
@@ -101,9 +123,17 @@ impl Row {
         matches!(self.job, Job::Query { protocol: Protocol::Prepared, .. })
     }
 
+    /// What its two figures are of.
+    pub(super) fn sides(&self) -> [&'static str; 2] {
+        if self.modes.is_some() { ["transaction", "auto"] } else { ["pgbouncer", "weir"] }
+    }
+
     /// What the row's figures count.
     pub(super) fn unit(&self) -> &'static str {
         match self.job {
+            Job::Query { .. } if self.modes.is_some() => {
+                "CPU µs per transaction, A in transaction mode, B in auto mode"
+            }
             Job::Query { .. } => "CPU µs per transaction",
             Job::Login { .. } => "CPU µs per login",
             Job::Bulk { .. } => "CPU s per GB",
@@ -125,6 +155,14 @@ impl fmt::Display for Row {
             }
             Job::Bulk { row_bytes } => write!(f, ", one client, rows of {row_bytes} bytes")?,
             Job::Idle { clients } => write!(f, ", {clients} clients")?,
+        }
+        match self.modes {
+            None => {}
+            Some(Sessions { groups: 0, .. }) => write!(f, ", auto beside transaction mode")?,
+            Some(Sessions { groups, at_work }) => {
+                let at_work = if at_work == 0 { "all".to_owned() } else { at_work.to_string() };
+                write!(f, ", three settings each, {groups} different, {at_work} at work")?;
+            }
         }
         match self.tls {
             Tls::None => {}

@@ -13,7 +13,7 @@ use crate::load::{Load, Outcome, Stop};
 use crate::reactor::Reactor;
 use crate::socket::Address;
 use crate::tls::TlsContext;
-use crate::traffic::{Protocol, Traffic, Work};
+use crate::traffic::{Protocol, Sessions, Traffic, Work};
 
 const LOGIN_CLIENTS: usize = 10;
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -39,7 +39,7 @@ pub(super) struct Sample {
 
 impl Bench<'_> {
     /// Starts the pooler before a canned server, puts the row's load on it, and ends it.
-    pub(super) fn sample(&self, row: &Row, binary: &Binary) -> Result<Sample> {
+    pub(super) fn sample(&self, row: &Row, binary: &Binary, side: usize) -> Result<Sample> {
         let (clients, work) = match row.job {
             Job::Query { clients, protocol, .. } => (clients, Work::Query(protocol)),
             Job::Login { .. } => (LOGIN_CLIENTS, Work::Login),
@@ -51,10 +51,15 @@ impl Bench<'_> {
             scram: row.job == Job::Login { scram: true },
             prepared: row.is_prepared(),
             tls: row.tls,
+            pool_mode: if row.modes.is_some() && side == 1 { "auto" } else { "transaction" },
             cores: Some((self.pooler_core, self.peer_core)),
         };
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
+        // Transaction mode would lose what is set.
+        let modes = row.modes.unwrap_or_default();
+        let groups = if side == 1 { modes.groups } else { 0 };
+        reactor.traffic.sessions = Sessions { groups, ..modes };
         if row.tls != Tls::None {
             reactor.tls = Some(TlsContext::new(row.tls == Tls::Resumed)?);
         }

@@ -1,6 +1,7 @@
 //! The SQL of the canned server: which of its few answers a statement gets, and the prepared
 //! statements and the portal that remember one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The body of the RowDescription pgbench's select gets: one int4 column named `abalance`.
@@ -31,6 +32,15 @@ pub(super) enum Kind<'a> {
         name: &'a [u8],
         value: &'a [u8],
     },
+    Reset {
+        name: &'a [u8],
+    },
+    /// Several at once: a SELECT of such calls.
+    SetConfig {
+        calls: &'a [u8],
+    },
+    /// Weir's question what was set in the session: rows of a kind, a name and a value.
+    Probe,
     /// Only a command tag, and perhaps a new transaction status.
     Plain {
         tag: &'static str,
@@ -48,15 +58,54 @@ impl<'a> Kind<'a> {
             b"COMMIT" => plain("COMMIT", Some(b'I')),
             b"ROLLBACK" => plain("ROLLBACK", Some(b'I')),
             b"DISCARD" => plain("DISCARD ALL", None),
-            b"RESET" => plain("RESET", None),
+            b"RESET" => reset(text),
             b"SET" => set(text),
-            b"SELECT" if words.next() == Some(b"bulk") => Self::Bulk {
-                row_bytes: words.next().and_then(number).unwrap_or(100) as usize,
-                total_bytes: words.next().and_then(number).unwrap_or(0),
+            b"SELECT" => match words.next().unwrap_or_default() {
+                b"bulk" => Self::Bulk {
+                    row_bytes: words.next().and_then(number).unwrap_or(100) as usize,
+                    total_bytes: words.next().and_then(number).unwrap_or(0),
+                },
+                b"kind," => Self::Probe,
+                b"pg_catalog.set_config(" => Self::SetConfig { calls: text },
+                _ => Self::Select { number: last_number(text) },
             },
             _ => Self::Select { number: last_number(text) },
         }
     }
+
+    /// The columns of what it returns, if it returns rows.
+    pub(super) fn row_description(&self) -> Option<Cow<'static, [u8]>> {
+        match self {
+            Self::Select { .. } => Some(ABALANCE_ROW.into()),
+            Self::Bulk { .. } => Some(BULK_ROW.into()),
+            Self::Probe => Some(columns(&[TEXT; 3]).into()),
+            Self::SetConfig { calls: text } => Some(columns(&vec![BOOL; calls(text).len()]).into()),
+            Self::Set { .. } | Self::Reset { .. } | Self::Plain { .. } => None,
+        }
+    }
+}
+
+/// Type and length of a text and of a truth value.
+const TEXT: (u32, i16) = (25, -1);
+const BOOL: (u32, i16) = (16, 1);
+
+/// The body of a RowDescription of columns without names.
+fn columns(types: &[(u32, i16)]) -> Vec<u8> {
+    let mut body = (types.len() as u16).to_be_bytes().to_vec();
+    for (oid, length) in types {
+        body.extend_from_slice(&[0; 7]);
+        body.extend_from_slice(&oid.to_be_bytes());
+        body.extend_from_slice(&length.to_be_bytes());
+        body.extend_from_slice(b"\xff\xff\xff\xff\0\0");
+    }
+    body
+}
+
+/// Names and values of `set_config('name','value',false)`, each time it is called; there are no
+/// quotes in them.
+pub(super) fn calls(text: &[u8]) -> Vec<(&[u8], &[u8])> {
+    let mut quoted = text.split(|byte| *byte == b'\'').skip(1).step_by(2);
+    std::iter::from_fn(|| Some((quoted.next()?, quoted.next()?))).collect()
 }
 
 /// `SET name = 'value'` or `SET name TO value`.
@@ -69,6 +118,14 @@ fn set(text: &[u8]) -> Kind<'_> {
     let value = value.trim_ascii();
     let value = value.strip_prefix(b"'").and_then(|v| v.strip_suffix(b"'")).unwrap_or(value);
     Kind::Set { name, value }
+}
+
+/// `RESET name` or `RESET "name"`.
+fn reset(text: &[u8]) -> Kind<'_> {
+    let name = text[5..].trim_ascii();
+    Kind::Reset {
+        name: name.strip_prefix(b"\"").and_then(|n| n.strip_suffix(b"\"")).unwrap_or(name),
+    }
 }
 
 fn number(word: &[u8]) -> Option<u64> {

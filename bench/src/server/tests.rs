@@ -138,3 +138,21 @@ fn what_the_canned_server_cannot_do_is_an_error_not_a_guess() {
     put(&mut bytes, b'F', &[b"\0\0\0\0"]);
     assert!(session.handle(&bytes, &mut Vec::new()).is_err());
 }
+
+#[test]
+fn what_is_set_is_in_each_answer_and_told_when_asked() {
+    let mut session = session();
+    let texts = "SET work_mem = '4097';SET search_path = 'a b';";
+    assert_eq!(tags(&query(&mut session, texts)), "CCZ");
+    assert!(contains(&query(&mut session, "SELECT 7"), b"\0\0\0\x0a7 a b 4097"));
+    let told = query(&mut session, "SELECT kind, name, pg_catalog.encode(value) FROM (SELECT 's')");
+    assert_eq!(tags(&told), "TDDCZ");
+    assert!(contains(&told, b"\0\x03\0\0\0\x01s\0\0\0\x0bsearch_path\0\0\0\x03a b"));
+
+    let applied = "RESET \"search_path\";SELECT pg_catalog.set_config('work_mem','1',false) IS NULL,\
+        pg_catalog.set_config('z','2',false) IS NULL;";
+    assert_eq!(tags(&query(&mut session, applied)), "CTDCZ");
+    assert!(contains(&query(&mut session, "SELECT 7"), b"\0\0\0\x057 1 2"));
+    query(&mut session, "DISCARD ALL");
+    assert!(contains(&query(&mut session, "SELECT 7"), b"\0\0\0\x017"));
+}
