@@ -121,3 +121,19 @@ fn what_sql_has_deallocated_is_gone_for_the_protocol() {
     say(&mut client, "COMMIT");
     assert_eq!(bind(&mut client, "mine", &[]), "2");
 }
+
+#[test]
+fn a_statement_that_executes_another_has_its_columns_wherever_it_was_parsed() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(8);
+    let mut client = pooler.client(&database);
+    prepare(&mut client, "SELECT 7 AS a");
+    // To a server that has not got the other one; there it is used, too.
+    let _held = switch(&pooler, &database);
+    client.send([frontend::parse("thine", "EXECUTE mine"), frontend::sync()].concat());
+    client.read_to_ready();
+    settle(&pooler);
+    assert_eq!(bind(&mut client, "thine", &[]), "7");
+}

@@ -60,6 +60,8 @@ impl<X: Exchange> Requests<'_, X> {
                 Undo::Parse { name: name.clone(), statement: statement.clone(), sent: false };
             self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
         } else {
+            // What it names is looked up when it is prepared, for its columns.
+            self.lend_for(&statement);
             self.make_room(&statement);
             serial = self.next_serial();
             frontend::parse(self.out.insert(), &statement.server_name, parse.sql, parse.types_raw);

@@ -68,7 +68,6 @@ pub(super) const ALL: &[(&str, Keeps, &str)] = &[
         describe thine
         use thine
         DEALLOCATE mine
-        use thine
         use mine
         parse mine: SELECT -$V AS a
         EXECUTE mine; SELECT 1/0
