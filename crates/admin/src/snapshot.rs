@@ -9,7 +9,7 @@ use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
 use engine::switches::Switches;
-use engine::vars::Vars;
+use engine::values::Values;
 
 /// Everything a SHOW may print. Clients of the console itself are not in it.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ pub struct Connection {
     /// What a cancel request for it has to name: process id and secret.
     pub key: u64,
     /// Values of the parameters that are tracked.
-    pub vars: Arc<Vars>,
+    pub vars: Values,
     pub application_name: String,
     pub prepared_statements: usize,
     /// `none`, `physical` or `logical`.

@@ -19,7 +19,7 @@ use crate::replication::Replication;
 use crate::session::Session;
 use crate::shell::CancelFate;
 use crate::stream::Stream;
-use crate::vars::Vars;
+use crate::values::{Digest, Values};
 use sql::Seen;
 
 /// What the client waits for, or we wait for from it.
@@ -67,7 +67,7 @@ pub struct Client {
     pub long_key: bool,
     /// Was its present request sent a second time, its first server having been lost?
     pub resent: bool,
-    pub vars: Arc<Vars>,
+    pub vars: Values,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
     /// Where there is more to its session than its transactions (`pool_mode = auto`).
@@ -130,7 +130,7 @@ impl Client {
             key: 0,
             long_key: false,
             resent: false,
-            vars: Arc::default(),
+            vars: Values::default(),
             stream: Stream::default(),
             extended: None,
             session: None,
@@ -152,6 +152,12 @@ impl Client {
             | ClientPhase::Linked
             | ClientPhase::Canceling { .. } => None,
         }
+    }
+
+    /// What a server should have to serve it without being asked first; before its welcome that is
+    /// not known.
+    pub fn digest(&self) -> Option<Digest> {
+        self.welcomed.then(|| self.vars.digest())
     }
 
     /// Is it expected to say something for its login? If it goes instead, it may have been somebody

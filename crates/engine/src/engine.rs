@@ -41,7 +41,8 @@ use crate::settings::PoolSettings;
 use crate::shares::TURN;
 use crate::shell::{Exchange, Io, Mail};
 use crate::stats::Stats;
-use crate::vars::{SharedVars, TrackedNames};
+use crate::values::SharedVars;
+use crate::vars::TrackedNames;
 
 mod apply;
 mod ask;

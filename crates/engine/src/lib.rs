@@ -43,6 +43,7 @@ pub mod shell;
 pub mod stats;
 pub mod stream;
 pub mod switches;
+pub mod values;
 pub mod vars;
 
 pub use engine::{Drain, Engine, Exported, ExportedClient, LOGIN_GRACE, Shelf, server_row};

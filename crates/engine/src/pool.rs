@@ -15,15 +15,18 @@ use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId, over};
 use crate::mutant::{self, Mutant};
 use crate::server::{Learnt, Server};
 use crate::settings::{PoolKey, PoolSettings};
+use crate::values::Digest;
 use crate::vars::Welcome;
 use config::LoadBalanceHosts;
 use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
 
 pub use self::control::{CLOSE_NEEDED, Gate, OBSOLETE, REMOVED};
+use self::idle::Idle;
 use self::listener::ListenerPlace;
 
 mod control;
+mod idle;
 mod listener;
 
 /// How much older another worker's first waiter must be before a released server crosses threads
@@ -117,7 +120,8 @@ pub struct Pool {
     wanted: u64,
     /// When a server was last closed for its age.
     aged_out_at: Micros,
-    idle: Vec<VecDeque<Box<Server>>>,
+    /// By home.
+    idle: Vec<Idle>,
     /// Parked servers that nobody may have any more.
     condemned: Vec<Vec<(Box<Server>, &'static str)>>,
     waiting: Vec<VecDeque<Waiter>>,
@@ -148,7 +152,7 @@ impl Pool {
             clients: 0,
             wanted: 0,
             aged_out_at: 0,
-            idle: (0..workers).map(|_| VecDeque::new()).collect(),
+            idle: (0..workers).map(|_| Idle::default()).collect(),
             condemned: (0..workers).map(|_| Vec::new()).collect(),
             waiting: (0..workers).map(|_| VecDeque::new()).collect(),
             next_ticket: 1,
@@ -158,12 +162,18 @@ impl Pool {
         }
     }
 
-    /// A client of `worker` needs a server.
-    pub fn request(&mut self, worker: WorkerId, client: ClientId, now: Micros) -> Grant {
+    /// A client of `worker` needs a server, best one that has these values.
+    pub fn request(
+        &mut self,
+        worker: WorkerId,
+        client: ClientId,
+        values: Option<Digest>,
+        now: Micros,
+    ) -> Grant {
         if let Gate::Closed(reason) = self.gate {
             return Grant::Closed(reason);
         }
-        if let Some(server) = self.take_open(worker) {
+        if let Some(server) = self.take_open(worker, values) {
             return Grant::Server(server);
         }
         if let Some(failure) = &self.failure
@@ -182,11 +192,17 @@ impl Pool {
 
     /// A client whose server died before anything was sent to it takes its old place again, or a
     /// server that has been parked meanwhile.
-    pub fn requeue(&mut self, worker: WorkerId, waiter: Waiter, now: Micros) -> Grant {
+    pub fn requeue(
+        &mut self,
+        worker: WorkerId,
+        waiter: Waiter,
+        values: Option<Digest>,
+        now: Micros,
+    ) -> Grant {
         if let Gate::Closed(reason) = self.gate {
             return Grant::Closed(reason);
         }
-        if let Some(server) = self.take_open(worker) {
+        if let Some(server) = self.take_open(worker, values) {
             return Grant::Server(server);
         }
         let queue = self.queue(worker);
@@ -261,43 +277,21 @@ impl Pool {
     /// Nobody waits for this server: keep it at `worker` until somebody does.
     pub fn park(&mut self, worker: WorkerId, server: Box<Server>) {
         debug_assert!(server.ledger.is_settled(), "a server that owes replies was parked");
-        self.idle[usize::from(worker.0)].push_back(server);
+        self.idle[usize::from(worker.0)].push(server);
         self.check_invariants();
     }
 
     /// The parked server with this handle, if nobody took it meanwhile.
     pub fn take_parked(&mut self, worker: WorkerId, handle: Handle) -> Option<Box<Server>> {
-        let idle = &mut self.idle[usize::from(worker.0)];
-        match idle.iter().position(|server| server.handle == handle) {
-            Some(at) => idle.remove(at),
-            None => self.take_condemned_one(worker, handle),
-        }
-    }
-
-    fn take_open(&mut self, worker: WorkerId) -> Option<Box<Server>> {
-        // A held pool may have idle servers, an other one that is not open has none.
-        if self.gate == Gate::Held { None } else { self.take_idle(worker) }
-    }
-
-    /// Own servers first, the most recently used one (its process is warm), or the least recently
-    /// used one where `server_round_robin` asks for it; else steal another worker's coldest.
-    pub(crate) fn take_idle(&mut self, worker: WorkerId) -> Option<Box<Server>> {
-        let own = usize::from(worker.0);
-        let round_robin = self.settings.round_robin;
-        let idle = &mut self.idle[own];
-        let mine = if round_robin { idle.pop_front() } else { idle.pop_back() };
-        mine.or_else(|| {
-            let mut stolen = self.idle.iter_mut().find_map(VecDeque::pop_front)?;
-            stolen.leave_worker();
-            Some(stolen)
-        })
+        let idle = self.idle[usize::from(worker.0)].take(handle);
+        idle.or_else(|| self.take_condemned_one(worker, handle))
     }
 
     /// Everything that is parked, at whatever worker.
     pub fn take_all_parked(&mut self) -> Vec<Box<Server>> {
         let condemned = self.condemned.iter_mut().flat_map(|all| all.drain(..));
         let condemned = condemned.map(|(server, _)| server);
-        self.idle.iter_mut().flat_map(|idle| idle.drain(..)).chain(condemned).collect()
+        self.idle.iter_mut().flat_map(Idle::take_all).chain(condemned).collect()
     }
 
     /// Idle servers of `worker` whose time is over or that are too many, and why.
@@ -484,7 +478,7 @@ impl Pool {
     /// longest, and since when.
     pub fn want(&mut self, serial: u64) -> Option<(Micros, Handle)> {
         self.wanted = self.wanted.max(serial);
-        let idle = self.idle.iter().flatten();
+        let idle = self.idle.iter().flat_map(Idle::all);
         idle.map(|server| (server.released_at, server.handle)).min_by_key(|idle| idle.0)
     }
 
@@ -499,10 +493,7 @@ impl Pool {
     /// counted out in the same step: who asks before it is closed finds its place free, and need
     /// not be thought of by whoever closes it.
     pub fn evict(&mut self, handle: Handle) -> Option<Box<Server>> {
-        let server = self.idle.iter_mut().find_map(|idle| {
-            let at = idle.iter().position(|server| server.handle == handle)?;
-            idle.remove(at)
-        })?;
+        let server = self.idle.iter_mut().find_map(|idle| idle.take(handle))?;
         self.server_gone(server.epoch);
         Some(server)
     }
@@ -553,7 +544,7 @@ impl Pool {
     /// Parked servers of all workers.
     pub fn parked(&self) -> impl Iterator<Item = &Server> {
         let condemned = self.condemned.iter().flatten().map(|(server, _)| server);
-        self.idle.iter().flatten().chain(condemned).map(|server| &**server)
+        self.idle.iter().flat_map(Idle::all).chain(condemned.map(|server| &**server))
     }
 
     /// Connections in any state, and those of them that are not logged in yet.
@@ -569,7 +560,7 @@ impl Pool {
     pub fn check_invariants(&self) {
         debug_assert!(self.opening <= self.servers);
         debug_assert!(self.obsolete <= self.servers);
-        let idle = self.idle.iter().map(VecDeque::len).sum::<usize>();
+        let idle = self.idle.iter().map(Idle::len).sum::<usize>();
         let condemned = self.condemned.iter().map(Vec::len).sum::<usize>();
         let parked = (idle + condemned) as u32;
         debug_assert!(parked <= self.servers - self.opening, "more parked than exist");

@@ -8,7 +8,7 @@ use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::pins::Pinned;
 use crate::replication::ReplicationKind;
 use crate::stats::Stats;
-use crate::vars::Vars;
+use crate::values::Values;
 
 /// One worker at one moment.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ pub struct ClientRow {
     /// What a cancel request for it has to name: process id and secret.
     pub key: u64,
     /// Of the parameters that are tracked.
-    pub vars: Arc<Vars>,
+    pub vars: Values,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
     pub replication: Option<ReplicationKind>,
@@ -101,7 +101,7 @@ pub struct ServerRow {
     /// What a cancel request for it has to name: process id and secret.
     pub key: u64,
     /// Of the parameters that are tracked.
-    pub vars: Arc<Vars>,
+    pub vars: Values,
     pub application_name: Vec<u8>,
     pub prepared_statements: usize,
     pub replication: Option<ReplicationKind>,

@@ -24,7 +24,8 @@ use crate::replication::ReplicationKind;
 use crate::scanning::Scanning;
 use crate::session::{Lent, Numbers, Traces};
 use crate::stream::Stream;
-use crate::vars::{Vars, Welcome};
+use crate::values::Values;
+use crate::vars::Welcome;
 
 /// Why a server ends whose socket is gone. PgBouncer's text, which its users look for.
 pub const LOST: &str = "server conn crashed?";
@@ -200,7 +201,7 @@ pub struct Server {
     /// What it reported of itself at its login: a client that has not been welcomed yet is told
     /// that, even if the pool has forgotten its own (RECONNECT) while the two were brought together.
     pub welcome: Arc<Welcome>,
-    pub vars: Arc<Vars>,
+    pub vars: Values,
     pub statements: ServerStatements,
     /// The present request, or the last one.
     pub kept: Option<Box<Kept>>,
@@ -231,7 +232,7 @@ pub struct Server {
     /// shown it.
     pub traces: Traces,
     /// What it had before that.
-    pub before: Option<Arc<Vars>>,
+    pub before: Option<Values>,
     /// Of its client's message that is under way, if its text is a long one.
     pub scanning: Option<Box<Scanning>>,
     /// Statements that it was lent for that transaction, under these names of its client's.
@@ -266,7 +267,7 @@ impl Server {
             process_id: 0,
             secret: Box::default(),
             welcome: Arc::default(),
-            vars: Arc::default(),
+            vars: Values::default(),
             statements: ServerStatements::default(),
             kept: None,
             unnamed: 0,
@@ -340,9 +341,10 @@ impl Server {
     /// They have been undone.
     pub fn drop_foreign_settings(&mut self) {
         if self.has_foreign_settings() {
-            let vars = Arc::make_mut(&mut self.vars);
-            (vars.carried, vars.prepared) = (Carried::default(), Carried::default());
-            vars.channels = Carried::default();
+            self.vars.change(|vars| {
+                (vars.carried, vars.prepared) = (Carried::default(), Carried::default());
+                vars.channels = Carried::default();
+            });
         }
     }
 

@@ -8,13 +8,13 @@ use sql::{Seen, Signs};
 
 use crate::carried::Order;
 use crate::listening::Listening;
-use crate::vars::Vars;
+use crate::values::Values;
 
 /// What has to be known of a client's session besides its present settings (`Client::vars`).
 #[derive(Debug)]
 pub struct Session {
     /// Its settings when it began, to which RESET goes back.
-    pub startup: Arc<Vars>,
+    pub startup: Values,
     /// The order in which a server has taken its settings, if that was not the usual one.
     pub order: Option<Order>,
     /// A server has refused its settings: the one that it is being given was opened for that.
@@ -24,7 +24,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(startup: Arc<Vars>) -> Self {
+    pub fn new(startup: Values) -> Self {
         Self { startup, order: None, renews: false, listening: None }
     }
 }

@@ -1,17 +1,12 @@
 //! Tracked parameters: settings that a client may carry from server to server because PostgreSQL
 //! reports each change of them (ParameterStatus, protocol chapter 55.2.7), and the welcome text
-//! that is built from them.
-//!
-//! Sets of values are shared ([`SharedVars`]): a client and a server with equal sets hold the same
-//! `Arc`, so that linking them compares two pointers.
+//! that is built from them. How sets of values are shared is in `values.rs`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-
-use foldhash::fast::RandomState;
 
 use crate::carried::{Carried, Order, Setting};
 use crate::parcel::VarsRecord;
+use crate::values::Values;
 
 /// Names in the order of their slots. The first five are always tracked, as PgBouncer does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,30 +171,6 @@ impl Vars {
     }
 }
 
-/// The sets of values that clients of one worker have, each of them once. Not all sets are here:
-/// one that a client has just changed is its own until it is given to another server.
-#[derive(Debug, Default)]
-pub struct SharedVars {
-    known: HashSet<Arc<Vars>, RandomState>,
-    /// When there are so many those that nobody has any more are swept out.
-    sweep_at: usize,
-}
-
-impl SharedVars {
-    /// The one of these values.
-    pub fn share(&mut self, vars: Arc<Vars>) -> Arc<Vars> {
-        if let Some(known) = self.known.get(&vars) {
-            return Arc::clone(known);
-        }
-        if self.known.len() >= self.sweep_at.max(64) {
-            self.known.retain(|vars| Arc::strong_count(vars) > 1);
-            self.sweep_at = self.known.len() * 2;
-        }
-        self.known.insert(Arc::clone(&vars));
-        vars
-    }
-}
-
 /// As PostgreSQL's quote_literal(): right whatever standard_conforming_strings says.
 pub(crate) fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
     if value.contains(&b'\\') {
@@ -222,12 +193,12 @@ pub struct Welcome {
     fixed: Vec<(Vec<u8>, Vec<u8>)>,
     /// The messages that tell of them, which are the same for every client.
     fixed_messages: Vec<u8>,
-    pub vars: Arc<Vars>,
+    pub vars: Values,
 }
 
 impl Welcome {
     /// With these untracked parameters.
-    pub fn new(fixed: Vec<(Vec<u8>, Vec<u8>)>, vars: Arc<Vars>) -> Self {
+    pub fn new(fixed: Vec<(Vec<u8>, Vec<u8>)>, vars: Values) -> Self {
         let mut fixed_messages = Vec::new();
         for (name, value) in &fixed {
             wire::backend::parameter_status(&mut fixed_messages, name, value);
@@ -253,7 +224,7 @@ impl Welcome {
     /// Record one parameter a server reported.
     pub fn learn(&mut self, name: &[u8], value: &[u8], names: &TrackedNames) {
         if let Some(slot) = names.slot(name) {
-            Arc::make_mut(&mut self.vars).set(slot, value);
+            self.vars.change(|vars| vars.set(slot, value));
         } else {
             let mut fixed = std::mem::take(&mut self.fixed);
             match fixed.iter_mut().find(|(known, _)| known == name) {
@@ -289,22 +260,6 @@ mod tests {
         want.set(4, b"it's \\");
         let sql = want.difference(&have, &names(), Order::WhoFirst).unwrap();
         assert_eq!(sql, b"SET application_name =  E'it''s \\\\';");
-    }
-
-    #[test]
-    fn equal_values_are_shared_and_unused_ones_forgotten() {
-        let of = |text: &str| {
-            let mut vars = Vars::default();
-            vars.set(4, text.as_bytes());
-            Arc::new(vars)
-        };
-        let mut shared = SharedVars::default();
-        let kept = shared.share(of("kept"));
-        for n in 0..1000 {
-            shared.share(of(&n.to_string()));
-        }
-        assert!(shared.known.len() <= 65, "{} sets kept", shared.known.len());
-        assert!(Arc::ptr_eq(&kept, &shared.share(of("kept"))));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
 use engine::switches::Switches;
+use engine::values::Values;
 use wire::{HEADER_LEN, backend};
 
 use self::stream::Pipe;
@@ -183,7 +184,7 @@ fn connection() -> Connection {
         remote_pid: 0,
         tls: String::new(),
         key: 0,
-        vars: Arc::default(),
+        vars: Values::default(),
         application_name: "fuzz".into(),
         prepared_statements: 0,
         statement_bytes: 0,

@@ -27,18 +27,21 @@ fn settle(pooler: &Pooler) {
     });
 }
 
-/// Takes the server away that a client had last, unless the client keeps it: a stranger is in a
-/// transaction there as long as it lives.
+/// Takes the server away that a client had last, unless the client keeps it: strangers are in a
+/// transaction on each that was free, as long as they live, and only a new one is free now.
 fn switch(pooler: &Pooler, database: &str) -> Vec<RawClient> {
     settle(pooler);
-    let mut strangers = [pooler.client(database), pooler.client(database)];
+    let servers = pooler.admin("SHOW SERVERS");
+    let free =
+        servers.column("state").into_iter().filter(|state| matches!(*state, "idle" | "used"));
+    let mut strangers: Vec<_> = (0..=free.count()).map(|_| pooler.client(database)).collect();
     for stranger in &mut strangers {
         stranger.rows("BEGIN");
     }
-    // The server that was used last was given first.
-    let [first, mut second] = strangers;
-    second.rows("COMMIT");
-    vec![first]
+    if let Some(mut last) = strangers.pop() {
+        last.rows("COMMIT");
+    }
+    strangers
 }
 
 fn backend(client: &mut RawClient) -> String {
@@ -72,6 +75,34 @@ fn settings_go_with_the_client() {
     client.rows("RESET work_mem");
     let _held = switch(&pooler, &database);
     assert_eq!(client.value("SHOW work_mem"), "4MB");
+}
+
+#[test]
+fn a_server_that_has_the_clients_settings_is_preferred() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(2);
+    let zones = ["Asia/Tokyo", "Europe/Rome"];
+    let mut groups = zones.map(|zone| {
+        [(); 3].map(|()| {
+            let mut client = pooler.client(&database);
+            client.rows(&format!("SET TimeZone = '{zone}'; SET search_path = \"{zone}\""));
+            client
+        })
+    });
+    // Each group has had one of the two servers.
+    groups.iter_mut().for_each(|group| drop(group[0].rows("BEGIN")));
+    let backends = [0, 1].map(|at| backend(&mut groups[at][0]));
+    assert_ne!(backends[0], backends[1]);
+    groups.iter_mut().for_each(|group| drop(group[0].rows("COMMIT")));
+    for at in [0, 1, 2, 1, 0] {
+        for ((group, zone), own) in groups.iter_mut().zip(zones).zip(&backends) {
+            assert_eq!(&backend(&mut group[at]), own, "{zone}");
+            assert_eq!(group[at].value("SHOW TimeZone"), zone);
+            assert_eq!(group[at].value("SHOW search_path"), format!("\"{zone}\""));
+        }
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! handed over: `-R` has a way of its own, by which all that belongs to them goes along.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use engine::vars::{CLIENT_ENCODING, DATE_STYLE, STANDARD_CONFORMING_STRINGS, TIME_ZONE, Vars};
+use engine::values::Values;
+use engine::vars::{CLIENT_ENCODING, DATE_STYLE, STANDARD_CONFORMING_STRINGS, TIME_ZONE};
 
 use super::connections::{address, port};
 use super::{Cell, Column, Head, Kind, Table, View, int4, int8, text};
@@ -73,7 +73,7 @@ pub(super) struct Line {
     address: Option<Address>,
     cancel: u64,
     link: u64,
-    vars: Arc<Vars>,
+    vars: Values,
 }
 
 impl Line {
@@ -86,7 +86,7 @@ impl Line {
             address: listener.address,
             cancel: 0,
             link: 0,
-            vars: Arc::default(),
+            vars: Values::default(),
         }
     }
 

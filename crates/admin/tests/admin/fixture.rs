@@ -13,6 +13,7 @@ use engine::averages::Averages;
 use engine::ids::PoolId;
 use engine::stats::Stats;
 use engine::switches::Switches;
+use engine::values::Values;
 use engine::vars::{CLIENT_ENCODING, STANDARD_CONFORMING_STRINGS, Vars};
 
 const INI: &str = "
@@ -58,7 +59,7 @@ pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
         remote_pid: 0,
         tls: String::new(),
         key: id << 32 | 7,
-        vars: Arc::new(vars()),
+        vars: Values::new(vars()),
         application_name: "app".to_owned(),
         prepared_statements: 0,
         statement_bytes: 0,

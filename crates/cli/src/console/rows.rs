@@ -12,7 +12,9 @@ use admin::{
     Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Listener,
     Memory, Pin, PoolRow, ServerRow, ServerState,
 };
-use engine::{ids::PoolId, replication::ReplicationKind, report, settings::PoolKey};
+use engine::{
+    ids::PoolId, replication::ReplicationKind, report, settings::PoolKey, values::Values,
+};
 use proxy::{
     ClientInfo, Controller, ForwardInfo, HostInfo, Peer, PoolInfo, ServerInfo, ZoneInfo, log,
 };
@@ -182,7 +184,7 @@ pub(super) fn console(
         remote_pid: peer_pid(peer),
         tls,
         key: 0,
-        vars: Arc::default(),
+        vars: Values::default(),
         application_name: String::new(),
         prepared_statements: 0,
         statement_bytes: 0,

@@ -13,8 +13,6 @@
 //! session, and is told so as one is told of a lost connection: with the next transaction it would
 //! be no better, and without the setting a statement could mean something else.
 
-use std::sync::Arc;
-
 use super::Engine;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
@@ -40,14 +38,15 @@ impl<X: Exchange> Engine<X> {
             || vars.prepared != own.prepared
             || vars.channels != own.channels
         {
-            let vars = Arc::make_mut(&mut vars);
-            vars.carried = own.carried.clone();
-            vars.channels = own.channels.clone();
-            vars.prepared = vars.prepared.shared_with(&own.prepared);
+            vars.change(|vars| {
+                vars.carried = own.carried.clone();
+                vars.channels = own.channels.clone();
+                vars.prepared = vars.prepared.shared_with(&own.prepared);
+            });
         }
         let mut wanted = vars.clone();
         if wanted.prepared != own.prepared {
-            Arc::make_mut(&mut wanted).prepared = own.prepared.clone();
+            wanted.change(|vars| vars.prepared = own.prepared.clone());
         }
         if client.welcomed && self.settings(server.pool).is_auto() {
             self.report_changes(id, &own, &wanted, io);

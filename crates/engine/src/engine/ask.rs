@@ -95,7 +95,7 @@ impl<X: Exchange> Engine<X> {
         let asking = Asking { pool, query: question.query.into(), waiter: None };
         self.login_mut(id).step = LoginStep::Asking(asking);
         let worker = self.worker;
-        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, now));
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, now, io);
         Some(Step::Done)
     }
@@ -242,7 +242,7 @@ impl<X: Exchange> Engine<X> {
             return self.disconnect(id, CONFIG_ERROR, now, io);
         }
         let worker = self.worker;
-        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, now));
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, now, io);
     }
 }

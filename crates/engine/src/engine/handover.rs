@@ -24,6 +24,7 @@ use crate::parcel::{
 use crate::prepared::Statement;
 use crate::server::{Server, ServerPhase};
 use crate::shell::Exchange;
+use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
 
 pub use import::Shelf;
@@ -52,9 +53,9 @@ struct Packer {
 }
 
 impl Packer {
-    fn vars(&mut self, vars: &Arc<Vars>) -> u32 {
+    fn vars(&mut self, vars: &Values) -> u32 {
         let all = &mut self.parcel.vars;
-        *self.vars.entry(Arc::as_ptr(vars)).or_insert_with(|| {
+        *self.vars.entry(&raw const **vars).or_insert_with(|| {
             all.push(vars.to_record());
             all.len() as u32 - 1
         })

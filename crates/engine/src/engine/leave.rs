@@ -280,12 +280,13 @@ impl<X: Exchange> Engine<X> {
         let client = self.client_mut(id);
         let ClientPhase::Preparing(waiter) = client.phase else { return };
         client.server = None;
+        let values = client.digest();
         // Who had not waited asks like a newcomer.
         let has_waited = waiter.ticket != 0;
         client.phase = if has_waited { ClientPhase::Waiting(waiter) } else { ClientPhase::Idle };
         let grant = self.exchange.pool(pool, |pool| match has_waited {
-            true => pool.requeue(worker, waiter, now),
-            false => pool.request(worker, id, now),
+            true => pool.requeue(worker, waiter, values, now),
+            false => pool.request(worker, id, values, now),
         });
         if self.take_grant(id, grant, waiter.since, now, io) {
             self.go_on(id, now, io);

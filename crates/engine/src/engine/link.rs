@@ -8,8 +8,6 @@
 //!                  └─────────────────┴─► place (next client, park, or close)
 //! ```
 
-use std::sync::Arc;
-
 use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
@@ -22,6 +20,7 @@ use crate::mutant::{self, Mutant};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
+use crate::values::Values;
 use crate::vars::Welcome;
 
 /// A notice of our own.
@@ -32,9 +31,10 @@ pub(super) fn notice(text: &str) -> ErrorFields {
 impl<X: Exchange> Engine<X> {
     /// An authenticated client needs a server. True if it has one now and may be read.
     pub(super) fn link(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
-        let Some(pool) = self.client(id).pool else { return false };
-        let worker = self.worker;
-        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, now));
+        let client = self.client(id);
+        let Some(pool) = client.pool else { return false };
+        let (worker, values) = (self.worker, client.digest());
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
         self.take_grant(id, grant, now, now, io)
     }
 
@@ -137,7 +137,7 @@ impl<X: Exchange> Engine<X> {
             self.send_own_query(on, query.as_bytes(), now, io);
             return false;
         }
-        if !Arc::ptr_eq(&client.vars, &server.vars) && !mutant::is(Mutant::LeaksSettings) {
+        if !client.vars.is(&server.vars) && !mutant::is(Mutant::LeaksSettings) {
             if let Some(sql) = client.vars.difference(&server.vars, &self.names, client.order()) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
                 self.send_own_query(on, &sql, now, io);
@@ -234,7 +234,7 @@ impl<X: Exchange> Engine<X> {
                 if client.pool.is_some_and(|pool| self.settings(pool).is_auto()) {
                     all.carry_unreported(&welcome.vars, &self.names);
                 }
-                Arc::new(all)
+                Values::new(all)
             }
         };
         self.client_mut(id).vars = self.shared_vars.share(all);
@@ -403,7 +403,7 @@ impl<X: Exchange> Engine<X> {
             };
         }
         if std::mem::take(&mut server.disturbed) && !server.vars.channels.is_empty() {
-            Arc::make_mut(&mut server.vars).channels = Carried::default();
+            server.vars.change(|vars| vars.channels = Carried::default());
             return self.send_own_query(on, b"UNLISTEN *", now, io);
         }
         server.released_at = now;

@@ -154,7 +154,7 @@ impl<X: Exchange> Engine<X> {
         if !std::mem::take(&mut own.marked) {
             // Whether the server still listens is not known, so it is told to do so once more. It
             // is tried again behind the next transaction.
-            Arc::make_mut(&mut self.server_mut(on).vars).channels = Carried::default();
+            self.server_mut(on).vars.change(|vars| vars.channels = Carried::default());
             self.tell(id, News::Gap, now, io);
             return self.clients.contains(id.0 as usize) && self.prepare(id, on, now, io);
         }
@@ -164,7 +164,7 @@ impl<X: Exchange> Engine<X> {
         }
         let server = self.server_mut(on);
         server.pinned = None;
-        Arc::make_mut(&mut server.vars).channels = Carried::default();
+        server.vars.change(|vars| vars.channels = Carried::default());
         if failed {
             server.doomed = Some("server does not stop listening");
         }

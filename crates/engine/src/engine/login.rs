@@ -20,6 +20,7 @@ use crate::pool::{Gate, Pool};
 use crate::replication::ReplicationKind;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
+use crate::values::Values;
 
 mod certificate;
 mod decoy;
@@ -403,7 +404,7 @@ impl<X: Exchange> Engine<X> {
         };
         // Bytes sent ahead of the welcome are unusual, but nobody forbids them.
         client.stream.held = login.buffer;
-        client.vars = Arc::new(login.vars);
+        client.vars = Values::new(login.vars);
         client.replication = login.replication;
         let replicates = client.replication.is_some();
         client.pool = Some(pool);

@@ -63,7 +63,7 @@ impl<X: Exchange> Engine<X> {
 
     fn queue_proof(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
-        match self.exchange.pool(pool, |pool| pool.request(worker, id, now)) {
+        match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => {
                 let server = self.attach(server, io);
                 self.prove_by(id, server, now, io);

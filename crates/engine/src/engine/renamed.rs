@@ -23,7 +23,8 @@ impl<X: Exchange> Engine<X> {
                 self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
                 self.client_mut(id).phase = ClientPhase::Idle;
                 let Some(pool) = self.follow_rename(id) else { continue };
-                let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, now));
+                let values = self.client(id).digest();
+                let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
                 if self.take_grant(id, grant, waiter.since, now, io) {
                     self.go_on(id, now, io);
                 }

@@ -2,8 +2,6 @@
 //! asked for at its login, and closed when it leaves. It takes a place in its pool and a seat like
 //! any other; if the pool is full, an idle server makes room, or the next one that becomes free.
 
-use std::sync::Arc;
-
 use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
@@ -84,7 +82,7 @@ impl<X: Exchange> Engine<X> {
         server.replication = client.replication.as_ref().map(|asked| asked.kind);
         server.vars = welcome.vars.clone();
         server.phase = ServerPhase::Linked;
-        client.vars = Arc::clone(&welcome.vars);
+        client.vars = welcome.vars.clone();
         client.phase = ClientPhase::Linked;
         let stats = self.stats(pool);
         stats.assignments += 1;

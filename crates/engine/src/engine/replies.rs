@@ -484,14 +484,13 @@ impl Replies<'_> {
         if self.server.status != b'I' && mutant::is(Mutant::MissesSetInTransaction) {
             return;
         }
-        let shared =
-            self.client.as_ref().is_some_and(|client| Arc::ptr_eq(&client.vars, &self.server.vars));
-        Arc::make_mut(&mut self.server.vars).set(slot, status.value);
+        let shared = self.client.as_ref().is_some_and(|client| client.vars.is(&self.server.vars));
+        self.server.vars.change(|vars| vars.set(slot, status.value));
         if let Some(client) = &mut self.client {
             if shared {
                 client.vars = self.server.vars.clone();
             } else {
-                Arc::make_mut(&mut client.vars).set(slot, status.value);
+                client.vars.change(|vars| vars.set(slot, status.value));
             }
         }
     }

@@ -8,8 +8,6 @@
 //!
 //! One that fails (its table is gone) stays the client's: it is tried again on the next server.
 
-use std::sync::Arc;
-
 use super::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::probe::{self, Topics};
@@ -71,7 +69,7 @@ impl<X: Exchange> Engine<X> {
             self.server_closed(on, "settings could not be undone", now, io);
             return false;
         };
-        Arc::make_mut(&mut server.vars).prepared = there;
+        server.vars.change(|vars| vars.prepared = there);
         self.ready(id, on, now, io)
     }
 }

@@ -12,8 +12,6 @@
 //! PostgreSQL itself is asked, once the transaction is over: so commits, rollbacks, savepoints,
 //! SET LOCAL and functions need no rules of ours. Texts only decide whether it is asked at all.
 
-use std::sync::Arc;
-
 use sql::Signs;
 use wire::{backend, frontend};
 
@@ -29,6 +27,7 @@ use crate::probe::{self, Left, Probe, Topics};
 use crate::server::{Preparation, ServerPhase};
 use crate::session::{Lent, Traces};
 use crate::shell::{Exchange, Io};
+use crate::values::Values;
 use crate::vars::{TrackedNames, Vars};
 
 const FORGET: &[u8] = b"DISCARD ALL";
@@ -199,8 +198,8 @@ impl<X: Exchange> Engine<X> {
         }
         own.prepared = prepared;
         let changed = now_there != *there;
-        let now_there = self.shared_vars.share(Arc::new(now_there));
-        let own = self.shared_vars.share(Arc::new(own));
+        let now_there = self.shared_vars.share(Values::new(now_there));
+        let own = self.shared_vars.share(Values::new(own));
         self.report_changes(id, &now_there, &own, io);
         self.server_mut(on).vars = now_there;
         self.client_mut(id).vars = own;

@@ -2,7 +2,6 @@
 //! servers replaced. Each is one change under the pool's lock; the workers are told afterwards
 //! (`Engine::review`) and do with the sockets what follows from it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Pool, Waiter};
@@ -119,7 +118,7 @@ impl Pool {
 
     /// Servers parked at `worker` for whoever comes.
     pub fn idle_at(&self, worker: WorkerId) -> impl Iterator<Item = &Server> {
-        self.idle[usize::from(worker.0)].iter().map(|server| &**server)
+        self.idle[usize::from(worker.0)].all()
     }
 
     /// One who waits at `worker`, and a server for him, as there may be after the pool was held.
@@ -128,7 +127,7 @@ impl Pool {
             return None;
         }
         let waiter = self.oldest_waiter(worker)?;
-        let Some(server) = self.take_idle(worker) else {
+        let Some(server) = self.take_idle(worker, None) else {
             self.has_backlog = false;
             return None;
         };
@@ -145,8 +144,7 @@ impl Pool {
     /// Everything that is parked at `worker`.
     pub fn take_home(&mut self, worker: WorkerId) -> Vec<Box<Server>> {
         let condemned = self.take_condemned(worker).into_iter().map(|(server, _)| server);
-        let idle = std::mem::take(&mut self.idle[usize::from(worker.0)]);
-        idle.into_iter().chain(condemned).collect()
+        self.idle[usize::from(worker.0)].take_all().chain(condemned).collect()
     }
 
     pub(super) fn take_condemned_one(
@@ -167,9 +165,7 @@ impl Pool {
     /// Likewise, those servers only.
     pub fn condemn_where(&mut self, fits: impl Fn(&Server) -> bool, reason: &'static str) {
         for (idle, condemned) in self.idle.iter_mut().zip(&mut self.condemned) {
-            let (gone, kept): (VecDeque<_>, _) = idle.drain(..).partition(|server| fits(server));
-            *idle = kept;
-            condemned.extend(gone.into_iter().map(|server| (server, reason)));
+            condemned.extend(idle.take_where(&fits).map(|server| (server, reason)));
         }
     }
 }

@@ -6,6 +6,8 @@ use config::Config;
 
 use super::*;
 use crate::server::ServerLogin;
+use crate::values::Values;
+use crate::vars::Vars;
 
 const A: WorkerId = WorkerId(0);
 const B: WorkerId = WorkerId(1);
@@ -79,7 +81,7 @@ fn failure(retry_at: Micros) -> Failure {
 fn first_come_first_served() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     for n in 0..3 {
-        assert!(!opens(&pool.request(A, client(n), 0)));
+        assert!(!opens(&pool.request(A, client(n), None, 0)));
     }
     for n in 0..3 {
         let Next::Local(waiter) = pool.release(A, 0, false, 1) else {
@@ -105,7 +107,7 @@ fn another_worker_is_served_when_its_client_has_waited_clearly_longer() {
         let mut requests = [(a_since, A), (b_since, B)];
         requests.sort();
         for (since, worker) in requests {
-            pool.request(worker, client(0), since);
+            pool.request(worker, client(0), None, since);
         }
         let next = pool.release(A, 0, false, 10 * MS);
         let to_b = matches!(next, Next::Remote(to, _) if to == B);
@@ -116,7 +118,7 @@ fn another_worker_is_served_when_its_client_has_waited_clearly_longer() {
 #[test]
 fn without_waiters_of_its_own_a_worker_serves_others_at_once() {
     let mut pool = pool_with_busy("pool_size=1", 1);
-    let own = ticket(pool.request(B, client(4), 7));
+    let own = ticket(pool.request(B, client(4), None, 7));
     let waiter = Waiter { client: client(4), ticket: own, since: 7 };
     assert_eq!(pool.release(A, 0, false, 7), Next::Remote(B, waiter));
 }
@@ -132,7 +134,7 @@ fn the_warmest_server_is_taken_first_or_the_coldest_when_asked_for() {
             pool.opened();
             pool.park(A, server(serial));
         }
-        let taken = [0; 3].map(|_| granted(pool.request(A, client(0), 0)));
+        let taken = [0; 3].map(|_| granted(pool.request(A, client(0), None, 0)));
         assert_eq!(taken, order, "round robin {round_robin}");
     }
 }
@@ -145,9 +147,72 @@ fn own_servers_come_before_stolen_ones_and_the_coldest_is_stolen() {
     pool.park(B, marked);
     pool.park(B, server(2));
     pool.park(A, server(3));
-    assert_eq!(granted(pool.request(A, client(0), 0)), 3);
-    let Grant::Server(stolen) = pool.request(A, client(0), 0) else { panic!("nothing stolen") };
+    assert_eq!(granted(pool.request(A, client(0), None, 0)), 3);
+    let Grant::Server(stolen) = pool.request(A, client(0), None, 0) else {
+        panic!("nothing stolen")
+    };
     assert_eq!((stolen.serial, stolen.unnamed), (1, 0), "it brings nothing of its old worker's");
+}
+
+/// A set of values of its own for each number.
+fn values(n: u8) -> Values {
+    let mut vars = Vars::default();
+    vars.set(0, &[n]);
+    Values::new(vars)
+}
+
+/// Servers with these values, parked at `home` in this order; their serial numbers go on from there.
+fn park_with(pool: &mut Pool, home: WorkerId, first: u64, all: &[u8]) {
+    for (serial, n) in (first..).zip(all) {
+        let mut server = server(serial);
+        server.vars = values(*n);
+        pool.reserve_unasked();
+        pool.opened();
+        pool.park(home, server);
+    }
+}
+
+fn asked(pool: &mut Pool, worker: WorkerId, n: u8) -> u64 {
+    granted(pool.request(worker, client(0), Some(values(n).digest()), 0))
+}
+
+#[test]
+fn a_server_with_the_clients_values_is_preferred() {
+    // (round robin, who is asked for one after another, the servers they get)
+    let table: [(&str, &[u8], &[u64]); 5] = [
+        ("0", &[1, 1, 1], &[5, 2, 1]),
+        ("0", &[2, 2, 2], &[4, 3, 1]),
+        ("0", &[1, 2, 1, 2, 1], &[5, 4, 2, 3, 1]),
+        ("0", &[9, 9], &[1, 2]),
+        ("1", &[2, 2, 1], &[1, 2, 3]),
+    ];
+    for (round_robin, wanted, order) in table {
+        let mut pool = pool_of(&format!(
+            "[databases]\napp = host=h\n[pgbouncer]\nserver_round_robin = {round_robin}\n"
+        ));
+        park_with(&mut pool, A, 1, &[1, 1, 2, 2, 1]);
+        let got: Vec<_> = wanted.iter().map(|n| asked(&mut pool, A, *n)).collect();
+        assert_eq!(got, order, "round robin {round_robin}, for {wanted:?}");
+    }
+}
+
+#[test]
+fn another_workers_server_with_the_right_values_comes_before_an_own_one_with_wrong_ones() {
+    let mut pool = pool("");
+    park_with(&mut pool, A, 1, &[1, 1]);
+    park_with(&mut pool, B, 11, &[1, 2, 2]);
+    let got = [2, 2, 2, 1, 2].map(|n| asked(&mut pool, A, n));
+    assert_eq!(got, [12, 13, 1, 2, 11]);
+}
+
+#[test]
+fn who_finds_nothing_changes_none_of_the_servers_that_are_about_to_end() {
+    let mut pool = pool("");
+    park_with(&mut pool, A, 1, &[1; 40]);
+    assert_eq!(asked(&mut pool, A, 2), 25, "the oldest of the sixteen used last");
+    assert_eq!(asked(&mut pool, A, 1), 40);
+    let left: Vec<_> = pool.parked().map(|server| server.serial).collect();
+    assert!(left.iter().copied().eq((1..=24).chain(26..=39)), "{left:?}");
 }
 
 #[test]
@@ -168,7 +233,7 @@ fn no_more_servers_are_opened_than_are_wanted_and_allowed() {
     let pace = [(0, 0, 9, OPENING_MAX), (20, 0, 9, OPENING_MAX)];
     for (size, busy, clients, opened) in table.into_iter().chain(pace) {
         let mut pool = pool_with_busy(&format!("pool_size={size}"), busy);
-        let opens = (0..clients).filter(|n| opens(&pool.request(A, client(*n), 0))).count();
+        let opens = (0..clients).filter(|n| opens(&pool.request(A, client(*n), None, 0))).count();
         assert_eq!(opens as u32, opened, "size {size}, {busy} busy, {clients} ask");
         assert_eq!(pool.counts(), (busy + opened, opened));
     }
@@ -178,7 +243,7 @@ fn no_more_servers_are_opened_than_are_wanted_and_allowed() {
 fn nothing_is_opened_for_nobody() {
     let mut pool = pool("");
     assert!(!pool.reserve_opening(0));
-    let one = ticket(pool.request(A, client(1), 0));
+    let one = ticket(pool.request(A, client(1), None, 0));
     pool.forget(A, one);
     pool.opened();
     assert!(!gone(&mut pool), "nobody waits any more");
@@ -188,7 +253,7 @@ fn nothing_is_opened_for_nobody() {
 #[test]
 fn a_server_that_goes_makes_room_for_the_next() {
     let mut pool = pool_with_busy("pool_size=1", 1);
-    pool.request(A, client(1), 0);
+    pool.request(A, client(1), None, 0);
     assert!(gone(&mut pool));
     assert_eq!(pool.counts(), (1, 1));
 }
@@ -196,19 +261,19 @@ fn a_server_that_goes_makes_room_for_the_next() {
 #[test]
 fn after_a_failure_one_attempt_is_made_in_its_time() {
     let mut pool = pool("");
-    let first = pool.request(A, client(1), 0);
+    let first = pool.request(A, client(1), None, 0);
     assert!(opens(&first));
     assert!(pool.open_failed(0, failure(100), false).is_empty(), "waiters may still be served");
     assert_eq!(pool.waiting_total(), 1);
-    assert!(matches!(pool.request(A, client(2), 99), Grant::Refused(_)));
+    assert!(matches!(pool.request(A, client(2), None, 99), Grant::Refused(_)));
     assert!(!pool.reserve_opening(99));
     assert!(pool.reserve_opening(100));
     assert!(!pool.reserve_opening(100), "one at a time");
-    let second = pool.request(A, client(2), 100);
+    let second = pool.request(A, client(2), None, 100);
     assert!(matches!(second, Grant::Queued { open: false, .. }), "{second:?}");
     pool.opened();
     assert!(pool.failure.is_none());
-    assert!(opens(&pool.request(A, client(3), 100)), "the pace is restored");
+    assert!(opens(&pool.request(A, client(3), None, 100)), "the pace is restored");
 }
 
 #[test]
@@ -218,8 +283,8 @@ fn a_refusal_turns_waiters_away_only_when_no_server_is_left() {
         [(0, true, vec![1, 2]), (0, false, vec![]), (1, true, vec![]), (1, false, vec![])]
     {
         let mut pool = pool_with_busy("pool_size=2", busy);
-        pool.request(B, client(1), 0);
-        pool.request(A, client(2), 0);
+        pool.request(B, client(1), None, 0);
+        pool.request(A, client(2), None, 0);
         let turned = pool.open_failed(0, failure(100), refused);
         let clients: Vec<u32> = turned.iter().map(|(_, waiter)| waiter.client.0).collect();
         assert_eq!(clients, expected, "{busy} busy, refused: {refused}");
@@ -230,16 +295,16 @@ fn a_refusal_turns_waiters_away_only_when_no_server_is_left() {
 #[test]
 fn with_a_server_in_use_a_newcomer_waits_whatever_failed() {
     let mut pool = pool_with_busy("pool_size=2", 1);
-    pool.request(A, client(1), 0);
+    pool.request(A, client(1), None, 0);
     pool.open_failed(0, failure(100), true);
-    assert!(matches!(pool.request(A, client(2), 1), Grant::Queued { open: false, .. }));
+    assert!(matches!(pool.request(A, client(2), None, 1), Grant::Queued { open: false, .. }));
 }
 
 #[test]
 fn a_smaller_size_ends_servers_as_they_come_back() {
     let mut pool = pool_with_busy("pool_size=3", 3);
     pool.settings = self::pool("pool_size=1").settings;
-    pool.request(A, client(1), 0);
+    pool.request(A, client(1), None, 0);
     assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
     assert!(!gone(&mut pool));
     assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
@@ -265,7 +330,7 @@ fn a_closed_pool_links_nobody_and_keeps_nothing() {
     let mut pool = pool_with_busy("", 2);
     pool.park(A, server(1));
     pool.set_gate(Gate::Closed("server shutting down"));
-    assert!(matches!(pool.request(A, client(1), 0), Grant::Closed(_)));
+    assert!(matches!(pool.request(A, client(1), None, 0), Grant::Closed(_)));
     assert_eq!(pool.release(A, 0, false, 0), Next::Close("pause mode"));
     assert!(!gone(&mut pool));
 }
@@ -274,7 +339,7 @@ fn a_closed_pool_links_nobody_and_keeps_nothing() {
 fn one_who_leaves_the_queue_is_forgotten() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     let tickets: Vec<u64> =
-        (0..3).map(|n| ticket(pool.request(A, client(n), u64::from(n)))).collect();
+        (0..3).map(|n| ticket(pool.request(A, client(n), None, u64::from(n)))).collect();
     pool.forget(A, tickets[1]);
     pool.forget(A, tickets[1]);
     pool.forget(B, tickets[0]);
@@ -350,7 +415,7 @@ fn the_reserve_is_for_those_who_have_waited_and_no_larger_than_it_is() {
     let patience = pool.settings.reserve_timeout;
     assert_eq!(patience, 5 * SECOND);
     for n in 0..4 {
-        assert!(!opens(&pool.request(A, client(n), u64::from(n))));
+        assert!(!opens(&pool.request(A, client(n), None, u64::from(n))));
     }
     assert!(!pool.reserve_opening(patience - 1));
     assert!(pool.reserve_opening(patience) && pool.is_in_reserve());
@@ -369,7 +434,7 @@ fn a_reserve_without_a_timeout_stays_closed() {
     let mut pool = pool_of(text);
     pool.reserve_unasked();
     pool.opened();
-    pool.request(A, client(0), 0);
+    pool.request(A, client(0), None, 0);
     assert!(!pool.reserve_opening(1000 * SECOND));
 }
 
@@ -406,25 +471,28 @@ fn while_another_pool_starves_nothing_is_parked_unasked() {
     pool.unwant(8);
     assert_eq!(pool.release(A, 0, false, 0), Next::Park);
     pool.want(9);
-    assert!(matches!(pool.request(A, client(0), 0), Grant::Server(_)), "its own clients first");
+    assert!(
+        matches!(pool.request(A, client(0), None, 0), Grant::Server(_)),
+        "its own clients first"
+    );
 }
 
 #[test]
 fn one_whose_server_died_takes_its_old_place_or_what_is_idle() {
     let mut pool = pool_with_busy("pool_size=2", 2);
     for n in 0..3 {
-        pool.request(A, client(n), 0);
+        pool.request(A, client(n), None, 0);
     }
     let Next::Local(first) = pool.release(A, 0, false, 0) else { panic!("nobody is served") };
     pool.server_gone(0);
-    let again = pool.requeue(A, first, 5);
+    let again = pool.requeue(A, first, None, 5);
     assert!(matches!(again, Grant::Queued { ticket, .. } if ticket == first.ticket), "{again:?}");
     assert_eq!(pool.oldest_waiter(A), Some(first));
     pool.take_waiters();
     pool.park(A, server(7));
-    assert_eq!(granted(pool.requeue(A, first, 5)), 7);
+    assert_eq!(granted(pool.requeue(A, first, None, 5)), 7);
     pool.set_gate(Gate::Closed("server shutting down"));
-    assert!(matches!(pool.requeue(A, first, 5), Grant::Closed(_)));
+    assert!(matches!(pool.requeue(A, first, None, 5), Grant::Closed(_)));
 }
 
 #[test]
@@ -432,7 +500,7 @@ fn a_paused_pool_queues_and_gives_nothing_until_it_goes_on() {
     let mut pool = pool_with_busy("", 2);
     pool.park(A, server(1));
     pool.set_gate(Gate::Paused);
-    let grant = pool.request(B, client(1), 0);
+    let grant = pool.request(B, client(1), None, 0);
     assert!(matches!(grant, Grant::Queued { open: false, .. }), "{grant:?}");
     assert_eq!(pool.release(A, 0, false, 0), Next::Close("pause mode"));
     let condemned = pool.take_condemned(A);

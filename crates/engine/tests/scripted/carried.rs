@@ -59,6 +59,35 @@ fn who_leaves_while_settings_are_applied_leaves_none_of_them() {
 }
 
 #[test]
+fn a_server_that_has_the_clients_settings_is_given_to_it_and_not_the_one_used_last() {
+    let rig = auto(|config| config.global.default_pool_size = 2);
+    let [first, second, third] = [rig.client(), rig.client(), rig.client()];
+    let one = rig.server(0);
+    sets(&first, &one, "work_mem", "5MB");
+    first.send([query("BEGIN")]);
+    one.expect([query("BEGIN")]);
+    one.send([complete("BEGIN"), ready('T')]);
+    second.send([query("SET work_mem = 6MB")]);
+    let other = rig.server(1);
+    other.answers("SET work_mem = 6MB");
+    tells(&other, &[("work_mem", "6MB")]);
+    first.send([query("COMMIT")]);
+    one.answers("COMMIT");
+    assert!(one.is_parked() && other.is_parked());
+    for (client, server) in
+        [(&second, &other), (&second, &other), (&first, &one), (&second, &other)]
+    {
+        client.send([query("SELECT 1")]);
+        server.answers("SELECT 1");
+        assert!(server.is_parked());
+    }
+    // Nobody's fit: the one used longest ago is changed.
+    third.send([query("SELECT 2")]);
+    one.answers("RESET \"work_mem\";");
+    one.answers("SELECT 2");
+}
+
+#[test]
 fn who_has_something_on_a_lost_server_is_told_so() {
     let rig = auto(|_| {});
     let client = rig.client();

@@ -96,7 +96,7 @@ impl Worker {
         let turn = client.0 + self.wants[client.0 as usize];
         let pool = self.pools[turn as usize % self.pools.len()];
         let grant = self.exchange.pool(pool, |pool| {
-            let grant = pool.request(id, client, now);
+            let grant = pool.request(id, client, None, now);
             if let Grant::Server(server) = &grant {
                 check_place(pool, server);
             }

@@ -94,16 +94,20 @@ fn what_a_used_server_refuses_a_new_one_takes() {
     other.rows("CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (1); DROP TABLE t");
     client.rows("COMMIT");
     super::settle(&pooler);
-    let mut stranger = login(&pooler, &database, &user);
+    // Its own is taken.
     let mut strangers = [login(&pooler, &database, &user), login(&pooler, &database, &user)];
-    stranger.rows("SELECT 1");
-    for stranger in &mut strangers {
-        if stranger.value("BEGIN; SELECT pg_backend_pid()") == used {
+    let backends = strangers.each_mut().map(|stranger| {
+        stranger.rows("BEGIN");
+        backend(stranger)
+    });
+    for (stranger, backend) in strangers.iter_mut().zip(&backends) {
+        if *backend == used {
             stranger.rows("COMMIT");
         }
     }
     assert_eq!(client.value("SHOW temp_buffers"), "1600kB");
     pooler.log_contains("settings were refused");
+    strangers.iter_mut().for_each(|stranger| drop(stranger.rows("COMMIT")));
     client.rows("CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (1)");
     assert_eq!(other.value("SHOW temp_buffers"), "8MB");
     assert_eq!(pooler.admin("SHOW SERVERS").rows.len(), 2);

@@ -18,16 +18,17 @@ use crate::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::Session;
 use crate::shell::{Exchange, Io};
+use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
 
 /// What the records of a parcel refer to by number.
 #[derive(Debug)]
 pub struct Shelf {
     statements: HashMap<u64, Arc<Statement>>,
-    vars: Vec<Arc<Vars>>,
+    vars: Vec<Values>,
     welcomes: Vec<Arc<Welcome>>,
     /// Equal values are one set.
-    known: HashSet<Arc<Vars>>,
+    known: HashSet<Values>,
     /// For each slot of the other process, that of ours.
     slots: Vec<Option<usize>>,
     /// Are there parameters that we track and the other process did not? Then nobody knows what
@@ -82,8 +83,8 @@ impl Shelf {
         Arc::new(Welcome::new(record.fixed.clone(), vars))
     }
 
-    fn share(&mut self, record: &VarsRecord) -> Arc<Vars> {
-        let vars = Arc::new(self.translate(record));
+    fn share(&mut self, record: &VarsRecord) -> Values {
+        let vars = Values::new(self.translate(record));
         if let Some(known) = self.known.get(&vars) {
             return known.clone();
         }
@@ -112,7 +113,7 @@ impl Shelf {
         self.welcomes.get(at as usize).cloned().unwrap_or_default()
     }
 
-    fn vars(&self, at: u32) -> Arc<Vars> {
+    fn vars(&self, at: u32) -> Values {
         self.vars.get(at as usize).cloned().unwrap_or_default()
     }
 }

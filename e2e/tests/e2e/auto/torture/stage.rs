@@ -1,6 +1,7 @@
 //! PostgreSQL with two databases made the same way, Weir before one of them, hostile clients, and
 //! the switch: between any two transactions of a victim all servers that nobody keeps are used by
-//! hostile clients, and the one that the victim has left is not the one that is given out next.
+//! hostile clients, and the one that the victim has left is not the one that is given out next. Servers
+//! are given out in turn, so that no settings are a reason to be given one.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -16,7 +17,7 @@ pub(super) const VICTIMS: usize = 2;
 /// Each victim may keep one, and two are left for hostile clients to take turns with.
 const SERVERS: usize = VICTIMS + 2;
 /// One in so many visits of a hostile client is its last: it leaves things behind.
-const LAST_VISIT: usize = 25;
+const LAST_VISIT: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// No more of what went wrong is told.
 const FAILURES_MAX: usize = 12;
@@ -109,6 +110,7 @@ impl Stage {
             .workers(1)
             .set("pool_mode", "auto")
             .set("default_pool_size", SERVERS)
+            .set("server_round_robin", 1)
             .database(&through, "")
             .secret(&user.name, &user.password)
             .start();
@@ -207,14 +209,14 @@ impl Stage {
         format!("{:?}", pins.rows)
     }
 
-    /// Hostile clients use all servers that are free. Returns the backend that was given out first,
-    /// which is the one used last; the one that will be given out next is not `avoid`.
+    /// Hostile clients use all servers that are free. Returns the backend that was given out last,
+    /// which is the one that was left last; the one that will be given out next is not `avoid`.
     pub(super) fn switch(&mut self, avoid: Option<u32>) -> Option<u32> {
         let [free, kept, _] = self.servers();
-        let mut used: Vec<(u32, usize)> = (0..free.min(2)).map(|at| (self.visit(at), at)).collect();
-        let first = used.first().map(|(backend, _)| *backend);
-        // The last one to go leaves the server that is given out next.
-        used.sort_by_key(|(backend, _)| (Some(*backend) != avoid, Some(*backend) != first));
+        let mut used: Vec<(u32, usize)> = (0..free).map(|at| (self.visit(at), at)).collect();
+        let left = used.last().map(|(backend, _)| *backend);
+        // The first one to go leaves the server that is given out next.
+        used.sort_by_key(|(backend, _)| (Some(*backend) == avoid, Some(*backend) == left));
         let mut inside = used.len();
         for (_, at) in used {
             self.visits += 1;
@@ -235,7 +237,7 @@ impl Stage {
             });
             cleared.expect("who goes leaves nothing");
         }
-        first
+        left
     }
 
     /// A hostile client takes a server and keeps it for now.

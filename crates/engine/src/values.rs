@@ -1,0 +1,144 @@
+//! Sets of values ([`Vars`]) as clients and servers hold them: shared, since most are equal, and each
+//! with a digest, by which a pool finds a server that has its client's values without looking at
+//! them.
+//!
+//! A client and a server of one worker with equal sets hold the same one ([`SharedVars`]), so that
+//! linking them compares two pointers.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::num::NonZeroU64;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use foldhash::fast::{FixedState, RandomState};
+
+use crate::vars::Vars;
+
+/// Equal for equal sets, in every worker. Two sets may have the same one, if somebody wants them to:
+/// it says what is likely to fit, and nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Digest(NonZeroU64);
+
+impl Digest {
+    fn of(vars: &Vars) -> Self {
+        Self(NonZeroU64::new(FixedState::default().hash_one(vars)).unwrap_or(NonZeroU64::MIN))
+    }
+}
+
+/// A set of values that others may hold, too.
+#[derive(Clone, Debug, Default)]
+pub struct Values(Arc<Digested>);
+
+#[derive(Clone, Debug, Default)]
+struct Digested {
+    vars: Vars,
+    /// Made when it is first asked for: of what a client says at its login not all is looked for.
+    digest: OnceLock<Digest>,
+}
+
+impl Values {
+    pub fn new(vars: Vars) -> Self {
+        Self(Arc::new(Digested { vars, digest: OnceLock::new() }))
+    }
+
+    #[inline]
+    pub fn digest(&self) -> Digest {
+        *self.0.digest.get_or_init(|| Digest::of(&self.0.vars))
+    }
+
+    /// Are they one set, and not only equal?
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Other holders keep what they have.
+    pub fn change(&mut self, change: impl FnOnce(&mut Vars)) {
+        let own = Arc::make_mut(&mut self.0);
+        change(&mut own.vars);
+        own.digest = OnceLock::new();
+    }
+
+    fn is_held_by_others(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl Deref for Values {
+    type Target = Vars;
+
+    fn deref(&self) -> &Vars {
+        &self.0.vars
+    }
+}
+
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other) || (self.digest() == other.digest() && **self == **other)
+    }
+}
+
+impl Eq for Values {}
+
+impl Hash for Values {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.digest().hash(state);
+    }
+}
+
+/// The sets of values that clients of one worker have, each of them once. Not all sets are here:
+/// one that a client has just changed is its own until it is given to another server.
+#[derive(Debug, Default)]
+pub struct SharedVars {
+    known: HashSet<Values, RandomState>,
+    /// When there are so many those that nobody has any more are swept out.
+    sweep_at: usize,
+}
+
+impl SharedVars {
+    /// The one of these values.
+    pub fn share(&mut self, values: Values) -> Values {
+        if let Some(known) = self.known.get(&values) {
+            return known.clone();
+        }
+        if self.known.len() >= self.sweep_at.max(64) {
+            self.known.retain(Values::is_held_by_others);
+            self.sweep_at = self.known.len() * 2;
+        }
+        self.known.insert(values.clone());
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Values {
+        let mut vars = Vars::default();
+        vars.set(4, text.as_bytes());
+        Values::new(vars)
+    }
+
+    #[test]
+    fn equal_values_are_shared_and_unused_ones_forgotten() {
+        let mut shared = SharedVars::default();
+        let kept = shared.share(of("kept"));
+        for n in 0..1000 {
+            shared.share(of(&n.to_string()));
+        }
+        assert!(shared.known.len() <= 65, "{} sets kept", shared.known.len());
+        assert!(kept.is(&shared.share(of("kept"))));
+    }
+
+    #[test]
+    fn a_digest_follows_every_change() {
+        let (one, mut other) = (of("a"), of("a"));
+        assert!(one == other && one.digest() == other.digest() && !one.is(&other));
+        let held = other.clone();
+        other.change(|vars| vars.set(4, b"b"));
+        assert!(one != other && one.digest() != other.digest());
+        assert_eq!(held, one, "who held the same set keeps it");
+        assert_eq!(other.digest(), of("b").digest());
+    }
+}
