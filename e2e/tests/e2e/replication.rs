@@ -65,7 +65,8 @@ fn a_base_backup_is_taken_and_its_log_streamed() {
     if !only_weir() {
         return;
     }
-    let postgres = Postgres::shared();
+    // Not the shared one, in which hundreds of tests have left a database: they would all be copied.
+    let postgres = &Postgres::start();
     let role = replicator(postgres);
     let pooler = setup(postgres, &role, &postgres.database(), "transaction").start();
     let target = testkit::open_folder("backup").join("data");
