@@ -53,6 +53,7 @@ impl Values {
     }
 
     /// Other holders keep what they have.
+    #[cold]
     pub fn change(&mut self, change: impl FnOnce(&mut Vars)) {
         let own = Arc::make_mut(&mut self.0);
         change(&mut own.vars);
