@@ -32,7 +32,7 @@ pub(crate) struct RunOptions {
     /// Name the rows and end
     #[arg(long)]
     list: bool,
-    /// One minute in place of four, with more noise
+    /// Fewer and shorter measurements: a quarter of the time, with more noise
     #[arg(long)]
     quick: bool,
     /// How long each measured interval lasts
