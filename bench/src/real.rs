@@ -33,7 +33,7 @@ const SIDES: [Side; 3] = [Side::Direct, Side::PgBouncer, Side::Weir];
 
 #[derive(Debug, Args)]
 pub(crate) struct RealOptions {
-    /// The rows to measure; see --list. All when none is named
+    /// The rows to measure; see --list. When none is named, all but those of thousands of clients
     #[arg(value_name = "ROW")]
     rows: Vec<String>,
     /// Name the rows and end
@@ -148,6 +148,8 @@ impl Rig<'_> {
             prepared: row.is_prepared(),
             tls: row.tls,
             pool_mode: "transaction",
+            servers: row.servers,
+            clients_max: row.clients.max(Setting::CLIENTS_MAX),
             cores: None,
         };
         let mut pooler = Pooler::start(self.workplace, binary, &setting, &self.cluster.address())?;

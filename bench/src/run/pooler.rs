@@ -188,6 +188,10 @@ pub(crate) struct Setting {
     pub(crate) prepared: bool,
     pub(crate) tls: Tls,
     pub(crate) pool_mode: &'static str,
+    /// `default_pool_size`.
+    pub(crate) servers: u32,
+    /// `max_client_conn`.
+    pub(crate) clients_max: usize,
     /// Where the pooler stands alone, and all others; anywhere if none is named.
     pub(crate) cores: Option<(usize, usize)>,
 }
@@ -196,6 +200,9 @@ impl Setting {
     pub(crate) const USER: &str = "bench";
     pub(crate) const DATABASE: &str = "bench";
     pub(crate) const PASSWORD: &str = "a password of the benchmark";
+    /// Where a row does not say otherwise.
+    pub(crate) const SERVERS: u32 = 20;
+    pub(crate) const CLIENTS_MAX: usize = 6_000;
 
     fn configuration(&self, binary: &Binary, server: &Address, port: u16, users: &Path) -> String {
         let (host, server_port) = match server {
@@ -213,14 +220,16 @@ impl Setting {
              auth_type = {}\n\
              auth_file = {}\n\
              pool_mode = {}\n\
-             default_pool_size = 20\n\
-             max_client_conn = 6000\n\
+             default_pool_size = {}\n\
+             max_client_conn = {}\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
              log_stats = 0\n",
             if self.scram { "scram-sha-256" } else { "trust" },
             users.display(),
             self.pool_mode,
+            self.servers,
+            self.clients_max,
         );
         if self.prepared {
             text.push_str("max_prepared_statements = 200\n");
@@ -370,6 +379,8 @@ mod tests {
             prepared: false,
             tls: Tls::None,
             pool_mode: "transaction",
+            servers: Setting::SERVERS,
+            clients_max: Setting::CLIENTS_MAX,
             cores: None,
         };
         let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
