@@ -28,6 +28,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The operating system's limit to a socket's path less `/.s.PGSQL.65535` and the final zero.
 const SOCKET_DIRECTORY_BYTES_MAX: usize = 108 - 16;
 const SUPERUSER: &str = "postgres";
+/// Room for the idle servers of a full pool of each mode, for the clients of the lab that come without
+/// a pooler, and for as many processes of theirs that have not quite gone.
+const CONNECTIONS_MAX: u32 = 200;
 
 /// A running cluster on a port of its own, with a role and a database `demo`. Every login over TCP
 /// needs a password, which changes with every demo. Its Unix socket asks for none, but is in the
@@ -173,6 +176,7 @@ impl Server {
             .arg(data(scratch))
             .args(["-c", &format!("listen_addresses={LOOPBACK}")])
             .args(["-c", &format!("port={port}")])
+            .args(["-c", &format!("max_connections={CONNECTIONS_MAX}")])
             .args(["-c", &format!("unix_socket_directories={sockets}")])
             .stdout(file.try_clone().context("postgres.log")?)
             .stderr(file);
