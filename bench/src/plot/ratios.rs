@@ -16,7 +16,9 @@ const TOP: i32 = 84;
 const MOST: f64 = 1.25;
 
 pub(super) fn draw(bench: &Value) -> Result<String> {
-    let lines: Vec<(String, Vec<f64>)> = rows(bench)?.iter().flat_map(lines_of).collect();
+    // Rows of auto mode have Weir on both sides.
+    let compared = rows(bench)?.iter().filter(|row| !text(row, "row").starts_with("auto-"));
+    let lines: Vec<(String, Vec<f64>)> = compared.flat_map(lines_of).collect();
     let bottom = TOP + LINE_HEIGHT * lines.len() as i32;
     let title =
         format!("{} by {}: lower is cheaper", text(bench, "weir"), text(bench, "pgbouncer"));
