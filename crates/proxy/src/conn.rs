@@ -24,7 +24,8 @@ pub(crate) const FAILED: u8 = 16;
 pub(crate) const CONNECTING: u8 = 32;
 /// The last read filled the small part of the buffer: use the large one.
 pub(crate) const BULK: u8 = 64;
-/// It came from another worker, which had not read all of it.
+/// It came from another worker, which had not read all of it. Never without [`READABLE`]: who is told
+/// of it waits for that reading.
 pub(crate) const NEWS: u8 = 128;
 
 thread_local! {
@@ -203,7 +204,7 @@ impl Conn {
         if self.has(DONE) {
             return false;
         }
-        self.flags &= !READABLE;
+        self.flags &= !(READABLE | NEWS);
         true
     }
 }
@@ -269,7 +270,8 @@ mod tests {
         let mut conn = Conn::new(3, 0);
         conn.note_events(epoll::READABLE);
         assert!(!conn.note_read(16, 16) && conn.has(READABLE) && conn.has(BULK));
-        assert!(conn.note_read(15, 16) && !conn.has(READABLE | BULK));
+        conn.flags |= NEWS;
+        assert!(conn.note_read(15, 16) && !conn.has(READABLE | BULK | NEWS));
         conn.note_events(epoll::READABLE | epoll::PEER_DONE);
         assert!(!conn.note_read(15, 16) && conn.has(READABLE));
     }

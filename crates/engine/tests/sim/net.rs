@@ -376,8 +376,9 @@ impl Io for SimIo<'_> {
     }
 
     fn take_news(&mut self, server: ServerId) -> bool {
-        let at = self.server_at(server);
-        at.is_some_and(|at| std::mem::take(&mut self.net.servers[at].news))
+        let Some(at) = self.server_at(server) else { return false };
+        let socket = &mut self.net.servers[at];
+        std::mem::take(&mut socket.news) && (socket.down.ended || !socket.down.data.is_empty())
     }
 
     fn start_tls(&mut self, client: ClientId, _start: TlsStart, _: Micros) {

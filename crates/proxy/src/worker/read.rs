@@ -10,7 +10,7 @@ use engine::{
 
 use super::{BUFFER_LEN, SMALL_READ, Worker};
 use crate::{
-    conn::{BROKEN, BULK, Conn, DONE, FAILED, READABLE},
+    conn::{BROKEN, BULK, Conn, DONE, FAILED, NEWS, READABLE},
     sockets::{LastWords, Outcome},
     sys::socket,
     table::{Kind, Token},
@@ -32,7 +32,7 @@ fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
             Ok(0) => return Read::End,
             Ok(count) => return Read::Bytes { count, drained: conn.note_read(count, room) },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                conn.flags &= !READABLE;
+                conn.flags &= !(READABLE | NEWS);
                 // Sending failed, so nothing will ever come of it.
                 return if conn.has(FAILED) { Read::End } else { Read::Nothing };
             }

@@ -193,7 +193,8 @@ impl Io for FakeIo<'_> {
     }
 
     fn take_news(&mut self, server: ServerId) -> bool {
-        std::mem::take(&mut self.server(server).news)
+        let end = self.server(server);
+        std::mem::take(&mut end.news) && (end.left || !end.unread.is_empty())
     }
 
     fn start_tls(&mut self, client: ClientId, start: TlsStart, _: Micros) {
