@@ -66,7 +66,7 @@ pub(crate) struct Client {
     /// When the connection was begun.
     pub(crate) dialed: Micros,
     tries: u32,
-    transactions: u64,
+    pub(crate) transactions: u64,
     reply: Reply,
     /// By a statement's number: does the server know it?
     prepared: Vec<bool>,

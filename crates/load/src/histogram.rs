@@ -31,9 +31,21 @@ impl Histogram {
     }
 
     pub(crate) fn record_us(&mut self, latency_us: u64) {
-        self.counts[bucket(latency_us)] += 1;
-        self.total += 1;
+        self.record_times(latency_us, 1);
+    }
+
+    /// The same latency so many times.
+    pub fn record_times(&mut self, latency_us: u64, count: u64) {
+        self.counts[bucket(latency_us)] += count;
+        self.total += count;
         self.max_us = self.max_us.max(latency_us);
+    }
+
+    /// Each bucket's upper end, in microseconds, and how many latencies are in it, if any: what
+    /// [`Self::record_times`] makes the same histogram of again.
+    pub fn buckets_us(&self) -> impl Iterator<Item = (u64, u64)> {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(bucket, count)| (bucket_end_us(bucket).min(self.max_us), *count))
     }
 
     /// Adds what another has measured.
@@ -112,6 +124,17 @@ mod tests {
         assert_eq!(histogram.percentile_us(0.5), 50);
         assert_eq!(histogram.percentile_us(0.99), 99);
         assert_eq!(histogram.percentile_us(1.0), 100);
+    }
+
+    #[test]
+    fn its_buckets_make_the_same_histogram_again() {
+        let mut own = Histogram::new();
+        for us in (0..3_000).chain([7_001, 7_001, 1 << 30]) {
+            own.record_us(us);
+        }
+        let mut again = Histogram::new();
+        own.buckets_us().for_each(|(us, count)| again.record_times(us, count));
+        assert_eq!((again.counts, again.total, again.max_us), (own.counts, own.total, own.max_us));
     }
 
     #[test]

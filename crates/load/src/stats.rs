@@ -118,6 +118,9 @@ pub(crate) struct Stats {
     /// Time to a login.
     pub(crate) connecting: Spread,
     pub(crate) aborted: u64,
+    /// Transactions of the client that had the fewest and of the one that had the most, skipped and
+    /// failed ones included.
+    pub(crate) of_clients: Option<(u64, u64)>,
 }
 
 impl Stats {
@@ -142,6 +145,16 @@ impl Stats {
         }
         self.connecting.add(&other.connecting);
         self.aborted += other.aborted;
+        if let Some((fewest, most)) = other.of_clients {
+            self.add_client(fewest);
+            self.add_client(most);
+        }
+    }
+
+    /// A client has had so many transactions.
+    pub(crate) fn add_client(&mut self, transactions: u64) {
+        let (fewest, most) = self.of_clients.unwrap_or((transactions, transactions));
+        self.of_clients = Some((fewest.min(transactions), most.max(transactions)));
     }
 
     /// Of all scripts together.
@@ -258,6 +271,20 @@ mod tests {
         let mut twice = spread;
         twice.add(&spread);
         assert_eq!((twice.count, twice.mean_ms(), twice.deviation_ms()), (4, 2.0, 1.0));
+    }
+
+    #[test]
+    fn the_clients_with_fewest_and_most_are_found_over_all_threads() {
+        let of_thread = |counts: &[u64]| {
+            let mut stats = Stats::default();
+            counts.iter().for_each(|count| stats.add_client(*count));
+            stats
+        };
+        let mut all = of_thread(&[]);
+        assert_eq!(all.of_clients, None);
+        all.add(&of_thread(&[5, 9]));
+        all.add(&of_thread(&[7, 3, 4]));
+        assert_eq!(all.of_clients, Some((3, 9)));
     }
 
     #[test]

@@ -145,7 +145,9 @@ impl<'a> Worker<'a> {
             self.turn()?;
             self.published.store(&self.shared.stats.total());
         }
-        Ok(std::mem::take(&mut self.shared.stats))
+        let mut stats = std::mem::take(&mut self.shared.stats);
+        self.clients.iter().for_each(|client| stats.add_client(client.transactions));
+        Ok(stats)
     }
 
     /// Waits for something to happen and deals with all that did.

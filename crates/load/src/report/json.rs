@@ -19,7 +19,13 @@ impl Report<'_> {
             .enumerate()
             .map(|(at, stats)| self.script_json(at, stats))
             .collect();
-        let mut figures = self.figures(&total, &outcome.stats.histogram());
+        let histogram = outcome.stats.histogram();
+        let mut figures = self.figures(&total, &histogram);
+        let buckets = histogram.buckets_us().map(|(us, count)| (us.to_string(), json!(count)));
+        figures["latencies_us"] = Value::Object(buckets.collect());
+        if let Some((fewest, most)) = outcome.stats.of_clients {
+            figures["client_transactions"] = json!({ "fewest": fewest, "most": most });
+        }
         figures["transaction_type"] = json!(self.transaction_type());
         figures["scale"] = json!(self.scale);
         figures["query_mode"] = json!(plan.mode.name());

@@ -134,6 +134,8 @@ fn clients_that_meet_an_error_give_up_and_the_first_is_shown() {
     assert!(stderr(&output).contains("Run was aborted"), "{output:?}");
     let json = fs::read_to_string(json).expect("it was asked for");
     assert!(json.contains("\"transactions\": 10") && json.contains(error), "{json}");
+    assert!(json.contains("\"fewest\": 0") && json.contains("\"most\": 5"), "{json}");
+    assert!(json.contains("\"latencies_us\": {"), "{json}");
 }
 
 #[test]
