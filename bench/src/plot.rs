@@ -4,6 +4,7 @@
 mod canvas;
 mod latencies;
 mod ratios;
+mod seed001;
 mod throughput;
 
 use std::fs;
@@ -33,11 +34,13 @@ pub(crate) fn run(options: &PlotOptions) -> Result<()> {
     let (bench, real) = (read(&options.bench)?, read(&options.real)?);
     fs::create_dir_all(&options.to).with_context(|| options.to.display().to_string())?;
     let pictures = [
-        ("ratios.svg", ratios::draw(&bench)?),
-        ("throughput.svg", throughput::draw(&real)?),
-        ("latency.svg", latencies::draw(&real)?),
+        ("ratios.svg", Some(ratios::draw(&bench)?)),
+        ("throughput.svg", Some(throughput::draw(&real)?)),
+        ("latency.svg", Some(latencies::draw(&real)?)),
+        ("seed001.svg", seed001::draw(&real)?),
     ];
     for (name, picture) in pictures {
+        let Some(picture) = picture else { continue };
         let path = options.to.join(name);
         fs::write(&path, picture).with_context(|| path.display().to_string())?;
         println!("{}", path.display());
@@ -76,8 +79,11 @@ mod tests {
 
     use super::*;
 
-    fn measured(tps: f64, p99: f64) -> Value {
-        json!([{ "tps": tps, "p50_ms": 1.0, "p99_ms": p99, "p999_ms": 2.0 * p99 }])
+    fn row(name: &str) -> Value {
+        json!({
+            "row": name, "direct": [], "pgbouncer": [{ "tps": 10.0 }], "weir": [{ "tps": 20.0 }],
+            "all_rounds": { "weir": { "p50_ms": 1.0, "p99_ms": 3.0, "p999_ms": 6.0 } },
+        })
     }
 
     #[test]
@@ -96,12 +102,22 @@ mod tests {
         }
         assert!(!ratios.contains("prepared"), "there is nothing to compare");
 
-        let row = |name| json!({ "row": name, "direct": [], "pgbouncer": measured(10.0, 30.0), "weir": measured(20.0, 3.0) });
-        let real = json!({ "how": "by hand", "rows": [row("tpcb"), row("latency-2000")] });
+        let mut seed = row("seed001-tls-10");
+        seed["by_direct"] = json!({ "seed": 0.69, "pgbouncer": 0.5, "weir": 0.7 });
+        let rows = [row("tpcb"), row("latency-2000"), row("fleet-held"), seed];
+        let real = json!({ "how": "by hand", "rows": rows });
         let throughput = throughput::draw(&real).unwrap();
-        assert!(throughput.contains("tpcb") && !throughput.contains("latency-2000"));
+        assert!(throughput.contains("tpcb"));
+        for other in ["latency-2000", "fleet-held", "seed001-tls-10"] {
+            assert!(!throughput.contains(other), "{other}");
+        }
         let latency = latencies::draw(&real).unwrap();
         assert!(latency.contains("latency-2000 p99.9") && !latency.contains("tpcb"));
+        let seed001 = seed001::draw(&real).unwrap().expect("there is a row of it");
+        for shown in ["10 clients, TLS", "0.69", "0.50", "0.70"] {
+            assert!(seed001.contains(shown), "{shown}");
+        }
+        assert_eq!(seed001::draw(&json!({ "rows": [row("tpcb")] })).unwrap(), None);
         assert!(ratios::draw(&json!({})).is_err());
     }
 }

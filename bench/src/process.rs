@@ -1,4 +1,4 @@
-//! What the kernel says of a running process: CPU time, waiting time, resident memory.
+//! What the kernel says of a running process: CPU time, waiting time, memory, children.
 
 use std::fs;
 use std::io;
@@ -71,6 +71,26 @@ fn parse_resident(smaps: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Memory that the kernel needs for its tables of a process's memory, in bytes.
+pub(crate) fn page_table_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    parse_page_tables(&text).with_context(|| format!("no VmPTE in {path}"))
+}
+
+fn parse_page_tables(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The processes that a process has started and that have not ended.
+pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    text.split_whitespace().map(|child| Ok(child.parse()?)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +113,15 @@ mod tests {
     }
 
     #[test]
+    fn page_tables_are_in_kibibytes() {
+        assert_eq!(parse_page_tables("VmRSS:\t 12 kB\nVmPTE:\t   60 kB\n"), Some(61_440));
+        assert_eq!(parse_page_tables("VmRSS: 12 kB\n"), None);
+    }
+
+    #[test]
     fn this_process_can_be_read() {
+        assert!(page_table_bytes(std::process::id()).unwrap() > 0);
+        children(std::process::id()).unwrap();
         assert!(CpuTime::of(std::process::id()).unwrap().run_ns > 0);
         assert!(resident_bytes(std::process::id()).unwrap() > 4_096);
     }

@@ -7,19 +7,19 @@ mod cluster;
 mod generator;
 mod report;
 mod row;
+mod scene;
+mod stage;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::process::CpuTime;
-use crate::run::{Binary, Pooler, Setting, Tls, Workplace, find_pgbouncer};
+use crate::run::{Binary, Workplace, find_pgbouncer};
 use cluster::Cluster;
-use generator::{Generator, Place};
-use report::{Report, Sample};
-use row::{ROWS, Row};
+use generator::Generator;
+use report::Report;
+use row::{ROWS, Scene};
 
 /// Whom the clients talk to, in the order of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +33,14 @@ const SIDES: [Side; 3] = [Side::Direct, Side::PgBouncer, Side::Weir];
 
 #[derive(Debug, Args)]
 pub(crate) struct RealOptions {
-    /// The rows to measure; see --list. When none is named, all but those of thousands of clients
+    /// The rows to measure, by name or by what their names begin with; see --list. When none is named,
+    /// the first thirteen
     #[arg(value_name = "ROW")]
     rows: Vec<String>,
     /// Name the rows and end
     #[arg(long)]
     list: bool,
-    /// How long each measurement lasts
+    /// How long each measurement lasts; rows about latencies last ten at least
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// How many times the sides are measured in turn
@@ -48,6 +49,13 @@ pub(crate) struct RealOptions {
     /// Accounts in units of 100,000
     #[arg(long, default_value_t = 10)]
     scale: u32,
+    /// How many clients the rows have that leave it open
+    #[arg(long, value_name = "CLIENTS", default_value_t = 2_000)]
+    fleet: usize,
+    /// A row is measured directly, too, unless it has more clients than this: PostgreSQL has a process
+    /// for each
+    #[arg(long, value_name = "CLIENTS", default_value_t = 1_000)]
+    direct_max: usize,
     /// What puts the load on: weir or pgbench, which knows no percentiles
     #[arg(long, value_enum, default_value_t = Generator::Weir)]
     generator: Generator,
@@ -74,6 +82,11 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         return Ok(());
     }
     let rows = row::select(&options.rows)?;
+    let is_plain = rows.iter().all(|row| row.scene == Scene::Nothing);
+    ensure!(
+        is_plain || options.generator == Generator::Weir,
+        "pgbench cannot do all of these rows"
+    );
     let workplace = Workplace::create()?;
     let pgbouncer = match &options.pgbouncer {
         Some(path) => path.clone(),
@@ -81,7 +94,7 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
     };
     let rig = Rig {
         poolers: [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?],
-        cluster: Cluster::start(&workplace)?,
+        cluster: Cluster::start(&workplace, options.direct_max)?,
         workplace: &workplace,
         options,
     };
@@ -92,8 +105,8 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
     for row in rows {
         report.begin(row);
         for round in 0..options.rounds {
-            for side in rig.order(round) {
-                match rig.sample(row, side) {
+            for side in order(round) {
+                match scene::play(&rig, row, side) {
                     Ok(Some(sample)) => report.add(side, sample),
                     Ok(None) => {}
                     Err(error) => {
@@ -111,6 +124,7 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
     Ok(())
 }
 
+#[derive(Debug)]
 struct Rig<'a> {
     poolers: [Binary; 2],
     cluster: Cluster,
@@ -118,68 +132,11 @@ struct Rig<'a> {
     options: &'a RealOptions,
 }
 
-impl Rig<'_> {
-    /// The other way round every second time, so that what drifts falls on all.
-    fn order(&self, round: usize) -> [Side; 3] {
-        let mut sides = SIDES;
-        if round % 2 == 1 {
-            sides.reverse();
-        }
-        sides
+/// The other way round every second time, so that what drifts falls on all.
+fn order(round: usize) -> [Side; 3] {
+    let mut sides = SIDES;
+    if round % 2 == 1 {
+        sides.reverse();
     }
-
-    /// One measurement; none where a side has not what the row needs.
-    fn sample(&self, row: &Row, side: Side) -> Result<Option<Sample>> {
-        let binary = match side {
-            // The server has no certificate, and room for so many only.
-            Side::Direct if row.tls != Tls::None || row.clients > Cluster::CLIENTS_MAX => {
-                return Ok(None);
-            }
-            Side::Direct => return self.measure(row, &self.cluster.place(), None).map(Some),
-            Side::PgBouncer => &self.poolers[0],
-            Side::Weir => &self.poolers[1],
-        };
-        if row.is_prepared() && !binary.prepares_statements() {
-            return Ok(None);
-        }
-        let setting = Setting {
-            unix: false,
-            scram: false,
-            prepared: row.is_prepared(),
-            tls: row.tls,
-            pool_mode: "transaction",
-            servers: row.servers,
-            clients_max: row.clients.max(Setting::CLIENTS_MAX),
-            cores: None,
-        };
-        let mut pooler = Pooler::start(self.workplace, binary, &setting, &self.cluster.address())?;
-        let place = Place::of(&pooler.address)?;
-        let measured = self.measure(row, &place, Some(pooler.pid()));
-        measured.map(Some).map_err(|error| pooler.explain(&error))
-    }
-
-    fn measure(&self, row: &Row, place: &Place, pooler: Option<u32>) -> Result<Sample> {
-        let script = match row.script {
-            Some(text) => {
-                let path = self.workplace.file("script.sql");
-                std::fs::write(&path, text).with_context(|| path.display().to_string())?;
-                Some(path)
-            }
-            None => None,
-        };
-        let cpu = || pooler.map_or(Ok(CpuTime::default()), CpuTime::of);
-        let before = cpu()?;
-        let seconds = Duration::from_secs(self.options.seconds.into());
-        let json = self.workplace.file("figures.json");
-        let figures = self.options.generator.run(
-            &self.options.weir,
-            row,
-            script.as_deref(),
-            place,
-            seconds,
-            &json,
-        )?;
-        let spent = cpu()? - before;
-        Ok(Sample::new(figures, pooler.map(|_| spent.run_ns)))
-    }
+    sides
 }

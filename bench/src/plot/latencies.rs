@@ -6,8 +6,7 @@ use plotters::style::text_anchor::HPos;
 use serde_json::Value;
 
 use super::canvas::{SIDES, picture};
-use super::{figures, labels, rows, text};
-use crate::stats::median;
+use super::{labels, rows, text};
 
 const LEFT: i32 = 190;
 const WIDTH: i32 = 500;
@@ -39,7 +38,7 @@ pub(super) fn draw(real: &Value) -> Result<String> {
                 let name = format!("{} {title}", text(row, "row"));
                 canvas.text((LEFT - 12, y), &name, 13, HPos::Right)?;
                 for (side, color) in SIDES {
-                    if let Some(value) = median(&figures(&row[side], |one| &one[*key])) {
+                    if let Some(value) = row["all_rounds"][side][*key].as_f64() {
                         canvas.dot((place(value), y), color)?;
                     }
                 }

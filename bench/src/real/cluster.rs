@@ -7,18 +7,20 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
-use super::generator::Place;
-use crate::run::{Setting, Workplace};
+use super::generator::{Place, output};
+use crate::process;
+use crate::run::{Key, Setting, Tls, Workplace};
 use crate::socket::Address;
 
 const START_MAX: Duration = Duration::from_secs(60);
+/// Connections besides those of the clients: a pooler's servers, who looks on, those reserved.
+const OTHERS: usize = 100;
 
 /// No sync with the disk: it is the poolers that are compared, and a disk has moods.
 const SETTINGS: &str = "\
 listen_addresses = '127.0.0.1'
-max_connections = 250
 shared_buffers = 256MB
 fsync = off
 synchronous_commit = off
@@ -31,13 +33,12 @@ max_wal_size = 4GB
 pub(super) struct Cluster {
     server: Child,
     port: u16,
+    folder: PathBuf,
 }
 
 impl Cluster {
-    /// Clients it can have at once without a pooler.
-    pub(super) const CLIENTS_MAX: usize = 200;
-
-    pub(super) fn start(workplace: &Workplace) -> Result<Self> {
+    /// One that can have so many clients at once without a pooler.
+    pub(super) fn start(workplace: &Workplace, clients_max: usize) -> Result<Self> {
         let folder = workplace.own_folder("postgres")?;
         let data = folder.join("data");
         let mut initdb = workplace.command(&program("initdb")?);
@@ -46,9 +47,17 @@ impl Cluster {
             .arg(&data)
             .args(["-U", Setting::USER, "-E", "UTF8", "--no-locale", "--no-sync", "-A", "trust"])
             .current_dir(&folder);
-        run(&mut initdb)?;
+        output(&mut initdb)?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let place = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
+        let identity = workplace.certify(Tls::Fresh(Key::P256))?;
+        let place = format!(
+            "port = {port}\nunix_socket_directories = '{}'\nmax_connections = {}\n\
+             ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n",
+            folder.display(),
+            clients_max + OTHERS,
+            identity.certificate.display(),
+            identity.key.display(),
+        );
         let path = data.join("postgresql.conf");
         let own = fs::read_to_string(&path)?;
         fs::write(&path, format!("{own}{SETTINGS}{place}"))?;
@@ -63,11 +72,12 @@ impl Cluster {
             .stderr(log)
             .spawn()
             .context("cannot start PostgreSQL")?;
-        let mut cluster = Self { server, port };
-        cluster.wait_until_up(&folder)?;
-        let mut createdb = Command::new(program("createdb")?);
-        createdb.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", Setting::USER]);
-        run(createdb.arg(Setting::DATABASE))?;
+        let mut cluster = Self { server, port, folder };
+        cluster.wait_until_up()?;
+        let (database, other) = (Setting::DATABASE, Setting::OTHER);
+        cluster.sql("postgres", &format!("CREATE DATABASE {database}"))?;
+        cluster.sql("postgres", &format!("CREATE ROLE {other} LOGIN"))?;
+        cluster.sql("postgres", &format!("CREATE DATABASE {other} OWNER {other}"))?;
         Ok(cluster)
     }
 
@@ -75,11 +85,29 @@ impl Cluster {
         Address::Tcp(([127, 0, 0, 1], self.port).into())
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place { port: self.port }
+    /// Its unix socket.
+    pub(super) fn socket(&self) -> Address {
+        Address::Unix(self.folder.join(format!(".s.PGSQL.{}", self.port)))
     }
 
-    fn wait_until_up(&mut self, folder: &std::path::Path) -> Result<()> {
+    pub(super) fn place(&self) -> Place {
+        Place::at(self.port)
+    }
+
+    /// What a query by the superuser gives, as bare text.
+    pub(super) fn sql(&self, database: &str, sql: &str) -> Result<String> {
+        let mut psql = Command::new(program("psql")?);
+        self.place().lead(&mut psql);
+        psql.args(["-X", "-q", "-A", "-t", "-d", database, "-c", sql]);
+        Ok(output(&mut psql)?.trim().to_owned())
+    }
+
+    /// Its processes but the first: one for each connection, and its own.
+    pub(super) fn processes(&self) -> Result<Vec<u32>> {
+        process::children(self.server.id())
+    }
+
+    fn wait_until_up(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_MAX;
         let is_ready = program("pg_isready")?;
         loop {
@@ -89,7 +117,7 @@ impl Cluster {
                 return Ok(());
             }
             if self.server.try_wait()?.is_some() || Instant::now() > deadline {
-                let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
+                let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
                 bail!("PostgreSQL does not come up:\n{log}");
             }
             thread::sleep(Duration::from_millis(50));
@@ -131,11 +159,4 @@ pub(super) fn program(name: &str) -> Result<PathBuf> {
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
         .with_context(|| format!("PostgreSQL's {name} is not installed"))
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {said}");
-    Ok(())
 }

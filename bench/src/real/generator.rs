@@ -1,17 +1,23 @@
 //! What puts the load on, as a process of its own, and what it says of a run.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use load::Histogram;
 use serde_json::Value;
 
 use super::cluster::program;
-use super::row::Row;
-use crate::run::{Setting, Tls};
+use crate::run::Setting;
 use crate::socket::Address;
+
+/// Until all clients of a run are logged in.
+const LOGINS_MAX: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Generator {
@@ -21,32 +27,43 @@ pub(super) enum Generator {
     Pgbench,
 }
 
-/// Where clients connect: a port of 127.0.0.1.
+/// Where clients connect: a port of 127.0.0.1, as whom and to which database.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) port: u16,
+    user: &'static str,
+    database: &'static str,
 }
 
 impl Place {
+    pub(super) fn at(port: u16) -> Self {
+        Self { port, user: Setting::USER, database: Setting::DATABASE }
+    }
+
     pub(super) fn of(address: &Address) -> Result<Self> {
         match address {
-            Address::Tcp(address) => Ok(Self { port: address.port() }),
+            Address::Tcp(address) => Ok(Self::at(address.port())),
             Address::Unix(path) => bail!("{} is no port", path.display()),
         }
     }
 
-    fn lead(&self, command: &mut Command) {
+    /// The other database there, as its own user.
+    pub(super) fn other(self) -> Self {
+        Self { user: Setting::OTHER, database: Setting::OTHER, ..self }
+    }
+
+    pub(super) fn lead(&self, command: &mut Command) {
         command
             .env("PGHOST", "127.0.0.1")
             .env("PGPORT", self.port.to_string())
-            .env("PGUSER", Setting::USER)
-            .env("PGDATABASE", Setting::DATABASE)
+            .env("PGUSER", self.user)
+            .env("PGDATABASE", self.database)
             .stdin(Stdio::null());
     }
 }
 
 /// What one run gave. Latencies are in milliseconds; pgbench has their mean only.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Figures {
     pub(super) transactions: f64,
     pub(super) tps: f64,
@@ -54,6 +71,11 @@ pub(super) struct Figures {
     pub(super) p50: Option<f64>,
     pub(super) p99: Option<f64>,
     pub(super) p999: Option<f64>,
+    pub(super) max: Option<f64>,
+    /// All latencies, to be put together with those of other runs.
+    pub(super) latencies: Option<Histogram>,
+    /// Transactions of the client that had the fewest, by those of the one that had the most.
+    pub(super) evenness: Option<f64>,
 }
 
 /// Makes the tables.
@@ -64,49 +86,135 @@ pub(super) fn initialise(weir: &Path, place: &Place, scale: u32) -> Result<()> {
     output(&mut command).map(drop)
 }
 
-impl Generator {
-    /// Runs the row for so long.
-    pub(super) fn run(
-        self,
-        weir: &Path,
-        row: &Row,
-        script: Option<&Path>,
-        place: &Place,
-        duration: Duration,
-        json: &Path,
-    ) -> Result<Figures> {
-        let mut command = match self {
-            Self::Weir => {
-                let mut command = Command::new(weir);
-                command.arg("bench").arg("--json").arg(json);
+/// A run to be: who asks what, where and for how long.
+#[derive(Debug)]
+pub(super) struct Load<'a> {
+    pub(super) generator: Generator,
+    pub(super) weir: &'a Path,
+    /// Its figures are written there.
+    pub(super) json: PathBuf,
+    pub(super) place: Place,
+    pub(super) clients: usize,
+    /// pgbench's options, as `weir bench` takes them, too.
+    pub(super) options: &'a [&'a str],
+    /// A script in place of a built-in one.
+    pub(super) script: Option<PathBuf>,
+    /// Transactions a second; without it as many as there can be.
+    pub(super) rate: Option<u32>,
+    pub(super) tls: bool,
+    pub(super) seconds: u32,
+}
+
+impl Load<'_> {
+    /// Runs it to its end.
+    pub(super) fn run(&self) -> Result<Figures> {
+        let said = output(&mut self.command()?)?;
+        match self.generator {
+            Generator::Weir => read_figures(&self.json),
+            Generator::Pgbench => of_report(&said),
+        }
+    }
+
+    /// Begins it and returns when its clients are at work, for what is to be done meanwhile.
+    /// For `weir bench` only.
+    pub(super) fn begin(&self) -> Result<Running> {
+        let mut command = self.command()?;
+        command.args(["-P", "1"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
+        let told = child.stderr.take().context("a pipe was asked for")?;
+        let (at_work, heard) = mpsc::channel();
+        let listener = thread::spawn(move || {
+            let mut told = BufReader::new(told);
+            let mut all = String::new();
+            while told.read_line(&mut all).is_ok_and(|length| length > 0) {
+                if all.contains("progress: ") {
+                    // Who no longer listens has no use for it.
+                    let _ = at_work.send(());
+                    break;
+                }
+            }
+            let mut rest = Vec::new();
+            let _ = told.read_to_end(&mut rest);
+            all + &String::from_utf8_lossy(&rest)
+        });
+        let running = Running { child, listener: Some(listener), json: self.json.clone() };
+        match heard.recv_timeout(LOGINS_MAX) {
+            Ok(()) => Ok(running),
+            Err(error) => match running.stop() {
+                told if told.is_empty() => Err(error).context("its clients do not get to work"),
+                told => bail!("{told}"),
+            },
+        }
+    }
+
+    fn command(&self) -> Result<Command> {
+        let mut command = match self.generator {
+            Generator::Weir => {
+                let mut command = Command::new(self.weir);
+                command.arg("bench").arg("--json").arg(&self.json);
                 command
             }
-            Self::Pgbench => Command::new(program("pgbench")?),
+            Generator::Pgbench => Command::new(program("pgbench")?),
         };
-        command.args(["-n", "-c", &row.clients.to_string()]).args(row.options);
-        command.args(["-T", &duration.as_secs().to_string()]);
-        if let Some(script) = script {
+        command.args(["-n", "-c", &self.clients.to_string()]).args(self.options);
+        command.args(["-T", &self.seconds.to_string()]);
+        if let Some(script) = &self.script {
             command.arg("-f").arg(script);
             // Without a built-in script nobody looks how large the tables are.
             command.args(["-s", "1"]);
         }
-        if let Some(rate) = row.rate {
+        if let Some(rate) = self.rate {
             command.args(["-R", &rate.to_string()]);
         }
-        place.lead(&mut command);
-        let tls = if row.tls == Tls::None { "disable" } else { "prefer" };
-        let said = output(command.env("PGSSLMODE", tls))?;
-        match self {
-            Self::Weir => {
-                let text = fs::read_to_string(json).with_context(|| json.display().to_string())?;
-                of_json(&serde_json::from_str(&text)?)
-            }
-            Self::Pgbench => of_report(&said),
-        }
+        self.place.lead(&mut command);
+        command.env("PGSSLMODE", if self.tls { "require" } else { "disable" });
+        Ok(command)
     }
 }
 
-fn output(command: &mut Command) -> Result<String> {
+/// A run of `weir bench` that goes on by itself; ended when dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    listener: Option<JoinHandle<String>>,
+    json: PathBuf,
+}
+
+impl Running {
+    pub(super) fn goes_on(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Waits for its end.
+    pub(super) fn finish(mut self) -> Result<Figures> {
+        let told = self.told();
+        let status = self.child.wait()?;
+        ensure!(status.success(), "weir bench: {status}\n{told}");
+        read_figures(&self.json)
+    }
+
+    /// Ends it before its time; what it has told.
+    fn stop(mut self) -> String {
+        let _ = self.child.kill();
+        self.told()
+    }
+
+    /// All it tells until its end.
+    fn told(&mut self) -> String {
+        self.listener.take().and_then(|listener| listener.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already; either way it is gone afterwards.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a program to its end and returns what it says.
+pub(super) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaints = String::from_utf8_lossy(&output.stderr);
@@ -114,9 +222,21 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(said)
 }
 
+fn read_figures(json: &Path) -> Result<Figures> {
+    let text = fs::read_to_string(json).with_context(|| json.display().to_string())?;
+    of_json(&serde_json::from_str(&text)?)
+}
+
 fn of_json(figures: &Value) -> Result<Figures> {
     let number = |value: &Value| value.as_f64().context("a figure is missing");
     let latency = &figures["latency_ms"];
+    let mut latencies = Histogram::new();
+    let buckets = figures["latencies_us"].as_object().context("no latencies")?;
+    for (us, count) in buckets {
+        latencies.record_times(us.parse()?, count.as_u64().context("no count")?);
+    }
+    let of_clients = &figures["client_transactions"];
+    let evenness = number(&of_clients["fewest"])? / number(&of_clients["most"])?;
     Ok(Figures {
         transactions: number(&figures["transactions"])?,
         tps: number(&figures["tps"])?,
@@ -124,6 +244,9 @@ fn of_json(figures: &Value) -> Result<Figures> {
         p50: latency["p50"].as_f64(),
         p99: latency["p99"].as_f64(),
         p999: latency["p99.9"].as_f64(),
+        max: latency["max"].as_f64(),
+        latencies: Some(latencies),
+        evenness: Some(evenness),
     })
 }
 
@@ -158,9 +281,14 @@ mod tests {
 
         let own = json!({
             "transactions": 10, "tps": 5.0,
-            "latency_ms": { "average": 1.5, "p50": 1.0, "p99": 2.0, "p99.9": 3.0 },
+            "latency_ms": { "average": 1.5, "p50": 1.0, "p99": 2.0, "p99.9": 3.0, "max": 4.0 },
+            "latencies_us": { "1000": 6, "2000": 4 },
+            "client_transactions": { "fewest": 4, "most": 5 },
         });
         let figures = of_json(&own).unwrap();
         assert_eq!((figures.tps, figures.p50, figures.p999), (5.0, Some(1.0), Some(3.0)));
+        assert_eq!(figures.evenness, Some(0.8));
+        let latencies = figures.latencies.unwrap();
+        assert_eq!([0.6, 0.7].map(|share| latencies.percentile_us(share)), [1_003, 2_000]);
     }
 }

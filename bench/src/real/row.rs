@@ -9,49 +9,125 @@ use crate::run::{Key, Setting, Tls};
 
 /// Servers of a pooler are 20: most rows have more clients than that, as those who use one do.
 const CLIENTS: usize = 50;
+/// What is rare, or slow, takes so many seconds to show.
+const SECONDS_MIN: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: &'static str,
+    pub(super) scene: Scene,
     /// pgbench's options for it, as `weir bench` takes them, too.
     pub(super) options: &'static [&'static str],
     /// A script in place of a built-in one.
     pub(super) script: Option<&'static str>,
-    pub(super) clients: usize,
+    /// As many as --fleet says if none are told.
+    clients: Option<usize>,
     /// Of a pooler's.
     pub(super) servers: u32,
     /// Transactions a second; without it as many as there can be.
     pub(super) rate: Option<u32>,
     pub(super) tls: Tls,
+    /// The poolers reach the server by its unix socket.
+    pub(super) unix: bool,
+    pub(super) beside: Beside,
     /// Measured only when it is named.
-    is_long: bool,
+    is_extra: bool,
     what: &'static str,
+}
+
+/// What happens besides the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scene {
+    Nothing,
+    /// All servers but one are held by clients that sit in a transaction.
+    Held,
+    /// One more client, in the same pool.
+    Among,
+    /// One more client, of another user and database.
+    Apart,
+    /// The kernel's tables for the memory of all backends are looked at.
+    Pages,
+    /// Where PostgreSQL's time goes is looked at.
+    Profile,
+}
+
+/// What a pooler's figures are compared with besides the other's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Beside {
+    Nothing,
+    /// Transactions a second by those of a direct connection, which seed 001 had so many of.
+    Direct {
+        seed: f64,
+    },
+    /// The median latency, which is to be so many milliseconds longer at most.
+    Latency {
+        more_max: f64,
+    },
 }
 
 /// A thousand rows of a hundred bytes each.
 const THOUSAND_ROWS: &str = "\\set first random(1, 100000 * :scale - 999)\n\
      SELECT * FROM pgbench_accounts WHERE aid BETWEEN :first AND :first + 999;\n";
+/// Nothing that needs tables.
+pub(super) const ONE: &str = "SELECT 1;\n";
+/// Servers are busy with it, and no processor is.
+const ASLEEP: &str = "SELECT pg_sleep(0.02);\n";
+/// The first row of each page of the accounts, by its place: a scan of the whole table would go round
+/// in a few buffers.
+const EVERY_PAGE: &str = "SELECT sum(abalance) FROM pgbench_accounts WHERE ctid = ANY (ARRAY( \
+     SELECT format('(%s,1)', page)::tid FROM generate_series(0, pg_relation_size('pgbench_accounts') \
+     / current_setting('block_size')::int - 1) AS page));\n";
 
 const fn row(name: &'static str, options: &'static [&'static str], what: &'static str) -> Row {
     Row {
         name,
+        scene: Scene::Nothing,
         options,
         script: None,
-        clients: CLIENTS,
+        clients: Some(CLIENTS),
         servers: Setting::SERVERS,
         rate: None,
         tls: Tls::None,
-        is_long: false,
+        unix: false,
+        beside: Beside::Nothing,
+        is_extra: false,
         what,
     }
 }
 
 /// What a pooler is for: so many clients that few of them can be served at once.
 const fn many(name: &'static str, options: &'static [&'static str], clients: usize) -> Row {
-    Row { clients, servers: 56, is_long: true, ..row(name, options, "56 servers, all they can") }
+    Row {
+        clients: Some(clients),
+        servers: 56,
+        is_extra: true,
+        ..row(name, options, "56 servers, all they can")
+    }
 }
 
-pub(super) static ROWS: [Row; 23] = [
+/// A line of seed 001's table: as many servers as two proxies with pools of four have.
+const fn seed001(name: &'static str, clients: usize, seed: f64) -> Row {
+    Row {
+        clients: Some(clients),
+        servers: 8,
+        beside: Beside::Direct { seed },
+        is_extra: true,
+        ..row(name, &["-S"], "8 servers, one select")
+    }
+}
+
+/// The same over TLS.
+const fn seed001_tls(name: &'static str, clients: usize, seed: f64) -> Row {
+    Row { tls: SECURED, what: "8 servers, one select over TLS", ..seed001(name, clients, seed) }
+}
+
+const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
+    Row { scene, clients: None, is_extra: true, ..row(name, &["-S"], what) }
+}
+
+const SECURED: Tls = Tls::Fresh(Key::P256);
+
+pub(super) static ROWS: [Row; 36] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -59,15 +135,12 @@ pub(super) static ROWS: [Row; 23] = [
     row("simple-update", &["-N"], "TPC-B without tellers and branches"),
     row("simple-update-prepared", &["-N", "-M", "prepared"], "the same, prepared"),
     row("connect", &["-S", "-C"], "a login for each select"),
-    Row { tls: Tls::Fresh(Key::P256), ..row("tls-select", &["-S"], "one select over TLS") },
-    Row {
-        tls: Tls::Fresh(Key::P256),
-        ..row("tls-connect", &["-S", "-C"], "a login over TLS for each select")
-    },
+    Row { tls: SECURED, ..row("tls-select", &["-S"], "one select over TLS") },
+    Row { tls: SECURED, ..row("tls-connect", &["-S", "-C"], "a login over TLS for each select") },
     Row { script: Some(THOUSAND_ROWS), ..row("rows-1000", &[], "a thousand rows") },
     Row { rate: Some(2_000), ..row("latency-2000", &["-S"], "selects at a fixed rate") },
     Row { rate: Some(200), ..row("latency-tpcb-200", &["-N"], "updates at a fixed rate") },
-    Row { clients: 1_000, ..row("saturation-1000", &["-S"], "selects, all they can") },
+    Row { clients: Some(1_000), ..row("saturation-1000", &["-S"], "selects, all they can") },
     many("select-64", &["-S"], 64),
     many("select-512", &["-S"], 512),
     many("select-2048", &["-S"], 2_048),
@@ -78,21 +151,78 @@ pub(super) static ROWS: [Row; 23] = [
     many("tpcb-2048", &[], 2_048),
     many("tpcb-8192", &[], 8_192),
     many("tpcb-19900", &[], 19_900),
+    seed001("seed001-1", 1, 0.79),
+    seed001("seed001-10", 10, 0.78),
+    seed001("seed001-1000", 1_000, 1.00),
+    seed001_tls("seed001-tls-1", 1, 0.79),
+    seed001_tls("seed001-tls-10", 10, 0.69),
+    seed001_tls("seed001-tls-1000", 1_000, 0.85),
+    fleet("fleet-held", Scene::Held, "19 of 20 servers held in a transaction, one select"),
+    fleet("fleet-among", Scene::Among, "one select, and one more client in their pool"),
+    Row {
+        script: Some(ASLEEP),
+        options: &[],
+        ..fleet("fleet-apart", Scene::Apart, "20 ms of sleep, and one more client in another pool")
+    },
+    fleet("fleet-apart-busy", Scene::Apart, "one select, and one more client in another pool"),
+    Row {
+        clients: Some(200),
+        script: Some(EVERY_PAGE),
+        options: &[],
+        ..fleet("fleet-pages", Scene::Pages, "every page of the accounts, tables for the memory")
+    },
+    Row {
+        clients: Some(1),
+        script: Some(ONE),
+        options: &[],
+        unix: true,
+        beside: Beside::Latency { more_max: 0.04 },
+        ..fleet("fleet-one", Scene::Nothing, "SELECT 1, the server over its unix socket")
+    },
+    Row {
+        clients: Some(1_000),
+        ..fleet("fleet-profile", Scene::Profile, "one select, where PostgreSQL's time goes by perf")
+    },
 ];
 
 impl Row {
     pub(super) fn is_prepared(&self) -> bool {
         self.options.contains(&"prepared")
     }
+
+    /// How many there are, where a fleet is that large.
+    pub(super) fn clients(&self, fleet: usize) -> usize {
+        self.clients.unwrap_or(fleet)
+    }
+
+    /// Its name and what it is, with so many clients, or as many as there may be.
+    pub(super) fn title(&self, clients: Option<usize>) -> String {
+        let clients = match clients {
+            Some(1) => "1 client".to_owned(),
+            Some(clients) => format!("{clients} clients"),
+            None => "--fleet clients".to_owned(),
+        };
+        let rate = self.rate.map_or_else(String::new, |rate| format!(" of {rate} a second"));
+        format!("{:<23} {clients}, {}{rate}", self.name, self.what)
+    }
+
+    /// How long it is measured, if so long is asked for.
+    pub(super) fn seconds(&self, asked: u32) -> u32 {
+        if self.rate.is_some() || self.scene != Scene::Nothing {
+            return asked.max(SECONDS_MIN);
+        }
+        asked
+    }
+
+    /// It is about pools, so that a direct connection has nothing to show.
+    pub(super) fn needs_pool(&self) -> bool {
+        matches!(self.scene, Scene::Held | Scene::Among | Scene::Apart)
+    }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<23} {} clients, {}", self.name, self.clients, self.what)?;
-        match self.rate {
-            Some(rate) => write!(f, " of {rate} a second"),
-            None => Ok(()),
-        }
+        f.write_str(&self.title(self.clients))
     }
 }
 
@@ -102,10 +232,10 @@ impl Named for Row {
     }
 }
 
-/// The rows of the given names, or all that are not long.
+/// The rows of the given names, or all that are not extra.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
-        return Ok(ROWS.iter().filter(|row| !row.is_long).collect());
+        return Ok(ROWS.iter().filter(|row| !row.is_extra).collect());
     }
     named::select(&ROWS, names)
 }
@@ -116,13 +246,24 @@ mod tests {
 
     use super::*;
 
+    fn names(asked: &str) -> Vec<&'static str> {
+        select(&[asked.to_owned()]).unwrap().iter().map(|row| row.name).collect()
+    }
+
     #[test]
     fn every_row_has_a_name_of_its_own_and_is_found_by_it() {
-        let names: BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
-        assert_eq!(names.len(), ROWS.len());
-        assert_eq!(select(&["tpcb".to_owned()]).unwrap()[0].name, "tpcb");
+        let all: BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(all.len(), ROWS.len());
+        assert_eq!(names("tpcb"), ["tpcb"]);
         assert_eq!(select(&["tpcb-64".to_owned()]).unwrap()[0].servers, 56);
-        assert_eq!(select(&[]).unwrap().len(), 13, "the long ones only by name");
+        assert_eq!(select(&[]).unwrap().len(), 13, "the extra ones only by name");
         assert!(select(&["tpcc".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn what_their_names_begin_with_names_a_group_of_rows() {
+        assert_eq!(names("latency"), ["latency-2000", "latency-tpcb-200"]);
+        assert_eq!(names("seed001").len(), 6);
+        assert_eq!(names("seed001-tls"), ["seed001-tls-1", "seed001-tls-10", "seed001-tls-1000"]);
     }
 }

@@ -81,11 +81,12 @@ impl Workplace {
         self.folder.join(name)
     }
 
-    /// Writes the certificate that clients are shown, signed by itself, and its key.
-    fn certify(&self, tls: Tls) -> Result<()> {
+    /// Writes the certificate that clients are shown, signed by itself, and its key. Who has read
+    /// earlier ones keeps them.
+    pub(crate) fn certify(&self, tls: Tls) -> Result<Identity> {
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| self.folder.join(name));
         match tls {
-            Tls::None => return Ok(()),
+            Tls::None => return Ok(Identity { certificate, key }),
             Tls::Fresh(Key::Rsa) => {
                 // The library that makes the others has no RSA keys to give.
                 let output = Command::new("openssl")
@@ -110,8 +111,15 @@ impl Workplace {
             chown(&key, Some(user), Some(group))?;
         }
         fs::set_permissions(&key, Permissions::from_mode(0o600))?;
-        Ok(())
+        Ok(Identity { certificate, key })
     }
+}
+
+/// Files that say who one is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 impl Drop for Workplace {
@@ -188,6 +196,8 @@ pub(crate) struct Setting {
     pub(crate) prepared: bool,
     pub(crate) tls: Tls,
     pub(crate) pool_mode: &'static str,
+    /// A second database, with a user of its own.
+    pub(crate) other: bool,
     /// `default_pool_size`.
     pub(crate) servers: u32,
     /// `max_client_conn`.
@@ -199,6 +209,8 @@ pub(crate) struct Setting {
 impl Setting {
     pub(crate) const USER: &str = "bench";
     pub(crate) const DATABASE: &str = "bench";
+    /// The second database and its user.
+    pub(crate) const OTHER: &str = "other";
     pub(crate) const PASSWORD: &str = "a password of the benchmark";
     /// Where a row does not say otherwise.
     pub(crate) const SERVERS: u32 = 20;
@@ -207,13 +219,24 @@ impl Setting {
     fn configuration(&self, binary: &Binary, server: &Address, port: u16, users: &Path) -> String {
         let (host, server_port) = match server {
             Address::Tcp(address) => (address.ip().to_string(), address.port()),
-            Address::Unix(path) => (path.parent().unwrap_or(path).display().to_string(), UNIX_PORT),
+            Address::Unix(path) => {
+                let folder = path.parent().unwrap_or(path).display().to_string();
+                let port = path.extension().and_then(|port| port.to_str()?.parse().ok());
+                (folder, port.unwrap_or(UNIX_PORT))
+            }
         };
-        let (database, user) = (Self::DATABASE, Self::USER);
-        let mut text = format!(
-            "[databases]\n\
-             {database} = host={host} port={server_port} dbname={database} user={user}\n\
-             [pgbouncer]\n\
+        let mut text = "[databases]\n".to_owned();
+        let mut databases = vec![(Self::DATABASE, Self::USER)];
+        databases.extend(self.other.then_some((Self::OTHER, Self::OTHER)));
+        for (database, user) in databases {
+            let _ = writeln!(
+                text,
+                "{database} = host={host} port={server_port} dbname={database} user={user}"
+            );
+        }
+        let _ = write!(
+            text,
+            "[pgbouncer]\n\
              listen_addr = 127.0.0.1\n\
              listen_port = {port}\n\
              unix_socket_dir =\n\
@@ -222,6 +245,7 @@ impl Setting {
              pool_mode = {}\n\
              default_pool_size = {}\n\
              max_client_conn = {}\n\
+             server_tls_sslmode = disable\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
              log_stats = 0\n",
@@ -249,13 +273,17 @@ impl Setting {
 
     /// The users' file: a verifier, not the password, since PgBouncer would derive a verifier from
     /// a password at every login, and nobody who counts logins keeps passwords there.
-    fn users() -> String {
+    fn users(&self) -> String {
         let verifier = ScramVerifier::from_password(
             Self::PASSWORD.as_bytes(),
             b"salt of 16 bytes",
             ITERATIONS,
         );
-        format!("\"{}\" \"{verifier}\"\n", Self::USER)
+        let mut text = format!("\"{}\" \"{verifier}\"\n", Self::USER);
+        if self.other {
+            let _ = writeln!(text, "\"{}\" \"{verifier}\"", Self::OTHER);
+        }
+        text
     }
 }
 
@@ -278,7 +306,7 @@ impl Pooler {
     ) -> Result<Self> {
         let port = free_port()?;
         let users = workplace.folder.join("userlist.txt");
-        fs::write(&users, Setting::users())?;
+        fs::write(&users, setting.users())?;
         workplace.certify(setting.tls)?;
         let configuration = workplace.folder.join("pgbouncer.ini");
         fs::write(&configuration, setting.configuration(binary, server, port, &users))?;
@@ -379,6 +407,7 @@ mod tests {
             prepared: false,
             tls: Tls::None,
             pool_mode: "transaction",
+            other: true,
             servers: Setting::SERVERS,
             clients_max: Setting::CLIENTS_MAX,
             cores: None,
@@ -387,7 +416,8 @@ mod tests {
         let [pgbouncer, weir] = [false, true].map(|is_weir| {
             setting.configuration(&binary(is_weir), &server, 6_432, Path::new("/u"))
         });
-        assert!(pgbouncer.contains("host=/run/x port=5432"));
+        assert!(pgbouncer.contains("host=/run/x port=5432 dbname=bench user=bench\n"));
+        assert!(pgbouncer.contains("host=/run/x port=5432 dbname=other user=other\n"));
         assert_eq!(weir, format!("{pgbouncer}workers = 1\ncore_dumps = 1\n"));
     }
 }

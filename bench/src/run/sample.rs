@@ -52,6 +52,7 @@ impl Bench<'_> {
             prepared: row.is_prepared(),
             tls: row.tls,
             pool_mode: if row.modes.is_some() && side == 1 { "auto" } else { "transaction" },
+            other: false,
             servers: Setting::SERVERS,
             clients_max: Setting::CLIENTS_MAX,
             cores: Some((self.pooler_core, self.peer_core)),

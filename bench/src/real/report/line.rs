@@ -1,0 +1,257 @@
+//! One row of the report: what each side gave, and how they compare.
+
+use std::fmt::Write as _;
+
+use load::Histogram;
+use serde_json::{Value, json};
+
+use super::Sample;
+use crate::real::row::{Beside, Row};
+use crate::real::scene::{Fact, Goal};
+use crate::stats::{median, range};
+
+/// In the order of [`crate::real::SIDES`].
+const KEYS: [&str; 3] = ["direct", "pgbouncer", "weir"];
+const DIRECT: usize = 0;
+const PGBOUNCER: usize = 1;
+const WEIR: usize = 2;
+
+#[derive(Debug)]
+pub(super) struct Line {
+    row: &'static Row,
+    clients: usize,
+    /// Of each side, round by round.
+    samples: [Vec<Sample>; 3],
+}
+
+impl Line {
+    /// A fleet is so large.
+    pub(super) fn new(row: &'static Row, fleet: usize) -> Self {
+        Self { row, clients: row.clients(fleet), samples: [const { Vec::new() }; 3] }
+    }
+
+    pub(super) fn add(&mut self, side: usize, sample: Sample) {
+        self.samples[side].push(sample);
+    }
+
+    fn of(&self, side: usize, figure: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+        self.samples[side].iter().filter_map(figure).collect()
+    }
+
+    /// One side's transactions a second by another's, round by round.
+    fn ratios(&self, side: usize, by: usize) -> Vec<f64> {
+        let tps = |side| self.of(side, |sample| Some(sample.figures.tps));
+        tps(by).into_iter().zip(tps(side)).map(|(less, more)| more / less).collect()
+    }
+
+    /// The latencies of all rounds together; what is rare shows in no round alone.
+    fn latencies(&self, side: usize) -> Option<Histogram> {
+        let mut rounds = self.samples[side].iter().filter_map(|s| s.figures.latencies.as_ref());
+        let mut all = rounds.next()?.clone();
+        rounds.for_each(|round| all.add(round));
+        Some(all)
+    }
+
+    fn percentile_ms(&self, side: usize, share: f64) -> Option<f64> {
+        self.latencies(side).map(|all| all.percentile_us(share) as f64 / 1e3)
+    }
+
+    /// What the side's measurements found, each fact once.
+    fn facts(&self) -> Vec<&'static Fact> {
+        let mut facts: Vec<&'static Fact> = Vec::new();
+        for (fact, _) in self.samples.iter().flatten().flat_map(|sample| &sample.facts) {
+            if !facts.contains(fact) {
+                facts.push(fact);
+            }
+        }
+        facts
+    }
+
+    pub(super) fn write(&self, text: &mut String, labels: &[String; 3]) {
+        let _ = writeln!(text, "\n  {}", self.row.title(Some(self.clients)));
+        for (side, label) in labels.iter().enumerate() {
+            let cell = |digits: usize, value: Option<f64>| {
+                value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+            };
+            let middle = |figure: fn(&Sample) -> Option<f64>| median(&self.of(side, figure));
+            let _ = writeln!(
+                text,
+                "  {label:<24} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                cell(0, middle(|sample| Some(sample.figures.tps))),
+                cell(3, middle(|sample| Some(sample.figures.mean))),
+                cell(3, self.percentile_ms(side, 0.5)),
+                cell(3, self.percentile_ms(side, 0.99)),
+                cell(3, self.percentile_ms(side, 0.999)),
+                cell(1, middle(|sample| sample.cpu_us)),
+            );
+        }
+        self.write_ratio(text, "tps of Weir by PgBouncer's", WEIR, PGBOUNCER);
+        self.write_beside(text, labels);
+        for fact in self.facts() {
+            let _ = write!(text, "    {:<44}", fact.title);
+            for side in 0..labels.len() {
+                let found = self.of(side, |sample| {
+                    sample.facts.iter().find(|(own, _)| *own == fact).map(|(_, figure)| *figure)
+                });
+                let _ = match median(&found) {
+                    Some(figure) => write!(text, " {:>10}", digits(figure)),
+                    None => write!(text, " {:>10}", "-"),
+                };
+            }
+            let _ = match fact.goal {
+                Some(Goal::AtMost(most)) => writeln!(text, "   at most {most}"),
+                Some(Goal::AtLeast(least)) => writeln!(text, "   at least {least}"),
+                None => writeln!(text),
+            };
+        }
+        for (side, label) in labels.iter().enumerate() {
+            for note in self.samples[side].last().iter().flat_map(|sample| &sample.notes) {
+                let _ = writeln!(text, "    {label:<24} {note}");
+            }
+        }
+    }
+
+    fn write_ratio(&self, text: &mut String, what: &str, side: usize, by: usize) {
+        let ratios = self.ratios(side, by);
+        if let (Some(ratio), Some((from, to))) = (median(&ratios), range(&ratios)) {
+            let _ = writeln!(text, "  {what}: {ratio:.2}, {from:.2}..{to:.2}");
+        }
+    }
+
+    fn write_beside(&self, text: &mut String, labels: &[String; 3]) {
+        match self.row.beside {
+            Beside::Nothing => {}
+            Beside::Direct { seed } => {
+                for side in [PGBOUNCER, WEIR] {
+                    let what =
+                        format!("tps by direct ones ({seed:.2} in seed 001), {}", labels[side]);
+                    self.write_ratio(text, &what, side, DIRECT);
+                }
+            }
+            Beside::Latency { more_max } => {
+                let Some(direct) = self.percentile_ms(DIRECT, 0.5) else { return };
+                for side in [PGBOUNCER, WEIR] {
+                    if let Some(p50) = self.percentile_ms(side, 0.5) {
+                        let more = p50 - direct;
+                        let _ = writeln!(
+                            text,
+                            "  p50 above direct, {}: {more:.3} ms, at most {more_max:.3}",
+                            labels[side]
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let mut value = json!({
+            "row": self.row.name,
+            "clients": self.clients,
+            "tps_ratio": median(&self.ratios(WEIR, PGBOUNCER)),
+        });
+        if let Beside::Direct { seed } = self.row.beside {
+            value["by_direct"] = json!({
+                "seed": seed,
+                "pgbouncer": median(&self.ratios(PGBOUNCER, DIRECT)),
+                "weir": median(&self.ratios(WEIR, DIRECT)),
+            });
+        }
+        for (side, key) in KEYS.into_iter().enumerate() {
+            value[key] = self.samples[side].iter().map(Sample::to_json).collect();
+            value["all_rounds"][key] = json!({
+                "p50_ms": self.percentile_ms(side, 0.5),
+                "p99_ms": self.percentile_ms(side, 0.99),
+                "p999_ms": self.percentile_ms(side, 0.999),
+            });
+        }
+        value
+    }
+}
+
+/// Three digits that count, and all before the point.
+fn digits(figure: f64) -> String {
+    let before = figure.abs().max(0.1).log10().floor() as i32;
+    let behind = usize::try_from(2 - before).unwrap_or(0);
+    format!("{figure:.behind$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::real::generator::Figures;
+    use crate::real::row::select;
+
+    static GOOD: Fact = Fact { key: "good", title: "how good", goal: Some(Goal::AtLeast(0.5)) };
+
+    fn line(name: &str) -> Line {
+        Line::new(select(&[name.to_owned()]).unwrap()[0], 100)
+    }
+
+    fn sample(tps: f64, latencies_us: &[u64]) -> Sample {
+        let mut latencies = Histogram::new();
+        latencies_us.iter().for_each(|us| latencies.record_times(*us, 1));
+        let latencies = Some(latencies);
+        let figures = Figures { transactions: 100.0, tps, latencies, ..Figures::default() };
+        Sample::new(figures, Some(400_000))
+    }
+
+    fn written(line: &Line) -> String {
+        let mut text = String::new();
+        line.write(&mut text, &["direct", "PgBouncer", "Weir"].map(str::to_owned));
+        text
+    }
+
+    #[test]
+    fn sides_are_compared_round_by_round_and_latencies_put_together() {
+        let mut line = line("tpcb");
+        for (pgbouncer, weir) in [(100.0, 150.0), (200.0, 200.0), (100.0, 120.0)] {
+            line.add(PGBOUNCER, sample(pgbouncer, &[100]));
+            line.add(WEIR, sample(weir, &[weir as u64 / 10]));
+        }
+        let text = written(&line);
+        let lines: Vec<_> = text.lines().collect();
+        let cells = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
+        assert_eq!(cells(2), ["direct", "-", "-", "-", "-", "-", "-"]);
+        assert_eq!(cells(4), ["Weir", "150", "0.000", "0.015", "0.020", "0.020", "4.0"]);
+        assert_eq!(lines[5].trim(), "tps of Weir by PgBouncer's: 1.20, 1.00..1.50");
+        assert_eq!(line.to_json()["all_rounds"]["weir"]["p99_ms"], 0.02);
+    }
+
+    #[test]
+    fn what_a_pooler_takes_from_a_direct_connection_is_told_where_a_row_asks() {
+        let mut seed = line("seed001-10");
+        let mut one = line("fleet-one");
+        for (side, tps) in [(DIRECT, 200.0), (PGBOUNCER, 140.0), (WEIR, 160.0)] {
+            seed.add(side, sample(tps, &[]));
+            one.add(side, sample(tps, &[(1e5 / tps) as u64]));
+        }
+        let text = written(&seed);
+        assert!(
+            text.contains("tps by direct ones (0.78 in seed 001), Weir: 0.80, 0.80..0.80"),
+            "{text}"
+        );
+        assert_eq!(seed.to_json()["by_direct"]["pgbouncer"], 0.7);
+        let text = written(&one);
+        assert!(text.contains("p50 above direct, Weir: 0.125 ms, at most 0.040"), "{text}");
+    }
+
+    #[test]
+    fn facts_and_notes_follow_with_their_goals() {
+        let mut line = line("fleet-among");
+        let facts = vec![(&GOOD, 0.75)];
+        line.add(WEIR, Sample { facts, notes: vec!["12% f".to_owned()], ..sample(1.0, &[]) });
+        let text = written(&line);
+        let fact = text.lines().find(|line| line.contains("how good")).unwrap();
+        let cells: Vec<_> = fact.split_whitespace().collect();
+        assert_eq!(cells, ["how", "good", "-", "-", "0.750", "at", "least", "0.5"]);
+        assert!(text.contains("Weir                     12% f"), "{text}");
+        assert_eq!(line.to_json()["weir"][0]["good"], 0.75);
+        assert!(text.contains("100 clients"), "{text}");
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        assert_eq!([12_345.6, 0.0, 1.234, 56.78].map(digits), ["12346", "0.000", "1.23", "56.8"]);
+    }
+}

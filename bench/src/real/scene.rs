@@ -1,0 +1,153 @@
+//! What is done with a stage to measure a row: the load alone, or with something beside it. Apart from
+//! the load's own figures a scene finds facts, each with the bound it is to keep, if there is one.
+
+mod lone;
+mod server;
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::generator::{Figures, Generator, Load, Place};
+use super::report::Sample;
+use super::row::{Row, Scene};
+use super::stage::Stage;
+use super::{Rig, Side};
+use crate::run::{Setting, Tls};
+
+/// What was measured besides, as a line of the report.
+#[derive(Debug, PartialEq)]
+pub(super) struct Fact {
+    pub(super) key: &'static str,
+    pub(super) title: &'static str,
+    pub(super) goal: Option<Goal>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+pub(super) type Facts = Vec<(&'static Fact, f64)>;
+
+const fn fact(key: &'static str, title: &'static str) -> Fact {
+    Fact { key, title, goal: None }
+}
+
+const fn bound(key: &'static str, title: &'static str, goal: Goal) -> Fact {
+    Fact { key, title, goal: Some(goal) }
+}
+
+static ONE_SERVER: Fact = fact("one_server_tps", "tps of a pool of one server");
+static HELD_TPS: Fact =
+    bound("tps_by_one_server", "tps by those of a pool of one", Goal::AtLeast(0.9));
+static LONGEST: Fact = fact("longest_by_share", "longest wait by the mean share");
+static EVENNESS: Fact =
+    bound("fewest_by_most", "transactions of a client, fewest by most", Goal::AtLeast(0.8));
+
+/// Until clients that hold servers have got them.
+const HOLD_MAX: Duration = Duration::from_secs(30);
+/// Sits in a transaction for longer than any run.
+const HOLD: &str = "BEGIN;\n\\sleep 86400 s\nROLLBACK;\n";
+
+/// One measurement; none where a side has not what the row needs.
+pub(super) fn play(rig: &Rig<'_>, row: &Row, side: Side) -> Result<Option<Sample>> {
+    let Some(mut stage) = Stage::set(rig, row, side, row.servers)? else { return Ok(None) };
+    let actor = Actor { rig, row };
+    let played = match row.scene {
+        Scene::Nothing => actor.alone(&stage),
+        Scene::Held => actor.held(&stage, side),
+        Scene::Among => actor.among(&stage),
+        Scene::Apart => actor.apart(&stage),
+        Scene::Pages => actor.pages(&stage),
+        Scene::Profile => actor.profile(&stage),
+    };
+    played.map(Some).map_err(|error| stage.explain(error))
+}
+
+struct Actor<'a> {
+    rig: &'a Rig<'a>,
+    row: &'a Row,
+}
+
+impl Actor<'_> {
+    fn seconds(&self) -> u32 {
+        self.row.seconds(self.rig.options.seconds)
+    }
+
+    /// The row's load, at that place.
+    fn load(&self, place: Place) -> Result<Load<'_>> {
+        let script = self.row.script.map(|text| self.script("script.sql", text)).transpose()?;
+        Ok(Load {
+            generator: self.rig.options.generator,
+            weir: &self.rig.options.weir,
+            json: self.rig.workplace.file("figures.json"),
+            place,
+            clients: self.row.clients(self.rig.options.fleet),
+            options: self.row.options,
+            script,
+            rate: self.row.rate,
+            tls: self.row.tls != Tls::None,
+            seconds: self.seconds(),
+        })
+    }
+
+    fn script(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.rig.workplace.file(name);
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+
+    fn alone(&self, stage: &Stage) -> Result<Sample> {
+        let before = stage.cpu_ns()?;
+        let figures = self.load(stage.place)?.run()?;
+        let spent = stage.cpu_ns()?.zip(before).map(|(now, before)| now.saturating_sub(before));
+        Ok(Sample::new(figures, spent))
+    }
+
+    /// All servers of the pool but one are held; then another pool, of one server, is measured.
+    fn held(&self, stage: &Stage, side: Side) -> Result<Sample> {
+        let holders = self.row.servers - 1;
+        let hold = Load {
+            generator: Generator::Weir,
+            json: self.rig.workplace.file("hold.json"),
+            clients: holders as usize,
+            options: &[],
+            script: Some(self.script("hold.sql", HOLD)?),
+            rate: None,
+            seconds: 86_400,
+            ..self.load(stage.place)?
+        };
+        let holding = hold.begin()?;
+        self.until_held(holders)?;
+        let mut sample = self.alone(stage)?;
+        drop(holding);
+        let Some(one) = Stage::set(self.rig, self.row, side, 1)? else { return Ok(sample) };
+        let alone = self.load(one.place)?.run()?;
+        let tps = sample.figures.tps;
+        let share_ms = share_ms(self.row.clients(self.rig.options.fleet), &sample.figures);
+        sample.facts = vec![(&ONE_SERVER, alone.tps), (&HELD_TPS, tps / alone.tps)];
+        sample.facts.extend(sample.figures.max.map(|max| (&LONGEST, max / share_ms)));
+        sample.facts.extend(sample.figures.evenness.map(|evenness| (&EVENNESS, evenness)));
+        Ok(sample)
+    }
+
+    fn until_held(&self, holders: u32) -> Result<()> {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
+        let deadline = Instant::now() + HOLD_MAX;
+        while self.rig.cluster.sql(Setting::DATABASE, sql)? != holders.to_string() {
+            ensure!(Instant::now() < deadline, "the servers are not held in time");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+/// The share of one among so many who take turns, in milliseconds.
+fn share_ms(clients: usize, figures: &Figures) -> f64 {
+    clients as f64 / figures.tps * 1e3
+}

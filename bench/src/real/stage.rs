@@ -1,0 +1,62 @@
+//! Where a row is played: at PostgreSQL itself, or at a pooler that is started before it.
+
+use anyhow::{Error, Result};
+
+use super::generator::Place;
+use super::row::Row;
+use super::{Rig, Side};
+use crate::process::CpuTime;
+use crate::run::{Pooler, Setting};
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) place: Place,
+    pooler: Option<Pooler>,
+}
+
+impl Stage {
+    /// None where a side has not what the row needs. A pooler has so many servers for a pool.
+    pub(super) fn set(rig: &Rig<'_>, row: &Row, side: Side, servers: u32) -> Result<Option<Self>> {
+        let clients = row.clients(rig.options.fleet);
+        let binary = match side {
+            Side::Direct if row.needs_pool() || clients > rig.options.direct_max => {
+                return Ok(None);
+            }
+            Side::Direct => return Ok(Some(Self { place: rig.cluster.place(), pooler: None })),
+            Side::PgBouncer => &rig.poolers[0],
+            Side::Weir => &rig.poolers[1],
+        };
+        if row.is_prepared() && !binary.prepares_statements() {
+            return Ok(None);
+        }
+        let setting = Setting {
+            unix: row.unix,
+            scram: false,
+            prepared: row.is_prepared(),
+            tls: row.tls,
+            pool_mode: "transaction",
+            other: true,
+            servers,
+            // And the few that come besides.
+            clients_max: (clients + 100).max(Setting::CLIENTS_MAX),
+            cores: None,
+        };
+        let server = if row.unix { rig.cluster.socket() } else { rig.cluster.address() };
+        let pooler = Pooler::start(rig.workplace, binary, &setting, &server)?;
+        Ok(Some(Self { place: Place::of(&pooler.address)?, pooler: Some(pooler) }))
+    }
+
+    /// The pooler's until now.
+    pub(super) fn cpu_ns(&self) -> Result<Option<u64>> {
+        let spent = self.pooler.as_ref().map(|pooler| CpuTime::of(pooler.pid()));
+        Ok(spent.transpose()?.map(|time| time.run_ns))
+    }
+
+    /// Adds to an error what the pooler has to say.
+    pub(super) fn explain(&mut self, error: Error) -> Error {
+        match &mut self.pooler {
+            Some(pooler) => pooler.explain(&error),
+            None => error,
+        }
+    }
+}
