@@ -153,6 +153,7 @@ fn many_more_clients_than_servers_get_on_by_every_protocol() {
     for protocol in ["simple", "extended", "prepared"] {
         let arguments = ["-n", "-c", "60", "-j", "2", "-t", "3", "-M", protocol];
         assert_processed(&through(&pooler, &database, &arguments), 180);
+        assert!(Postgres::shared().backends(&database).len() <= 4, "{protocol}");
     }
 }
 

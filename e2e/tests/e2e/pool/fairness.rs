@@ -1,10 +1,11 @@
 //! Waiting clients are served in the order in which they came, whichever worker they are on.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support;
-use testkit::{Postgres, RawClient, frontend};
+use testkit::{Postgres, RawClient, eventually, frontend};
 
 const CLIENTS: usize = 50;
 
@@ -108,4 +109,50 @@ fn a_client_holding_its_server_does_not_block_the_others() {
         }
     }
     holder.rows("ROLLBACK");
+}
+
+#[test]
+fn with_every_server_held_waiting_shows_and_has_its_limit() {
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.set("default_pool_size", 2).set("query_wait_timeout", 4);
+    let pooler = setup.workers(2).start();
+    let mut holders: Vec<RawClient> = (0..2).map(|_| pooler.client(&database)).collect();
+    holders.iter_mut().for_each(|holder| drop(holder.rows("BEGIN")));
+    let mut waiting: Vec<RawClient> = (0..3).map(|_| pooler.client(&database)).collect();
+    waiting.iter_mut().for_each(|client| client.send(frontend::query("SELECT 1")));
+    eventually("it shows for how long", Duration::from_secs(10), || {
+        let shown = pooler.pool_sums(&database, ["sv_active", "cl_waiting", "maxwait"]);
+        (shown[..2] == [2, 3] && shown[2] >= 1).then_some(())
+    });
+    for client in &mut waiting {
+        let last = client.read_to_end().pop().and_then(|last| last.error()).expect("an error");
+        assert_eq!(last.message(), "query_wait_timeout");
+    }
+    // Who holds the servers is none the worse for it.
+    holders.iter_mut().for_each(|holder| drop(holder.rows("COMMIT")));
+    assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
+}
+
+#[test]
+fn every_server_serves_every_client_of_either_worker() {
+    const SERVERS: usize = 4;
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", SERVERS).workers(2).start();
+    // More clients than servers, so that some always wait for whichever server becomes free.
+    let seen: Vec<HashSet<String>> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4 * SERVERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = pooler.client(&database);
+                    (0..1_000).map(|_| client.value("SELECT pg_backend_pid()")).collect()
+                })
+            })
+            .collect();
+        clients.into_iter().map(|client| client.join().expect("no panic")).collect()
+    });
+    let all: HashSet<String> = seen.iter().flatten().cloned().collect();
+    assert_eq!(all.len(), SERVERS);
+    for (client, own) in seen.iter().enumerate() {
+        assert_eq!(own.len(), SERVERS, "client {client} never met some of {all:?}");
+    }
 }
