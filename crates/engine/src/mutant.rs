@@ -111,6 +111,12 @@ pub enum Mutant {
     PinsNobody,
     /// Who leaves is not cleaned up after.
     LeavesSessionBehind,
+    /// A server that has refused a client's settings serves it all the same, without them.
+    ServesWithoutSettings,
+    /// Who is refused its settings in one order is not given them in the other.
+    TriesOneOrder,
+    /// Who is refused its settings by one server is not given a new one.
+    TriesOneServer,
     /// The settings of a client that has left while they were made are taken for made or not made.
     ForgetsHalfAppliedSettings,
 }

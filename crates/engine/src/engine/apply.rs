@@ -16,9 +16,12 @@
 use super::Engine;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
-use crate::pool::Waiter;
+use crate::mutant::{self, Mutant};
+use crate::pool::{Gate, Waiter};
 use crate::server::{Errand, Preparation, ServerPhase};
 use crate::shell::{Event, Exchange, Io};
+
+const REFUSED: &str = "settings were refused";
 
 impl<X: Exchange> Engine<X> {
     /// The server has taken the client's values.
@@ -77,7 +80,11 @@ impl<X: Exchange> Engine<X> {
         let usual = client.vars.difference(there, &self.names, order);
         let other = client.vars.difference(there, &self.names, order.other());
         match other {
-            Some(sql) if usual.as_ref() != Some(&sql) && client.session.is_some() => {
+            Some(sql)
+                if usual.as_ref() != Some(&sql)
+                    && client.session.is_some()
+                    && !mutant::is(Mutant::TriesOneOrder) =>
+            {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Reapply);
                 self.send_own_query(on, &sql, now, io);
             }
@@ -90,8 +97,15 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut self.servers[on.0 as usize];
         let error = server.own_error.take().unwrap_or_default();
+        let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
         // Another server has taken them, so a new one may.
-        if let Some(session) = client.session.as_mut().filter(|session| !session.renews) {
+        if let Some(session) = client.session.as_mut().filter(|session| !session.renews)
+            && !mutant::is(Mutant::TriesOneServer)
+        {
+            if !is_open {
+                // Nobody is given a server now: it waits, and tries again.
+                return self.server_closed(on, REFUSED, now, io);
+            }
             session.renews = true;
             let since = match client.phase {
                 ClientPhase::Preparing(waiter) => waiter.since,
@@ -99,7 +113,7 @@ impl<X: Exchange> Engine<X> {
             };
             client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since });
             let errand = Errand::Settings { client: id };
-            return self.replace_server(on, "settings were refused", errand, now, io);
+            return self.replace_server(on, REFUSED, errand, now, io);
         }
         if server.has_foreign_settings() {
             // Perhaps it does not give up what another client has set.

@@ -175,7 +175,9 @@ impl<X: Exchange> Engine<X> {
                 server.released_at = now;
                 self.prepare(id, on, now, io)
             }
-            Preparation::Apply if server.own_error.is_some() => {
+            Preparation::Apply
+                if server.own_error.is_some() && !mutant::is(Mutant::ServesWithoutSettings) =>
+            {
                 return self.apply_otherwise(id, on, now, io);
             }
             Preparation::Reapply if server.own_error.is_some() => {

@@ -177,16 +177,15 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let server = self.server(on);
-        let keeps = server.replication.is_some()
-            || server.pinned.is_some()
-            || self.settings(server.pool).is_session();
-        if !server.is_clean() || keeps {
+        let keeps = server.replication.is_some() || self.settings(server.pool).is_session();
+        if !server.is_clean() || keeps || self.client(id).stream.is_mid_message() {
             return;
         }
-        let client = self.client(id);
-        if !client.stream.is_mid_message() {
-            self.unlink(id, on, now, io);
+        // They were not looked into while the client was in the middle of a message.
+        if server.has_traces() {
+            return self.judge(id, on, now, io);
         }
+        self.unlink(id, on, now, io);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a client has set follows it in auto mode, whatever happens on the way.
 
 use config::{Config, PoolMode};
+use engine::pool::Gate;
 use wire::backend;
 
 use crate::messages::*;
@@ -108,6 +109,23 @@ fn who_has_something_on_a_lost_server_is_told_so() {
 }
 
 #[test]
+fn what_a_transaction_left_is_asked_also_when_half_a_message_was_behind_it() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    // Left over from a copy that has failed: nothing is answered to it.
+    let leftover = [b'd', 0, 0, 0, 8, b'r', b'o', b'w', b's'];
+    client.send([query("SET work_mem = '5MB'"), leftover[..6].to_vec()]);
+    server.expect([query("SET work_mem = '5MB'"), leftover[..6].to_vec()]);
+    server.send([done("SET")]);
+    client.expect([done("SET")]);
+    client.send([leftover[6..].to_vec()]);
+    let sent = server.take();
+    let question = sent.strip_prefix(&leftover[6..]).expect("the rest of the message");
+    assert!(String::from_utf8_lossy(question).contains("found (kind"), "{sent:?}");
+}
+
+#[test]
 fn a_reset_query_at_each_release_leaves_nothing_that_is_believed_to_be_there() {
     let rig = auto(|config| config.global.server_reset_query_always = true);
     let client = rig.client();
@@ -188,6 +206,28 @@ fn what_is_refused_is_tried_in_another_order_and_then_on_a_new_server() {
         }
     }
     client.expect_fatal("session settings are refused: permission denied");
+}
+
+#[test]
+fn who_is_refused_while_the_pool_is_paused_waits_and_is_not_given_a_new_server() {
+    let rig = auto(|_| {});
+    let [client, other] = [rig.client(), rig.client()];
+    let first = rig.server(0);
+    sets(&client, &first, "work_mem", "5MB");
+    other.send([query("SELECT 1")]);
+    first.answers("RESET \"work_mem\";");
+    first.answers("SELECT 1");
+    client.send([query("SELECT 2")]);
+    first.expect([query(WORK_MEM)]);
+    rig.order(|pool| pool.set_gate(Gate::Paused));
+    first.send([error("22023", "not now"), ready('I')]);
+    assert!(!first.is_open() && client.is_open());
+    assert_eq!(rig.servers(), 1);
+    rig.order(|pool| pool.set_gate(Gate::Open));
+    let second = rig.server(1);
+    second.answers(WORK_MEM);
+    second.answers("SELECT 2");
+    client.expect([done("OK")]);
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub(crate) struct Backend {
     saved: Option<Settings>,
     block: Block,
     schema: Schema,
+    /// There has been a temporary table.
+    had_objects: bool,
     statements: HashMap<Vec<u8>, Prepared>,
     portals: HashMap<Vec<u8>, Portal>,
     skipping: bool,
@@ -128,6 +130,7 @@ impl Backend {
             buffered: Vec::new(),
             flushed: false,
             settings,
+            had_objects: false,
             saved: None,
             block: Block::Idle,
             statements: HashMap::new(),
@@ -169,6 +172,11 @@ impl Backend {
     pub(crate) fn is_at_rest(&self) -> bool {
         let read = self.input.is_empty() && !self.skipping && self.busy.is_none();
         read && self.block == Block::Idle && self.saved.is_none()
+    }
+
+    /// Has it become a role that was revoked behind that? It stays, but cannot become it again.
+    pub(crate) fn has_lost_role(&self) -> bool {
+        self.settings.role_of().is_some_and(|of| self.schema.is_revoked(of))
     }
 
     /// Statements with names.

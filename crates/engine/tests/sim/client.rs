@@ -63,6 +63,8 @@ pub(crate) struct Client {
     pub(crate) cancels: usize,
     /// May the pooler end the connection?
     pub(crate) may_end: bool,
+    /// Has it become what it might not become anew?
+    pub(crate) may_lose_session: bool,
     /// Are its answers not looked at any more?
     pub(crate) is_lax: bool,
     expects_tls_answer: bool,
@@ -94,6 +96,7 @@ impl Client {
             key: None,
             cancels: 0,
             may_end: false,
+            may_lose_session: false,
             is_lax: false,
             expects_tls_answer,
             input: Vec::new(),

@@ -71,6 +71,9 @@ mutants! { Mutant::Engine:
     a_forgotten_startup_packet_is_noticed: ForgetsStartupPacket;
     a_temporary_table_left_alone_is_noticed: PinsNobody;
     a_session_left_behind_is_noticed: LeavesSessionBehind;
+    settings_refused_and_done_without_are_noticed: ServesWithoutSettings;
+    a_single_order_of_settings_is_noticed: TriesOneOrder;
+    a_single_server_for_settings_is_noticed: TriesOneServer;
     half_applied_settings_are_noticed: ForgetsHalfAppliedSettings;
 }
 

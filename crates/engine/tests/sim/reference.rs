@@ -119,7 +119,7 @@ pub(crate) fn show(message: &[u8]) -> String {
         .get(HEADER_LEN..)
         .unwrap_or_default()
         .iter()
-        .take(160)
+        .take(400)
         .map(|byte| if (32..127).contains(byte) { char::from(*byte) } else { '.' })
         .collect();
     format!("{:?}[{body}]", char::from(message[0]))

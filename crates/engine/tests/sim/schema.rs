@@ -1,5 +1,5 @@
-//! The tables of the simulated database, as far as prepared statements notice them: each client has
-//! one, whose columns it changes. All servers have the same; a reference has its own.
+//! What the simulated database knows: tables, as far as prepared statements notice them, and roles.
+//! Each client has one of both, and changes it. All servers have the same; a reference has its own.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -22,6 +22,8 @@ struct State {
     /// Executions that were refused although their askers had been told what to expect.
     refused: HashSet<Tag>,
     begun: HashMap<Tag, u32>,
+    /// Clients that may not become their roles any more.
+    revoked: HashSet<usize>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,18 @@ impl Schema {
         let table = state.tables.entry(of).or_default();
         table.shape += 1;
         table.types += u32::from(openly);
+    }
+
+    pub(crate) fn grant(&self, to: usize, granted: bool) {
+        let revoked = &mut self.0.borrow_mut().revoked;
+        match granted {
+            true => revoked.remove(&to),
+            false => revoked.insert(to),
+        };
+    }
+
+    pub(crate) fn is_revoked(&self, from: usize) -> bool {
+        self.0.borrow().revoked.contains(&from)
     }
 
     pub(crate) fn refuse(&self, tag: Tag) {

@@ -141,6 +141,9 @@ impl<'a> Author<'a> {
             self.sleep();
             return self.act(true);
         }
+        if self.mode == PoolMode::Auto && self.rng.once_in(3) {
+            return self.refusals();
+        }
         match self.rng.below(17) {
             16 => self.table(),
             0..=2 => {
@@ -219,6 +222,19 @@ impl<'a> Author<'a> {
             4 => "DROP TABLE mine".to_owned(),
             5 | 6 => format!("SET search_path = 's{value}'"),
             _ => format!("SET work_mem = '{value}{client}MB'"),
+        }
+    }
+
+    /// Something that a server may refuse to take over.
+    fn refusable_sql(&mut self) -> String {
+        let value = self.rng.below(3);
+        match self.rng.below(8) {
+            0 => format!("SET role = 'r{}'", self.client),
+            // In that order only.
+            1 | 2 => format!("SET log_statement = 'l{value}'; SET role = 'r{}'", self.client),
+            3 => "RESET role".to_owned(),
+            4 => format!("SET log_statement = 'l{value}'"),
+            _ => format!("SET temp_buffers = '{value}MB'"),
         }
     }
 
@@ -461,6 +477,27 @@ impl<'a> Author<'a> {
         frontend::describe_statement(&mut self.out, name.as_bytes());
         frontend::execute(&mut self.out, b"", 0);
         frontend::sync(&mut self.out);
+    }
+
+    /// It sets what may be refused on the next server, and sees what it has there.
+    fn refusals(&mut self) {
+        for _ in 0..self.rng.range(1, 2) {
+            let sql = self.refusable_sql();
+            self.query(&sql);
+            self.act(false);
+        }
+        if self.rng.once_in(3) {
+            self.act(true);
+            if !self.in_transaction {
+                // It may not become its role any more, or may again; it may be it at present.
+                let verb = self.rng.pick(&["GRANT", "REVOKE"]);
+                self.query(&format!("{verb} {}", self.client));
+                self.act(true);
+            }
+        }
+        self.steps.push(Step::Think(self.rng.below(5_000) as u64));
+        self.query("SELECT 1 1");
+        self.act(false);
     }
 
     fn go_back(&mut self) {

@@ -12,8 +12,23 @@ pub(crate) const NAMES: [(&str, &str); 5] = [
 ];
 
 /// What a session has besides, of which the pooler hears only if it asks (`pool_mode = auto`).
-const UNREPORTED: [(&str, &str); 3] =
-    [("search_path", "public"), ("work_mem", "4MB"), (OBJECT, "none")];
+const UNREPORTED: [(&str, &str); 6] = [
+    ("search_path", "public"),
+    ("work_mem", "4MB"),
+    (OBJECT, "none"),
+    (ROLE, "none"),
+    (PRIVILEGED, "none"),
+    (BUFFERS, "8MB"),
+];
+
+/// Who the session acts as. A role may be revoked from whoever has become it.
+pub(crate) const ROLE: &str = "role";
+
+/// Only the user who has logged in may set it, and no role.
+pub(crate) const PRIVILEGED: &str = "log_statement";
+
+/// The pooler cannot set it where there was a temporary table before.
+pub(crate) const BUFFERS: &str = "temp_buffers";
 
 /// No setting, but a temporary table: it is made, undone and shown like one.
 pub(crate) const OBJECT: &str = "temporary_table";
@@ -30,6 +45,11 @@ pub(crate) struct Settings {
     defaults: BTreeMap<&'static str, String>,
     /// What the client was told last.
     reported: BTreeMap<&'static str, String>,
+}
+
+/// Each client has a role that it may become.
+pub(crate) fn role_of(role: &str) -> Option<usize> {
+    role.strip_prefix('r')?.parse().ok()
 }
 
 fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
@@ -78,7 +98,8 @@ impl Settings {
     }
 
     pub(crate) fn reset_all(&mut self) {
-        all().filter(|(name, _)| *name != OBJECT).for_each(|(name, _)| self.reset(name));
+        let settings = all().map(|(name, _)| *name).filter(|name| ![OBJECT, ROLE].contains(name));
+        settings.for_each(|name| self.reset(name));
     }
 
     /// What it was set to in this session, and is no default.
@@ -93,8 +114,20 @@ impl Settings {
         self.set = saved.set;
     }
 
+    /// All but those that hardly anybody sets, and nobody has.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.values.iter().map(|(name, value)| (*name, value.as_str()))
+        let is_rare = |name: &str| [ROLE, PRIVILEGED, BUFFERS].contains(&name);
+        let shown = self.values.iter().filter(move |(name, _)| !is_rare(name) || self.is_set(name));
+        shown.map(|(name, value)| (*name, value.as_str()))
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.set.contains(name)
+    }
+
+    /// Of the role that the session acts as: whose it is.
+    pub(crate) fn role_of(&self) -> Option<usize> {
+        role_of(self.get(ROLE)?)
     }
 
     /// What the client has to be told; it knows from now on.

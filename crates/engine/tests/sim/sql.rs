@@ -57,6 +57,11 @@ pub(crate) enum Statement {
     Object {
         made: bool,
     },
+    /// The role of this client is one that it may become, or not.
+    Grant {
+        to: usize,
+        granted: bool,
+    },
     /// The pooler asks what is left in the session.
     Probe {
         settings: bool,
@@ -166,6 +171,8 @@ fn statement(text: &str) -> Option<Statement> {
         }
         "CREATE" => Statement::Object { made: true },
         "DROP" => Statement::Object { made: false },
+        "GRANT" => Statement::Grant { to: number()?, granted: true },
+        "REVOKE" => Statement::Grant { to: number()?, granted: false },
         "SHOW" => Statement::Show(crate::settings::Settings::known(words.next()?)?),
         "SELECT" => Statement::Select { rows: number()?, len: number()? },
         "INSERT" => Statement::Insert,

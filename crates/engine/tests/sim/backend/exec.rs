@@ -6,7 +6,7 @@ use wire::frontend;
 
 use super::{Backend, Block, Busy, Error};
 use crate::schema::Table;
-use crate::settings::OBJECT;
+use crate::settings::{BUFFERS, OBJECT, PRIVILEGED, ROLE, role_of};
 use crate::sql::{Sql, Statement, Tag};
 
 /// How far a statement came.
@@ -101,7 +101,11 @@ impl Backend {
             Statement::Set(..)
             | Statement::SetConfig(_)
             | Statement::Reset(_)
-            | Statement::Object { .. } => self.change_session(statement, tag),
+            | Statement::Object { .. } => self.change_session(statement, tag)?,
+            Statement::Grant { to, granted } => {
+                self.schema.grant(*to, *granted);
+                if *granted { "GRANT ROLE" } else { "REVOKE ROLE" }.to_owned()
+            }
             Statement::Probe { settings, objects } => self.tell_what_is_left(*settings, *objects),
             Statement::Show(name) => {
                 let value = self.settings.get(name).unwrap_or_default().to_owned();
@@ -131,33 +135,13 @@ impl Backend {
                 self.flush();
                 return Ok(Progress::Goes(Busy::CopyIn { extended, tag: shown(tag), lines: 0 }));
             }
-            Statement::CopyOut { rows, len } => {
-                backend::copy_out_response(&mut self.buffered, 1);
-                for at in 0..*rows {
-                    let line = format!("{}|{at}|{}\n", shown(tag), "x".repeat(*len));
-                    backend::copy_data(&mut self.buffered, line.as_bytes());
-                }
-                backend::copy_done(&mut self.buffered);
-                format!("COPY {rows}")
-            }
+            Statement::CopyOut { rows, len } => self.copy_out(tag, *rows, *len),
             Statement::Sleep(millis) => {
                 let (tag, millis) = (tag.copied(), *millis);
                 return Ok(Progress::Goes(Busy::Sleep { extended, tag, millis }));
             }
             Statement::DiscardAll if self.skips_reset => "DISCARD ALL".to_owned(),
-            Statement::DiscardAll => {
-                if several || self.block != Block::Idle {
-                    let why = "DISCARD ALL cannot run inside a transaction block";
-                    return Err(Error("25001", why.into()));
-                }
-                self.portals.clear();
-                self.forget_named();
-                self.settings.reset_all();
-                self.settings.reset(OBJECT);
-                self.saved = None;
-                self.owner = None;
-                "DISCARD ALL".to_owned()
-            }
+            Statement::DiscardAll => self.discard_all(several)?,
             Statement::DeallocateAll => {
                 self.forget_named();
                 "DEALLOCATE ALL".to_owned()
@@ -166,17 +150,52 @@ impl Backend {
         Ok(Progress::Done(done))
     }
 
-    fn change_session(&mut self, statement: &Statement, tag: Option<&Tag>) -> String {
-        match statement {
+    fn copy_out(&mut self, tag: Option<&Tag>, rows: usize, len: usize) -> String {
+        backend::copy_out_response(&mut self.buffered, 1);
+        for at in 0..rows {
+            let line = format!("{}|{at}|{}\n", shown(tag), "x".repeat(len));
+            backend::copy_data(&mut self.buffered, line.as_bytes());
+        }
+        backend::copy_done(&mut self.buffered);
+        format!("COPY {rows}")
+    }
+
+    /// `several`: it is one of several statements in one string.
+    fn discard_all(&mut self, several: bool) -> Result<String, Error> {
+        if several || self.block != Block::Idle {
+            return Err(Error("25001", "DISCARD ALL cannot run inside a transaction block".into()));
+        }
+        self.portals.clear();
+        self.forget_named();
+        self.settings.reset_all();
+        self.settings.reset(OBJECT);
+        self.settings.reset(ROLE);
+        self.saved = None;
+        self.owner = None;
+        Ok("DISCARD ALL".to_owned())
+    }
+
+    fn change_session(
+        &mut self,
+        statement: &Statement,
+        tag: Option<&Tag>,
+    ) -> Result<String, Error> {
+        let done = match statement {
             Statement::Set(name, value) => {
+                self.may_set(name, value)?;
                 self.settings.set(name, value);
                 "SET"
             }
             Statement::SetConfig(all) => {
-                all.iter().for_each(|(name, value)| self.settings.set(name, value));
+                for (name, value) in all {
+                    self.may_change(name)?;
+                    self.may_set(name, value)?;
+                    self.settings.set(name, value);
+                }
                 "SELECT 1"
             }
             Statement::Object { made: true } => {
+                self.had_objects = true;
                 self.settings.set(OBJECT, &format!("of {}", tag.map_or(0, |tag| tag.client)));
                 "CREATE TABLE"
             }
@@ -185,6 +204,8 @@ impl Backend {
                 "DROP TABLE"
             }
             Statement::Reset(Some(name)) => {
+                self.may_change(name)?;
+                self.may_set(name, "")?;
                 self.settings.reset(name);
                 "RESET"
             }
@@ -192,8 +213,30 @@ impl Backend {
                 self.settings.reset_all();
                 "RESET"
             }
+        };
+        Ok(done.to_owned())
+    }
+
+    fn may_set(&self, name: &str, value: &str) -> Result<(), Error> {
+        let is_revoked = role_of(value).is_some_and(|of| self.schema.is_revoked(of));
+        match name {
+            ROLE if is_revoked => {
+                Err(Error("42501", format!("permission denied to set role {value}")))
+            }
+            PRIVILEGED if self.settings.role_of().is_some() => {
+                Err(Error("42501", format!("permission denied to set {name}")))
+            }
+            _ => Ok(()),
         }
-        .to_owned()
+    }
+
+    /// Only the pooler is refused that here: its clients need not know that others have had
+    /// temporary tables on the server that they set it on.
+    fn may_change(&self, name: &str) -> Result<(), Error> {
+        match name == BUFFERS && self.had_objects {
+            true => Err(Error("22023", format!("{name} cannot be changed any more"))),
+            false => Ok(()),
+        }
     }
 
     /// The answer to the pooler's question: a kind, a name, a value.

@@ -38,7 +38,7 @@ impl World {
             if let (true, Some(found)) = (is_used, self.net.client_slots[worker].get(&client.0)) {
                 self.net.clients[*found].excused = true;
                 // What PostgreSQL said last may reach it, too.
-                self.clients[*found].may_end = true;
+                self.clients[*found].may_end |= !connects;
             }
         }
         for (worker, queue) in self.shared.borrow().mail.iter().enumerate() {
@@ -104,10 +104,13 @@ impl World {
                 Some(Drain::WaitForClients) => reason == "pooler is shutting down",
                 Some(Drain::WaitForServers) => reason.ends_with("shutting down"),
             };
+            let lost_session =
+                client.may_lose_session && reason.starts_with("session settings are refused: ");
             let in_statement = self.setup.mode == PoolMode::Statement;
             let allowed = self.net.clients[at].excused
                 || client.may_end
                 || draining
+                || lost_session
                 || client.who.is_wrong
                 || self.is_disabled(client, &reason)
                 || (in_statement && reason.contains("not allowed in statement"))

@@ -73,6 +73,7 @@ impl World {
             Step::Send(bytes) => {
                 self.net.log(|| format!("client {at} will send {}", show_all(&bytes)));
                 client.reference.sent(&bytes);
+                client.may_lose_session |= client.reference.backend.has_lost_role();
                 client.to_send.extend(bytes);
                 self.summary.requests += 1;
             }
@@ -161,6 +162,7 @@ impl World {
             client.deaf_until = self.net.now + self.rng.below(300_000) as u64;
         }
         if client.reference.is_at_rest() {
+            client.may_lose_session = client.reference.backend.has_lost_role();
             // Whatever it was told is true.
             for tag in client.reference.backend.inserted.drain(..) {
                 if !self.inserted.contains(&tag) {
