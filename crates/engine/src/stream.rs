@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use thin_vec::ThinVec;
 use wire::Header;
 
 /// Where a byte stream stands between two reads.
@@ -12,8 +13,9 @@ pub struct Stream {
     pub remaining: usize,
     /// What becomes of them.
     pub dropping: bool,
-    /// The beginning of a message that cannot be dealt with before more of it is there.
-    pub held: Vec<u8>,
+    /// The beginning of a message that cannot be dealt with before more of it is there. There rarely is
+    /// any, and a client at rest should be small: so it is a pointer, and no more.
+    pub held: ThinVec<u8>,
 }
 
 impl Stream {
@@ -38,9 +40,10 @@ impl Stream {
 
     /// `bytes` were used, but are to be dealt with once more: they come before whatever is held.
     /// The rest of a message that was begun follows them.
-    pub fn put_back(&mut self, mut bytes: Vec<u8>) {
-        bytes.append(&mut self.held);
-        *self = Self { held: bytes, ..Self::default() };
+    pub fn put_back(&mut self, bytes: &[u8]) {
+        let mut held = ThinVec::from(bytes);
+        held.append(&mut self.held);
+        *self = Self { held, ..Self::default() };
     }
 
     /// Take the bytes of the message in progress from the front of `input`.
@@ -51,7 +54,7 @@ impl Stream {
     }
 
     /// What is held and `bytes` as one input; None if nothing is held, and `bytes` are all of it.
-    pub fn take_joined(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+    pub fn take_joined(&mut self, bytes: &[u8]) -> Option<ThinVec<u8>> {
         if self.held.is_empty() {
             return None;
         }
@@ -62,12 +65,12 @@ impl Stream {
 
     /// Keep the unused end of an input for the next time. `joined` is the input, if it was not
     /// the read buffer itself.
-    pub fn hold_rest(&mut self, joined: Option<Vec<u8>>, input: &[u8], used: usize) {
+    pub fn hold_rest(&mut self, joined: Option<ThinVec<u8>>, input: &[u8], used: usize) {
         debug_assert!(self.held.is_empty(), "bytes held twice");
         match joined {
             Some(whole) if used == 0 => self.held = whole,
-            Some(whole) => self.held = whole[used..].to_vec(),
-            None => self.held = input[used..].to_vec(),
+            Some(whole) => self.held = whole[used..].into(),
+            None => self.held = input[used..].into(),
         }
     }
 }
@@ -172,7 +175,7 @@ mod tests {
         let mut stream = Stream::default();
         assert_eq!(stream.take_joined(b"ab"), None);
         stream.hold_rest(None, b"ab", 1);
-        assert_eq!(stream.take_joined(b"cd"), Some(b"bcd".to_vec()));
+        assert_eq!(stream.take_joined(b"cd"), Some(ThinVec::from(*b"bcd")));
         assert!(stream.at_boundary());
     }
 }

@@ -403,7 +403,7 @@ impl<X: Exchange> Engine<X> {
             return;
         };
         // Bytes sent ahead of the welcome are unusual, but nobody forbids them.
-        client.stream.held = login.buffer;
+        client.stream.held = login.buffer.into();
         client.vars = Values::new(login.vars);
         client.replication = login.replication;
         let replicates = client.replication.is_some();

@@ -112,7 +112,7 @@ impl<X: Exchange> Engine<X> {
         client.server = None;
         client.resent = true;
         client.phase = ClientPhase::Idle;
-        client.stream.put_back(request);
+        client.stream.put_back(&request);
         self.close_server(on, reason, now, io);
         if self.clients.contains(id.0 as usize) && self.link(id, now, io) {
             self.go_on(id, now, io);
@@ -250,7 +250,7 @@ impl<X: Exchange> Engine<X> {
             // Part of the answer may be the client's already: no other server can give the rest.
             client.resent = true;
             kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
-            client.stream.put_back(std::mem::take(&mut kept.bytes));
+            client.stream.put_back(&std::mem::take(&mut kept.bytes));
             return self.ready(id, on, now, io);
         }
         self.pass_refusal_on(id, on, &refused, now, io);

@@ -179,7 +179,7 @@ impl<X: Exchange> Engine<X> {
         client.key = record.key;
         client.long_key = record.long_key;
         client.vars = shelf.vars(record.vars);
-        client.stream.held = record.held;
+        client.stream.held = record.held.into();
         client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
         client.session = record.startup.map(|at| Box::new(Session::new(shelf.vars(at))));
