@@ -32,6 +32,7 @@ pub mod pins;
 pub mod pool;
 pub mod prepared;
 pub mod probe;
+pub mod realm;
 pub mod replication;
 pub mod report;
 pub mod scanning;

@@ -23,7 +23,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +83,8 @@ pub struct StatementRecord {
     pub schema: u64,
     pub sql: Vec<u8>,
     pub types: Vec<u8>,
+    /// A digest of where its names are looked up.
+    pub realm: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +266,7 @@ impl StatementRecord {
             schema: statement.schema,
             sql: statement.sql.to_vec(),
             types: statement.types.to_vec(),
+            realm: statement.realm.0,
         }
     }
 }

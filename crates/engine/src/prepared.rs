@@ -1,7 +1,8 @@
 //! Prepared statements by name, for modes in which a client meets a different server each time.
 //!
-//! A statement is its text and its parameter types. Equal ones are one [`Statement`] with one name
-//! on the servers, however many clients call it by whatever names of their own.
+//! A statement is its text, its parameter types, and where the names in the text are looked up
+//! (`realm.rs`). Equal ones are one [`Statement`] with one name on the servers, however many clients
+//! call it by whatever names of their own.
 //!
 //! PostgreSQL settles the types that a client leaves open when it reads the text, and keeps to them
 //! even if the table is another one later. So a text that is prepared after a change of the schema
@@ -14,7 +15,8 @@ use foldhash::fast::RandomState;
 use sql::Seen;
 
 use crate::kept::Used;
-use crate::parcel::Numbering;
+use crate::parcel::{Numbering, StatementRecord};
+use crate::realm::Realm;
 
 /// Statements whose name begins like this belong to the pooler.
 pub const SERVER_NAME_PREFIX: &[u8] = b"weir_";
@@ -28,6 +30,8 @@ pub struct Statement {
     pub sql: Box<[u8]>,
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
+    /// Where its names were looked up for whoever parsed it.
+    pub(crate) realm: Realm,
     /// What it may leave in a session; looked for when that is first of interest.
     seen: OnceLock<Seen>,
     /// How many changes of the schema had been seen when it was first prepared.
@@ -55,12 +59,15 @@ pub struct Interner {
 }
 
 impl Interner {
-    pub fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
+    pub fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
         use std::hash::BuildHasher as _;
-        let hash = self.hasher.hash_one((sql, types));
+        let hash = self.hasher.hash_one((sql, types, realm));
         let twins = self.known.entry(hash).or_default();
         let found = twins.iter().filter_map(Weak::upgrade).find(|known| {
-            known.schema == self.schema && *known.sql == *sql && *known.types == *types
+            known.schema == self.schema
+                && known.realm == realm
+                && *known.sql == *sql
+                && *known.types == *types
         });
         if let Some(statement) = found {
             return statement;
@@ -75,6 +82,7 @@ impl Interner {
             server_name: server_name.into(),
             sql: sql.into(),
             types: types.into(),
+            realm,
             seen: OnceLock::new(),
             schema: self.schema,
         });
@@ -100,10 +108,10 @@ impl Interner {
     }
 
     /// A statement of that other process, which servers know by its number.
-    pub fn restore(&mut self, id: u64, schema: u64, sql: &[u8], types: &[u8]) -> Arc<Statement> {
-        let newest = (self.next_id.max(id), self.schema.max(schema));
-        (self.next_id, self.schema) = (id.saturating_sub(1), schema);
-        let statement = self.intern(sql, types);
+    pub fn restore(&mut self, one: &StatementRecord) -> Arc<Statement> {
+        let newest = (self.next_id.max(one.id), self.schema.max(one.schema));
+        (self.next_id, self.schema) = (one.id.saturating_sub(1), one.schema);
+        let statement = self.intern(&one.sql, &one.types, Realm(one.realm));
         (self.next_id, self.schema) = newest;
         statement
     }
@@ -431,42 +439,54 @@ mod tests {
     #[test]
     fn equal_text_and_types_are_one_statement() {
         let mut interner = Interner::default();
-        let first = interner.intern(b"select 1", b"\0\0");
-        assert!(Arc::ptr_eq(&first, &interner.intern(b"select 1", b"\0\0")));
-        assert_ne!(first.id, interner.intern(b"select 1", b"\0\x01\0\0\0\x17").id);
+        let first = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
+        assert!(Arc::ptr_eq(&first, &interner.intern(b"select 1", b"\0\0", Realm::COMMON)));
+        assert_ne!(first.id, interner.intern(b"select 1", b"\0\x01\0\0\0\x17", Realm::COMMON).id);
         assert_eq!(&*first.server_name, b"weir_1");
+    }
+
+    #[test]
+    fn equal_texts_of_two_realms_are_two_statements() {
+        let mut interner = Interner::default();
+        let own = Realm::private(1, 2);
+        let statement = interner.intern(b"select 1", b"", own);
+        assert_ne!(statement.id, interner.intern(b"select 1", b"", Realm::COMMON).id);
+        assert!(Arc::ptr_eq(&statement, &interner.intern(b"select 1", b"", own)));
+        let mut new = Interner::default();
+        let restored = new.restore(&StatementRecord::of(&statement));
+        assert!(Arc::ptr_eq(&restored, &new.intern(b"select 1", b"", own)));
     }
 
     #[test]
     fn equal_texts_before_and_after_a_change_of_the_schema_are_two_statements() {
         let mut interner = Interner::default();
-        let before = interner.intern(b"select 1", b"\0\0");
+        let before = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
         interner.schema_changed();
-        let after = interner.intern(b"select 1", b"\0\0");
+        let after = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
         assert_ne!(before.server_name, after.server_name);
-        assert!(Arc::ptr_eq(&after, &interner.intern(b"select 1", b"\0\0")));
+        assert!(Arc::ptr_eq(&after, &interner.intern(b"select 1", b"\0\0", Realm::COMMON)));
     }
 
     #[test]
     fn a_restored_statement_keeps_its_name_and_is_not_taken_for_one_of_a_later_schema() {
         let mut old = Interner::default();
-        old.intern(b"select 1", b"");
-        let kept = old.intern(b"select 2", b"");
+        old.intern(b"select 1", b"", Realm::COMMON);
+        let kept = old.intern(b"select 2", b"", Realm::COMMON);
         old.schema_changed();
         let mut new = Interner::default();
         new.resume(old.numbering());
-        let restored = new.restore(kept.id, kept.schema, b"select 2", b"");
+        let restored = new.restore(&StatementRecord::of(&kept));
         assert_eq!(*restored, *kept);
-        assert_eq!(&*new.intern(b"select 2", b"").server_name, b"weir_3");
+        assert_eq!(&*new.intern(b"select 2", b"", Realm::COMMON).server_name, b"weir_3");
     }
 
     #[test]
     fn memory_is_that_of_what_is_in_use() {
         let mut interner = Interner::default();
-        let kept = interner.intern(b"select 1", b"\0\0");
+        let kept = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
         let (count, small) = interner.memory();
         assert_eq!(count, 1);
-        let long = interner.intern(&[b'x'; 10_000], b"\0\0");
+        let long = interner.intern(&[b'x'; 10_000], b"\0\0", Realm::COMMON);
         assert_eq!(interner.memory(), (2, 2 * small + 10_000 - "select 1".len()));
         drop(long);
         assert_eq!(interner.memory(), (1, small));
@@ -479,7 +499,7 @@ mod tests {
     fn unused_statements_are_swept_out() {
         let mut interner = Interner::default();
         for n in 0..5000u32 {
-            interner.intern(format!("select {n}").as_bytes(), b"\0\0");
+            interner.intern(format!("select {n}").as_bytes(), b"\0\0", Realm::COMMON);
         }
         assert!(interner.len() <= 2048, "{} statements kept", interner.len());
     }
@@ -488,7 +508,7 @@ mod tests {
     fn a_text_that_comes_and_goes_leaves_nothing_behind() {
         let mut interner = Interner::default();
         for _ in 0..100 {
-            interner.intern(b"select 1", b"");
+            interner.intern(b"select 1", b"", Realm::COMMON);
         }
         assert_eq!(interner.known.values().map(Vec::len).sum::<usize>(), 1);
     }
@@ -497,7 +517,7 @@ mod tests {
     fn the_least_recently_used_goes_first() {
         let mut interner = Interner::default();
         let mut server = ServerStatements::default();
-        let all: Vec<_> = (0..3).map(|n| interner.intern(&[n], b"")).collect();
+        let all: Vec<_> = (0..3).map(|n| interner.intern(&[n], b"", Realm::COMMON)).collect();
         all.iter().for_each(|statement| server.insert(statement.clone(), 0));
         assert!(server.touch(all[0].id).is_some());
         assert_eq!(server.evict(4), None);
@@ -508,8 +528,8 @@ mod tests {
     fn a_discard_spares_what_was_parsed_behind_it() {
         let mut interner = Interner::default();
         let mut client = ClientStatements::default();
-        client.insert(b"old"[..].into(), interner.intern(b"1", b""), 3);
-        client.insert(b"new"[..].into(), interner.intern(b"2", b""), 5);
+        client.insert(b"old"[..].into(), interner.intern(b"1", b"", Realm::COMMON), 3);
+        client.insert(b"new"[..].into(), interner.intern(b"2", b"", Realm::COMMON), 5);
         client.discard_before(4);
         assert!(client.find(b"old").is_none() && client.find(b"new").is_some());
     }

@@ -235,6 +235,8 @@ pub struct Server {
     pub before: Option<Values>,
     /// Of its client's message that is under way, if its text is a long one.
     pub scanning: Option<Box<Scanning>>,
+    /// May that transaction have changed where names are looked up?
+    pub has_moved: bool,
     /// Statements that it was lent for that transaction, under these names of its client's.
     pub lent: Vec<Lent>,
     /// What it has answered so far to the probe.
@@ -284,6 +286,7 @@ impl Server {
             traces: Traces::default(),
             before: None,
             scanning: None,
+            has_moved: false,
             lent: Vec::new(),
             probe: None,
             pinned: None,
@@ -311,6 +314,7 @@ impl Server {
     /// Its client, which has this serial number, has nothing to do with it any more.
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
+        self.has_moved = false;
         self.numbers = self.numbers.after(serial);
         self.draws = false;
     }

@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::listener::{Subscriber, Subscription};
 use crate::pool::{Pool, Waiter};
 use crate::prepared::Statement;
+use crate::realm::Realm;
 use crate::replication::ReplicationKind;
 use crate::server::Server;
 use crate::settings::{PoolKey, Target};
@@ -122,7 +123,7 @@ pub trait Exchange {
     fn post(&mut self, worker: WorkerId, mail: Mail);
 
     /// The one shared copy of this statement, of those prepared since the schema changed last.
-    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement>;
+    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement>;
 
     /// A server has said that it has changed the schema.
     fn schema_changed(&mut self);

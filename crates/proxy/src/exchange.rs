@@ -16,6 +16,7 @@ use engine::{
     parcel::{Numbering, StatementRecord},
     pool::Pool,
     prepared::{Interner, Statement},
+    realm::Realm,
     settings::{PoolKey, settings_for},
     shell::{Exchange, Mail},
     switches::Switches,
@@ -175,7 +176,7 @@ impl<M, W: Wake> Hub<M, W> {
 
     /// A statement of another process, see [`Interner::restore`].
     pub(crate) fn restore(&self, one: &StatementRecord) -> Arc<Statement> {
-        lock(&self.interner).restore(one.id, one.schema, &one.sql, &one.types)
+        lock(&self.interner).restore(one)
     }
 
     /// What the operator has switched off.
@@ -266,8 +267,8 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         self.hub.mailbox(worker).post(mail.into());
     }
 
-    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
-        lock(&self.hub.interner).intern(sql, types)
+    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
+        lock(&self.hub.interner).intern(sql, types, realm)
     }
 
     fn schema_changed(&mut self) {

@@ -174,6 +174,7 @@ impl Judge {
             ) => self.signs |= Signs::SETTINGS,
             // SET SESSION seed
             (Set, _, Mark::Word(Seed)) => self.signs |= Signs::SEED,
+            (Set, Mark::Word(Local), _) => self.signs |= Signs::LOCAL,
             (Prepare, Mark::Word(Transaction), Mark::Literal) => {}
             (Prepare, Mark::Word(Transaction), _) => self.signs |= Signs::PREPARED,
             _ => {}
@@ -279,9 +280,11 @@ impl Judge {
         if statement.setting == Some(statement.depth) {
             statement.setting = None;
             let comma = Mark::Symbol(b',');
-            if (statement.earlier, statement.last) != (comma, Mark::Word(Keyword::True)) {
-                self.signs |= Signs::SETTINGS;
-            }
+            self.signs |=
+                match (statement.earlier, statement.last) == (comma, Mark::Word(Keyword::True)) {
+                    true => Signs::LOCAL,
+                    false => Signs::SETTINGS,
+                };
         }
         statement.depth = statement.depth.saturating_sub(1);
     }

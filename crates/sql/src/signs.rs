@@ -9,8 +9,8 @@ pub struct Signs(u32);
 impl Signs {
     pub const NONE: Self = Self(0);
     /// A setting: SET, RESET, DISCARD ALL, `set_config` unless its last argument is `true`, an
-    /// UPDATE of `pg_settings`. Not SET LOCAL, SET TRANSACTION, SET CONSTRAINTS, which end with
-    /// the transaction.
+    /// UPDATE of `pg_settings`. Not SET TRANSACTION, SET CONSTRAINTS, and what is LOCAL, which end
+    /// with the transaction.
     pub const SETTINGS: Self = Self(1);
     /// A temporary object: any CREATE, and SELECT INTO. Without the word TEMPORARY, too, since a
     /// `search_path` that begins with `pg_temp` makes every new table one.
@@ -40,6 +40,8 @@ impl Signs {
     pub const SEED: Self = Self(1 << 11);
     /// Draws a number from a sequence by name: `nextval`, `setval`. An INSERT may do so unseen.
     pub const DRAWS: Self = Self(1 << 12);
+    /// A setting for the transaction alone: SET LOCAL, `set_config` whose last argument is `true`.
+    pub const LOCAL: Self = Self(1 << 13);
 
     /// What a function may bring whose name cannot be read.
     pub(crate) const CALLABLE: Self = Self::SETTINGS
@@ -75,7 +77,7 @@ impl Signs {
         self.0 == 0
     }
 
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "SETTINGS",
         "TEMPORARY",
         "LOCK",
@@ -89,6 +91,7 @@ impl Signs {
         "OPAQUE",
         "SEED",
         "DRAWS",
+        "LOCAL",
     ];
 }
 

@@ -4,6 +4,7 @@
 mod defects;
 mod lending;
 mod listen;
+mod paths;
 mod refused;
 mod torture;
 

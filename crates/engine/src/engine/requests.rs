@@ -20,6 +20,7 @@ use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::stats::Stats;
 use crate::stream::Splice;
+use crate::vars::TrackedNames;
 
 mod keeping;
 mod lending;
@@ -110,6 +111,7 @@ impl<X: Exchange> Engine<X> {
             client,
             server,
             settings: &view.settings,
+            names: &self.names,
             stats: &mut view.stats,
             exchange: &mut self.exchange,
             serial: &mut self.serial,
@@ -200,6 +202,7 @@ struct Requests<'a, X> {
     client: &'a mut Client,
     server: &'a mut Server,
     settings: &'a PoolSettings,
+    names: &'a TrackedNames,
     stats: &'a mut Stats,
     exchange: &'a mut X,
     serial: &'a mut u64,
@@ -409,11 +412,13 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
         let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
         self.stats.client_parses += 1;
+        // What the text itself changes comes later.
+        let realm = self.realm();
         let mut parse = parse;
         if let Sight::Replace(sql) = self.see(parse.sql) {
             parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse };
         }
-        self.parse_named(&parse);
+        self.parse_named(&parse, realm);
         Ok(Fate::Replaced)
     }
 

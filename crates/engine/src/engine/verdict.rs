@@ -36,6 +36,7 @@ impl<X: Exchange> Engine<X> {
     /// The client's transaction is over, and there are traces of it on the server, or of an
     /// earlier one.
     pub(super) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        self.server_mut(on).has_moved = false;
         let server = self.server(on);
         let signs = server.traces.signs;
         if signs.is_empty() {

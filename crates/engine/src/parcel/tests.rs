@@ -125,8 +125,9 @@ fn pool() -> impl Strategy<Value = PoolRecord> {
 }
 
 fn parcel() -> impl Strategy<Value = Parcel> {
-    let statement = (any::<(u64, u64)>(), bytes(), bytes())
-        .prop_map(|((id, schema), sql, types)| StatementRecord { id, schema, sql, types });
+    let statement = (any::<(u64, u64, u64)>(), bytes(), bytes()).prop_map(
+        |((id, schema, realm), sql, types)| StatementRecord { id, schema, sql, types, realm },
+    );
     let statements = prop::collection::vec(statement, 0..4);
     let vars = prop::collection::vec(vars(), 0..4);
     let welcomes = prop::collection::vec(welcome(), 0..3);
@@ -232,7 +233,13 @@ fn the_format_is_that_of_its_number() {
     };
     let parcel = Parcel {
         serial: 9,
-        statements: vec![StatementRecord { id: 2, schema: 1, sql: b"s".to_vec(), types: vec![0] }],
+        statements: vec![StatementRecord {
+            id: 2,
+            schema: 1,
+            sql: b"s".to_vec(),
+            types: vec![0],
+            realm: 14,
+        }],
         vars: vec![VarsRecord {
             tracked: vec![None, Some(b"UTC".to_vec())],
             ..VarsRecord::default()
@@ -254,5 +261,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (4, 421, 8_799_811_978_460_559_803));
+    assert_eq!((FORMAT, bytes.len(), digest), (5, 422, 9_443_595_972_333_332_649));
 }

@@ -260,3 +260,89 @@ fn a_long_text_is_looked_at_while_it_is_passed_on() {
         assert!(server.is_parked(), "{word}");
     }
 }
+
+/// A text whose names mean something else to clients with another path.
+const TEXT: &str = "select * from t";
+
+fn prepares(client: &Client, server: &Server, known_as: &str) {
+    client.send([parse("mine", TEXT), sync()]);
+    server.expect([parse(known_as, TEXT), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+}
+
+#[test]
+fn equal_texts_of_different_paths_are_two_statements() {
+    let rig = auto(|_| {});
+    let [first, second, third] = [rig.client(), rig.client(), rig.client()];
+    let server = rig.server(0);
+    sets(&first, &server, "search_path", "a");
+    prepares(&first, &server, "weir_1");
+    second.send([parse("mine", TEXT), sync()]);
+    server.answers("RESET \"search_path\";");
+    server.expect([parse("weir_2", TEXT), sync()]);
+    server.send([parsed(), ready('I')]);
+    // Who has the same path shares the statement.
+    sets(&third, &server, "search_path", "a");
+    third.send([parse("mine", TEXT), bind("mine"), sync()]);
+    server.expect([bind("weir_1"), sync()]);
+}
+
+#[test]
+fn what_else_a_client_has_set_makes_no_difference() {
+    let rig = auto(|_| {});
+    let [first, second] = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    prepares(&first, &server, "weir_1");
+    sets(&second, &server, "work_mem", "5MB");
+    second.send([parse("mine", TEXT), bind("mine"), sync()]);
+    server.expect([bind("weir_1"), sync()]);
+}
+
+#[test]
+fn a_statement_keeps_its_meaning_when_the_path_changes() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    prepares(&client, &server, "weir_1");
+    sets(&client, &server, "search_path", "a");
+    // As on a connection of its own, where PostgreSQL may refuse it.
+    client.send([bind("mine"), sync()]);
+    server.expect([bind("weir_1"), sync()]);
+    server.send([bound(), ready('I')]);
+    client.take();
+    client.send([parse("again", TEXT), sync()]);
+    server.expect([parse("weir_2", TEXT), sync()]);
+}
+
+#[test]
+fn what_is_parsed_behind_a_change_of_the_path_in_a_transaction_is_shared_with_nobody() {
+    for change in ["SET search_path = a", "SET LOCAL search_path = a", "DO ''"] {
+        let rig = auto(|_| {});
+        let [first, second] = [rig.client(), rig.client()];
+        let server = rig.server(0);
+        prepares(&first, &server, "weir_1");
+        second.send([query("BEGIN")]);
+        server.expect([query("BEGIN")]);
+        server.send([complete("BEGIN"), ready('T')]);
+        second.send([parse("before", TEXT), query(change)]);
+        server.expect([query(change)]);
+        server.send([complete("OK"), ready('T')]);
+        second.take();
+        for (name, known_as) in [("one", "weir_2"), ("two", "weir_3")] {
+            second.send([parse(name, TEXT), sync()]);
+            server.expect([parse(known_as, TEXT), sync()]);
+            server.send([parsed(), ready('T')]);
+        }
+        second.send([query("COMMIT")]);
+        server.answers("COMMIT");
+        if !change.contains("LOCAL") {
+            tells(&server, &[]);
+        }
+        second.take();
+        assert!(server.is_parked(), "{change}");
+        // The doubt ends with the transaction.
+        second.send([parse("behind", TEXT), bind("behind"), sync()]);
+        server.expect([bind("weir_1"), sync()]);
+    }
+}

@@ -9,6 +9,7 @@ use engine::ids::{Micros, PoolId, WorkerId};
 use engine::limits::Limits;
 use engine::pool::Pool;
 use engine::prepared::{Interner, Statement};
+use engine::realm::Realm;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 use engine::switches::Switches;
@@ -120,9 +121,9 @@ impl Exchange for SimExchange {
         shared.mail[usize::from(worker.0)].push_back((due, mail));
     }
 
-    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
+    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
         let shared = &mut *self.0.borrow_mut();
-        let mut statement = shared.interner.intern(sql, types);
+        let mut statement = shared.interner.intern(sql, types, realm);
         if shared.harms(Sabotage::SwapStatement, 20)
             && let Some(other) = shared.last_statement.clone()
         {

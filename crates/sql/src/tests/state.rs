@@ -17,6 +17,7 @@ const RELEASE: Signs = Signs::RELEASE;
 const OPAQUE: Signs = Signs::OPAQUE;
 const SEED: Signs = Signs::SEED;
 const DRAWS: Signs = Signs::DRAWS;
+const LOCAL: Signs = Signs::LOCAL;
 
 #[test]
 fn settings() {
@@ -38,9 +39,9 @@ fn settings() {
         ("SET local TO 1", SETTINGS),
         ("SET transaction . x = 1", SETTINGS),
         ("SET constraints.x TO 1", SETTINGS),
-        ("SET LOCAL x = 1", NONE),
-        ("SET LOCAL x.y = 1", NONE),
-        ("SET LOCAL ROLE bob", NONE),
+        ("SET LOCAL x = 1", LOCAL),
+        ("SET LOCAL x.y = 1", LOCAL),
+        ("SET LOCAL ROLE bob", LOCAL),
         ("SET TRANSACTION READ ONLY", NONE),
         ("SET CONSTRAINTS ALL DEFERRED", NONE),
         ("SET CONSTRAINTS a.b DEFERRED", NONE),
@@ -68,9 +69,9 @@ fn set_config() {
     check(&[
         ("SELECT set_config('a', 'b', false)", SETTINGS),
         ("SELECT set_config('a', 'b', $1)", SETTINGS),
-        ("SELECT set_config('a', 'b', true)", NONE),
-        ("SELECT Set_Config ('a', 'b', TRUE )", NONE),
-        ("SELECT pg_catalog.set_config('a', 'b', true)", NONE),
+        ("SELECT set_config('a', 'b', true)", LOCAL),
+        ("SELECT Set_Config ('a', 'b', TRUE )", LOCAL),
+        ("SELECT pg_catalog.set_config('a', 'b', true)", LOCAL),
         ("SELECT pg_catalog . /**/ \"set_config\" ('a', 'b', false)", SETTINGS),
         ("SELECT db.pg_catalog.set_config('a', 'b', false)", SETTINGS),
         ("SELECT mine.set_config('a', 'b', false)", SETTINGS | OPAQUE),
@@ -78,9 +79,9 @@ fn set_config() {
         ("SELECT set_config('a', 'b', true and false)", SETTINGS),
         ("SELECT set_config('a', is_local => false, new_value => true)", SETTINGS),
         ("SELECT set_config('a', 'b', \"true\")", SETTINGS),
-        ("SELECT set_config(set_config('a', 'b', false), 'b', true)", SETTINGS),
-        ("SELECT set_config((SELECT coalesce('a', 'b')), lower('c'), true)", NONE),
-        ("SELECT set_config('a', 'b', true), set_config('a', 'b', false)", SETTINGS),
+        ("SELECT set_config(set_config('a', 'b', false), 'b', true)", SETTINGS | LOCAL),
+        ("SELECT set_config((SELECT coalesce('a', 'b')), lower('c'), true)", LOCAL),
+        ("SELECT set_config('a', 'b', true), set_config('a', 'b', false)", SETTINGS | LOCAL),
         ("SELECT 1 FROM set_config('a', 'b', false)", SETTINGS),
         ("EXPLAIN ANALYZE SELECT set_config('a', 'b', false)", SETTINGS),
         ("VALUES (set_config('a', 'b', false))", SETTINGS),

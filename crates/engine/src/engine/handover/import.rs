@@ -230,6 +230,7 @@ impl<X: Exchange> Engine<X> {
         if record.status != b'I' && self.settings(pool).is_auto() {
             // What its open transaction has done so far was not written down.
             server.traces.signs = Signs::OPAQUE;
+            server.has_moved = true;
         }
         server.changes_schema = record.changes_schema;
         server.released_at = record.released_at;

@@ -11,6 +11,7 @@ use crate::kept::Used;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::mutant::{self, Mutant};
 use crate::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Statement};
+use crate::realm::Realm;
 use crate::shell::Exchange;
 
 /// A statement's name on the server.
@@ -30,7 +31,19 @@ pub(super) enum Naming {
 }
 
 impl<X: Exchange> Requests<'_, X> {
-    pub(super) fn parse_named(&mut self, parse: &Parse<'_>) {
+    /// Where the names of a text are looked up that is parsed now. Modes that carry no `search_path`
+    /// have it be what it may.
+    pub(super) fn realm(&self) -> Realm {
+        if self.texts.is_none() {
+            return Realm::COMMON;
+        }
+        match self.server.has_moved {
+            true => Realm::private(self.client.key, self.next_serial()),
+            false => Realm::of(&self.client.vars, self.names),
+        }
+    }
+
+    pub(super) fn parse_named(&mut self, parse: &Parse<'_>, realm: Realm) {
         if let Some(found) = self.extended().statements.find(parse.name) {
             let existing = found.used.statement;
             // Let the server itself say that the name is taken (42P05), after anything else that
@@ -44,7 +57,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.owe(entry);
             return;
         }
-        let statement = self.exchange.intern(parse.sql, parse.types_raw);
+        let statement = self.exchange.intern(parse.sql, parse.types_raw, realm);
         let name: Arc<[u8]> = parse.name.into();
         // In a failed transaction the server must have its say about the text; and while a
         // ReadyForQuery is awaited nobody knows whether this is one.

@@ -12,6 +12,7 @@ use super::{BROKEN_PARSE, Requests};
 use crate::ledger::{Entry, Expect, Reply, Verb};
 use crate::lore::Lore;
 use crate::prepared::Statement;
+use crate::realm;
 use crate::scanning::Scanning;
 use crate::session::Session;
 use crate::shell::Exchange;
@@ -183,7 +184,8 @@ impl<X: Exchange> Requests<'_, X> {
         self.guard_numbers(seen.signs.intersects(Signs::SEQUENCE));
         self.note_draws(seen.signs);
         let pins = self.settings.auto_unsupported == Unsupported::Pin;
-        let quiet = if pins { Signs::DRAWS } else { Signs::DRAWS | UNSEEN };
+        let quiet = Signs::DRAWS | Signs::LOCAL;
+        let quiet = if pins { quiet } else { quiet | UNSEEN };
         // Once for a text, and not for each use of a statement.
         if !pins && bind.is_empty() && seen.signs.intersects(UNSEEN) {
             // The server is sent nothing for it, so nothing is expected of it either.
@@ -196,6 +198,8 @@ impl<X: Exchange> Requests<'_, X> {
             signs |= Signs::OPAQUE;
         }
         let is_harmless = signs == Signs::OPAQUE && texts.lore.is_harmless(seen.functions);
+        let known = if is_harmless { Signs::OPAQUE } else { Signs::NONE };
+        self.server.has_moved |= realm::may_move(seen.signs.without(known), text, bind);
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }

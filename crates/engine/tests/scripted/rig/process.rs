@@ -83,10 +83,7 @@ impl World {
             self.engines.iter_mut().for_each(|engine| engine.skip_serials(&parcel));
             let statements: HashMap<_, _> = self.shared.state(|state| {
                 let all = parcel.statements.iter();
-                let mut restore = |one: &engine::parcel::StatementRecord| {
-                    state.interner.restore(one.id, one.schema, &one.sql, &one.types)
-                };
-                all.map(|one| (one.id, restore(one))).collect()
+                all.map(|one| (one.id, state.interner.restore(one))).collect()
             });
             shelf.open(&parcel, statements);
             let mut ends = ends.into_iter();

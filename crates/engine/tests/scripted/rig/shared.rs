@@ -9,6 +9,7 @@ use engine::ids::{PoolId, WorkerId};
 use engine::limits::Limits;
 use engine::pool::Pool;
 use engine::prepared::{Interner, Statement};
+use engine::realm::Realm;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 
@@ -63,8 +64,8 @@ impl Exchange for Shared {
         self.state(|state| state.mail[usize::from(worker.0)].push_back(mail));
     }
 
-    fn intern(&mut self, sql: &[u8], types: &[u8]) -> Arc<Statement> {
-        self.state(|state| state.interner.intern(sql, types))
+    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
+        self.state(|state| state.interner.intern(sql, types, realm))
     }
 
     fn schema_changed(&mut self) {

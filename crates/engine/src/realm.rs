@@ -1,0 +1,149 @@
+//! Where the names in a text are looked up. One text can mean two things to two clients: its tables
+//! and functions are those of the schemas in `search_path`, and `"$user"` in that is whoever the
+//! client has become. PostgreSQL looks when the text is parsed, and settles the types of its
+//! parameters by what it finds. So only texts of one realm are one statement (`prepared.rs`).
+//!
+//! Whether a text may lead to another realm within its transaction is told from its words here.
+//! Which realm that would be nobody knows then, until the transaction is over and PostgreSQL has
+//! been asked (`engine/verdict.rs`).
+
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::FixedState;
+use sql::Signs;
+
+use crate::carried::{ROLE, SESSION_AUTHORIZATION};
+use crate::vars::{TrackedNames, Vars};
+
+const SEARCH_PATH: &[u8] = b"search_path";
+/// What stands for the schema of whoever one is.
+const OWN_SCHEMA: &[u8] = b"$user";
+
+/// What stands in a text that changes the realm: names of settings, words of commands, the view by
+/// which settings can be changed; and `ALL` of them.
+const WORDS: [&[u8]; 6] = [b"path", b"schema", b"role", b"authorization", b"pg_settings", b"all"];
+/// What a name can be written with so that it cannot be read.
+const ESCAPES: [&[u8]; 2] = [b"\\", b"u&"];
+/// So much of a text and of its parameters is searched, in bytes.
+const SEARCHED_LEN_MAX: usize = 65_536;
+
+/// Equal for clients to whom a name means the same. A digest: that two should be equal by chance
+/// is as good as impossible, and who brings it about on purpose harms only others of its own user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Realm(pub u64);
+
+impl Realm {
+    /// Where the server looks by itself.
+    pub const COMMON: Self = Self(0);
+
+    /// That of a client with these values.
+    pub fn of(vars: &Vars, names: &TrackedNames) -> Self {
+        let reported = || vars.get(names.slot(SEARCH_PATH)?);
+        let path = vars.carried.get(SEARCH_PATH).or_else(reported);
+        let who = vars.carried.get(ROLE).or_else(|| vars.carried.get(SESSION_AUTHORIZATION));
+        let who = who.filter(|_| path.is_none_or(|path| contains(path, OWN_SCHEMA)));
+        match (path, who) {
+            (None, None) => Self::COMMON,
+            both => Self(FixedState::default().hash_one(both) | 1),
+        }
+    }
+
+    /// Nobody else's, and not even the same client's a moment later. A `key` is one client's, and
+    /// `serial` the number of one of its messages.
+    pub fn private(key: u64, serial: u64) -> Self {
+        Self(FixedState::default().hash_one((key, serial)) | 1)
+    }
+}
+
+/// May a text with these signs, run with these parameters, change where names are looked up?
+pub fn may_move(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
+    let sets = signs.intersects(Signs::SETTINGS | Signs::LOCAL);
+    let says = |words: &[&[u8]], text: &[u8]| {
+        let text = &text[..text.len().min(SEARCHED_LEN_MAX)];
+        words.iter().any(|word| contains(text, word))
+    };
+    signs.intersects(Signs::OPAQUE)
+        || sets && (says(&WORDS, text) || says(&ESCAPES, text) || says(&WORDS, parameters))
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carried::{Carried, Setting};
+
+    fn realm(settings: &[(&str, &str)]) -> Realm {
+        let setting = |&(name, value): &(&str, &str)| Setting {
+            name: name.as_bytes().into(),
+            value: value.as_bytes().into(),
+        };
+        let mut vars = Vars::default();
+        vars.carried = Carried::new(settings.iter().map(setting).collect());
+        Realm::of(&vars, &TrackedNames::new(&[]))
+    }
+
+    #[test]
+    fn only_the_path_and_who_one_is_in_it_matter() {
+        assert_eq!(realm(&[("work_mem", "5MB")]), Realm::COMMON);
+        let a = realm(&[("search_path", "a")]);
+        assert_ne!(a, Realm::COMMON);
+        assert_ne!(a, realm(&[("search_path", "b")]));
+        assert_eq!(a, realm(&[("search_path", "a"), ("role", "r"), ("work_mem", "5MB")]));
+        let own = |who| realm(&[("search_path", "\"$user\", a"), ("role", who)]);
+        assert_ne!(own("r"), own("s"));
+        // The server's own path may have it.
+        assert_ne!(realm(&[("role", "r")]), Realm::COMMON);
+        assert_ne!(realm(&[("role", "r")]), realm(&[("session_authorization", "s")]));
+    }
+
+    #[test]
+    fn a_path_that_is_reported_counts_like_one_that_is_carried() {
+        let names = TrackedNames::new(&["search_path".to_owned()]);
+        let mut vars = Vars::default();
+        vars.set(names.slot(SEARCH_PATH).unwrap(), b"a");
+        assert_eq!(Realm::of(&vars, &names), realm(&[("search_path", "a")]));
+    }
+
+    #[test]
+    fn a_private_realm_is_no_other() {
+        let all = [(1, 1), (1, 2), (2, 1)].map(|(key, serial)| Realm::private(key, serial));
+        assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
+        assert!(!all.contains(&Realm::COMMON));
+    }
+
+    #[test]
+    fn texts_that_may_lead_elsewhere() {
+        let moves = |text: &str, parameters: &str| {
+            may_move(sql::scan(text.as_bytes(), true).signs, text.as_bytes(), parameters.as_bytes())
+        };
+        for text in [
+            "SET search_path = a",
+            "set local Search_Path to a",
+            "SET SCHEMA 'a'",
+            "SET LOCAL ROLE r",
+            "SET SESSION AUTHORIZATION r",
+            "RESET ALL",
+            "DISCARD ALL",
+            "SELECT set_config('search_path', $1, true)",
+            "SELECT set_config(E'\\x73earch_p\\x61th', 'a', true)",
+            "SET U&\"\\0073earch_pa\\0074h\" = a",
+            "UPDATE pg_settings SET setting = 'a' WHERE name LIKE 'sea%'",
+            "DO $$ BEGIN END $$",
+            "SELECT mine()",
+        ] {
+            assert!(moves(text, ""), "{text}");
+        }
+        assert!(moves("SELECT set_config($1, $2, true)", "search_path a"));
+        for text in [
+            "SELECT 1 FROM t WHERE path = 'all'",
+            "SET LOCAL statement_timeout = 5",
+            "SET app.tenant = 7",
+            "SELECT set_config('app.tenant', $1, true)",
+        ] {
+            assert!(!moves(text, "seven"), "{text}");
+        }
+    }
+}

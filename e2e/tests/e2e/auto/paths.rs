@@ -1,0 +1,106 @@
+//! One text means two things to clients with different paths, and they share a server: each of them
+//! has a statement of its own there, with the columns and the parameters of its own table.
+
+use testkit::{RawClient, frontend};
+
+use super::pooler;
+use crate::support;
+
+const TEXT: &str = "SELECT * FROM place WHERE id = $1";
+
+/// The client's batch of that text: the types of its parameters and columns, and the rows.
+fn look(client: &mut RawClient, name: &str, id: &str) -> (Vec<u8>, Vec<Option<String>>) {
+    let batch = [
+        frontend::parse(name, TEXT),
+        frontend::describe_statement(name),
+        frontend::bind("", name, &[Some(id)]),
+        frontend::execute("", 0),
+        frontend::sync(),
+    ];
+    client.send(batch.concat());
+    let answer = client.read_to_ready();
+    let found = |tag| answer.iter().find(|m| m.tag == tag).unwrap_or_else(|| panic!("{answer:?}"));
+    (found(b't').body.clone(), found(b'D').row())
+}
+
+fn row(values: &[&str]) -> Vec<Option<String>> {
+    values.iter().map(|value| Some((*value).to_owned())).collect()
+}
+
+fn parameter(oid: u32) -> Vec<u8> {
+    [&[0, 1][..], &oid.to_be_bytes()].concat()
+}
+
+const INT4: u32 = 23;
+const TEXT_TYPE: u32 = 25;
+
+/// One server, and a table of the same name in two schemas.
+fn stage() -> (testkit::Pooler, String) {
+    let (pooler, database) = pooler(1);
+    pooler.client(&database).rows(
+        "CREATE SCHEMA one; CREATE SCHEMA two; \
+         CREATE TABLE one.place (id int); INSERT INTO one.place VALUES (1); \
+         CREATE TABLE two.place (id text, name text); INSERT INTO two.place VALUES ('1', 'b')",
+    );
+    (pooler, database)
+}
+
+#[test]
+fn each_has_the_table_of_its_path() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = stage();
+    let mut clients = [pooler.client(&database), pooler.client(&database)];
+    clients[0].rows("SET search_path = one");
+    clients[1].rows("SET search_path = two");
+    for round in 0..3 {
+        let name = format!("s{round}");
+        assert_eq!(look(&mut clients[0], &name, "1"), (parameter(INT4), row(&["1"])));
+        assert_eq!(look(&mut clients[1], &name, "1"), (parameter(TEXT_TYPE), row(&["1", "b"])));
+    }
+}
+
+#[test]
+fn also_in_a_transaction_that_sets_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = stage();
+    let mut clients = [pooler.client(&database), pooler.client(&database)];
+    clients[0].rows("SET search_path = one");
+    look(&mut clients[0], "s", "1");
+    for set in [
+        "SET LOCAL search_path = two",
+        "SELECT set_config('search_path', 'two', true)",
+        "SET search_path = two",
+    ] {
+        clients[1].rows("BEGIN");
+        clients[1].rows(set);
+        let name = format!("after {set}");
+        assert_eq!(look(&mut clients[1], &name, "1"), (parameter(TEXT_TYPE), row(&["1", "b"])));
+        clients[1].rows("COMMIT");
+        assert_eq!(look(&mut clients[0], &name, "1"), (parameter(INT4), row(&["1"])));
+    }
+}
+
+#[test]
+fn and_for_a_role_whose_schema_is_in_the_path() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = stage();
+    let postgres = testkit::Postgres::shared();
+    let role = postgres.role(testkit::ServerAuth::Trust).name;
+    postgres.superuser("postgres").rows(&format!("GRANT {role} TO app"));
+    let mut clients = [pooler.client(&database), pooler.client(&database)];
+    clients[0]
+        .rows(&format!("CREATE SCHEMA {role}; CREATE TABLE {role}.place (id text, own text)"));
+    clients[0].rows(&format!("INSERT INTO {role}.place VALUES ('1', 'mine')"));
+    clients[0].rows(&format!("GRANT ALL ON SCHEMA {role} TO {role}"));
+    clients[0].rows(&format!("GRANT ALL ON {role}.place TO {role}"));
+    clients[0].rows("CREATE TABLE public.place (id int); INSERT INTO public.place VALUES (1)");
+    assert_eq!(look(&mut clients[0], "s", "1"), (parameter(INT4), row(&["1"])));
+    clients[1].rows(&format!("SET ROLE {role}"));
+    assert_eq!(look(&mut clients[1], "s", "1"), (parameter(TEXT_TYPE), row(&["1", "mine"])));
+}
