@@ -75,7 +75,17 @@ pub fn is_changed_result(error: &ErrorFields) -> bool {
     error.sqlstate() == b"0A000" && error.get(b'R') == Some(b"RevalidateCachedQuery")
 }
 
-/// PostgreSQL's words for that, where it cannot know what the client was told.
+/// A Bind of this name stands for one of a statement that does not return what its client was told,
+/// which PostgreSQL cannot know: it says that there is none of this name, and the client is told why.
+pub const CHANGED_NAME: &[u8] = b"weir_changed_result";
+
+/// Is it what PostgreSQL says of [`CHANGED_NAME`]?
+pub fn is_of_changed_name(error: &ErrorFields) -> bool {
+    let names = |text: &[u8]| text.windows(CHANGED_NAME.len()).any(|part| part == CHANGED_NAME);
+    error.sqlstate() == b"26000" && error.get(b'M').is_some_and(names)
+}
+
+/// PostgreSQL's words for a changed result, where it cannot know what the client was told.
 pub fn changed_result() -> ErrorFields {
     let text = "cached plan must not change result type";
     let mut error = ErrorFields::new("ERROR", "0A000", text);

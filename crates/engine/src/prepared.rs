@@ -176,8 +176,8 @@ struct Named {
 pub struct Found {
     pub name: Arc<[u8]>,
     pub used: Used,
-    /// Has the client been told what the statement returns?
-    pub is_described: bool,
+    /// What the client was last told about the statement's rows.
+    pub told: Option<Shape>,
 }
 
 impl ClientStatements {
@@ -188,7 +188,7 @@ impl ClientStatements {
     pub fn find(&self, name: &[u8]) -> Option<Found> {
         let (name, named) = self.by_name.get_key_value(name)?;
         let used = Used { statement: named.statement.clone(), since: named.since };
-        Some(Found { name: name.clone(), used, is_described: named.shape.is_some() })
+        Some(Found { name: name.clone(), used, told: named.shape })
     }
 
     /// What the client was last told about the rows of what it parsed with message `since`.
@@ -284,18 +284,35 @@ struct Prepared {
     statement: Arc<Statement>,
     used: u64,
     since: u64,
+    /// What it was seen to return. PostgreSQL refuses it rather than have it return anything else.
+    shape: Option<Shape>,
+}
+
+/// What is known of a statement that a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Serial number of the Parse that made it; [`DOUBTFUL`] if nobody knows whether it is there.
+    pub since: u64,
+    pub shape: Option<Shape>,
 }
 
 impl ServerStatements {
     /// What one statement takes here.
     pub const ENTRY_BYTES: usize = size_of::<(u64, Prepared)>();
 
-    /// As [`ServerStatements::since`], and counts as a use.
-    pub fn touch(&mut self, id: u64) -> Option<u64> {
+    /// What is known of the statement; counts as a use.
+    pub fn touch(&mut self, id: u64) -> Option<Standing> {
         self.clock += 1;
         let prepared = self.by_id.get_mut(&id)?;
         prepared.used = self.clock;
-        Some(prepared.since)
+        Some(Standing { since: prepared.since, shape: prepared.shape })
+    }
+
+    /// Message `serial` has shown what the statement returns, unless it was prepared anew behind it.
+    pub fn set_shape(&mut self, id: u64, serial: u64, shape: Shape) {
+        if let Some(prepared) = self.by_id.get_mut(&id).filter(|one| one.since <= serial) {
+            prepared.shape = Some(shape);
+        }
     }
 
     /// It is not what its users expect of it: it has to be closed and prepared anew.
@@ -326,7 +343,8 @@ impl ServerStatements {
 
     pub fn insert(&mut self, statement: Arc<Statement>, since: u64) {
         self.clock += 1;
-        self.by_id.insert(statement.id, Prepared { statement, used: self.clock, since });
+        let prepared = Prepared { statement, used: self.clock, since, shape: None };
+        self.by_id.insert(prepared.statement.id, prepared);
     }
 
     pub fn remove(&mut self, id: u64) -> Option<Arc<Statement>> {
@@ -376,8 +394,9 @@ impl ServerStatements {
     }
 }
 
-/// A digest of the rows that a statement returns: names, origins and types of the columns. Whether
-/// they come as text or binary is each execution's own affair.
+/// A digest of the rows that a statement returns: names and types of the columns, by which PostgreSQL
+/// itself tells whether a result has changed. Whether they come as text or binary is each
+/// execution's own affair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(u64);
 
@@ -388,14 +407,21 @@ impl Shape {
     /// From the body of a RowDescription; `None` if it is malformed.
     pub fn of_rows(body: &[u8]) -> Option<Self> {
         use std::hash::{BuildHasher as _, Hasher as _};
-        /// Table, column, type, size and modifier of a column, before its format code.
-        const ORIGIN_AND_TYPE: usize = 4 + 2 + 4 + 2 + 4;
+        /// The table and the number of a column in it.
+        const ORIGIN: usize = 4 + 2;
+        /// Type, size and modifier, before the format code.
+        const TYPE: usize = 4 + 2 + 4;
         let mut hasher = foldhash::fast::FixedState::default().build_hasher();
         let (count, mut rest) = body.split_first_chunk()?;
         for _ in 0..u16::from_be_bytes(*count) {
             let name_len = rest.iter().position(|byte| *byte == 0)?;
-            let (column, behind) = rest.split_at_checked(name_len + 1 + ORIGIN_AND_TYPE)?;
-            hasher.write(column);
+            let (name, behind) = rest.split_at_checked(name_len + 1)?;
+            let (kind, behind) = behind.get(ORIGIN..)?.split_at_checked(TYPE)?;
+            // Letters have other bytes in the encodings of other clients.
+            if name.is_ascii() {
+                hasher.write(name);
+            }
+            hasher.write(kind);
             rest = behind.get(2..)?;
         }
         rest.is_empty().then(|| Self(hasher.finish() | 1))
@@ -426,6 +452,9 @@ mod tests {
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 20, 0), ("b", 25, 0)])));
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0), ("c", 25, 0)])));
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0)])));
+        // UTF-8 and LATIN1 of another client, as far as a text can show it.
+        let letters = |name| Shape::of_rows(&rows(&[(name, 23, 0)]));
+        assert_eq!(letters("\u{e9}"), letters("\u{c3}\u{a9}"));
     }
 
     #[test]
@@ -519,9 +548,23 @@ mod tests {
         let mut server = ServerStatements::default();
         let all: Vec<_> = (0..3).map(|n| interner.intern(&[n], b"", Realm::COMMON)).collect();
         all.iter().for_each(|statement| server.insert(statement.clone(), 0));
-        assert!(server.touch(all[0].id).is_some());
+        assert_eq!(server.touch(all[0].id), Some(Standing { since: 0, shape: None }));
         assert_eq!(server.evict(4), None);
         assert_eq!(server.evict(3).unwrap().0.id, all[1].id);
+    }
+
+    #[test]
+    fn what_was_shown_of_a_statement_is_not_said_of_one_that_was_prepared_behind_it() {
+        let statement = Interner::default().intern(b"1", b"", Realm::COMMON);
+        let mut server = ServerStatements::default();
+        let shape = |server: &mut ServerStatements| server.touch(statement.id)?.shape;
+        server.insert(statement.clone(), 5);
+        server.set_shape(statement.id, 4, Shape(1));
+        assert_eq!(shape(&mut server), None);
+        server.set_shape(statement.id, 6, Shape(1));
+        assert_eq!(shape(&mut server), Some(Shape(1)));
+        server.insert(statement.clone(), 7);
+        assert_eq!(shape(&mut server), None);
     }
 
     #[test]

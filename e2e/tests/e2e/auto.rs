@@ -1,6 +1,7 @@
 //! `pool_mode = auto`: what a client has in its session is there on whatever server it meets, and
 //! nobody else's.
 
+mod columns;
 mod defects;
 mod lending;
 mod listen;

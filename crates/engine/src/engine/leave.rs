@@ -202,7 +202,7 @@ impl<X: Exchange> Engine<X> {
                 | Preparation::Statements
                 | Preparation::Recount
                 | Preparation::Confirm),
-            ) => {
+            ) if server.status == b'I' => {
                 // Nothing of the client's was sent: it goes back to its place in the queue. But its
                 // statement may be the reason, so it is not asked about once more.
                 let client = server.client;

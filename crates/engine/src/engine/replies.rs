@@ -433,8 +433,10 @@ impl Replies<'_> {
         }
         let settled = self.settle(backend::ERROR).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
-            let text = fields.map(|fields| fields.message().into_owned());
-            self.server.own_error = Some(text.unwrap_or_default());
+            match fields {
+                Some(fields) => self.own_error(fields),
+                None => self.server.own_error = Some(String::new()),
+            }
             return Ok(Owner::Nobody);
         }
         let is_farewell = settled == Settled::unowed();

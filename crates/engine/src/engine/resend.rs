@@ -8,6 +8,10 @@
 //!  refused ─► Unwind (end of the batch) ─► Renew (close, parse, describe) ─┬─ same shape ─► again
 //!                                                                          └─ other ─► the error
 //! ```
+//!
+//! A request is also held back where it is not known what a server's copy of its statement returns,
+//! but its client was told (`confirm_shape`): `Confirm` does as Renew, and then the request is
+//! dealt with, or refused, by what is known.
 
 use config::PoolMode;
 use wire::{backend, frontend};
@@ -145,9 +149,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The statement is to be prepared on this server, and may not return what the client was told
-    /// that it returns. The client's request is held back until that is known: as if PostgreSQL had
-    /// refused it, which it would have done on a connection of the client's own.
+    /// The statement may not return on this server what the client was told that it returns. The
+    /// client's request is held back until it is known what it does return there.
     pub(super) fn confirm_shape(
         &mut self,
         id: ClientId,
@@ -170,7 +173,7 @@ impl<X: Exchange> Engine<X> {
         self.renew(on, Preparation::Confirm, io);
     }
 
-    /// An idle server is about to get one more statement.
+    /// A server that waits for its client is about to get one more statement.
     fn make_room(&mut self, on: ServerId, io: &mut impl Io) {
         let limit = self.settings(self.server(on).pool).max_prepared_statements;
         let mut messages = Vec::new();
@@ -182,7 +185,7 @@ impl<X: Exchange> Engine<X> {
         self.ask(on, &vec![Expect::Close; closed], 0, &messages, io);
     }
 
-    /// The server is idle, the refused batch at its end if there was one: have the statement
+    /// The server waits for more, the refused batch at its end if there was one: have the statement
     /// prepared anew.
     pub(super) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io) {
         let server = self.server_mut(on);
@@ -238,17 +241,24 @@ impl<X: Exchange> Engine<X> {
             Some(shape) => refused.shape == Some(shape),
             None => refused.was_older,
         };
+        let confirms = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let again = match failed {
-            // Nothing was asked yet: PostgreSQL's own words are had by asking.
-            true => matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm)),
-            false => is_the_same || mutant::is(Mutant::RenewsBlindly),
+            // Nothing was asked yet: PostgreSQL's own words are had by asking, unless a transaction
+            // has failed already.
+            true => confirms && server.status != b'E',
+            false => confirms || is_the_same || mutant::is(Mutant::RenewsBlindly),
         };
         if !failed {
+            let id = used.statement.id;
             server.statements.insert(used.statement, serial);
+            if let Some(shape) = refused.shape {
+                server.statements.set_shape(id, serial, shape);
+            }
         }
         if again {
-            // Part of the answer may be the client's already: no other server can give the rest.
-            client.resent = true;
+            // Part of the answer may be the client's already: no other server can give the rest. And
+            // what could not be confirmed is not asked about once more.
+            client.resent |= !confirms || failed || refused.shape != given;
             kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
             return self.ready(id, on, now, io);

@@ -1,6 +1,8 @@
 //! A client knows what its statement returns, the schema changes, and the server it is given next
-//! has never seen the statement: it would prepare it as its table is now. On a connection of its
-//! own the client would be told if that is something else.
+//! has never seen the statement, and would prepare it as its table is now; or has had it prepared
+//! since. On a connection of its own the client would be told if that returns something else.
+
+use config::PoolMode;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
@@ -8,6 +10,15 @@ use crate::rig::{Client, Rig, Server};
 /// What a connection of its own would have told the client.
 fn changed() -> Message {
     error_of("0A000", "cached plan must not change result type", "RevalidateCachedQuery")
+}
+
+/// What PostgreSQL says of the name that is sent in place of such a statement's.
+fn refused() -> Message {
+    error("26000", "prepared statement \"weir_changed_result\" does not exist")
+}
+
+fn refusal() -> [Message; 3] {
+    [bind("weir_changed_result"), execute(), sync()]
 }
 
 fn confirmation() -> [Message; 4] {
@@ -64,11 +75,20 @@ fn what_returns_something_else_is_refused() {
     let (rig, client, _first) = moved();
     client.send(use_it());
     let server = second(&rig);
+    // However often it asks.
+    for _ in 0..2 {
+        server.send(confirmed("b"));
+        server.expect(refusal());
+        server.send([refused(), ready('I')]);
+        client.expect([changed(), ready('I')]);
+        assert!(server.is_parked());
+        client.send(use_it());
+        server.expect(confirmation());
+    }
     server.send(confirmed("b"));
-    server.expect([sync()]);
-    server.send([ready('I')]);
-    client.expect([changed(), ready('I')]);
-    assert!(server.is_parked());
+    server.take();
+    server.send([refused(), ready('I')]);
+    client.take();
     // What a driver does then works at once.
     client.send([close("mine"), parse("mine", "select"), describe("mine"), sync()]);
     server.expect([parse("weir_2", "select"), describe("weir_2"), sync()]);
@@ -84,8 +104,8 @@ fn whatever_the_pieces_in_which_it_comes() {
         client.send(use_it());
         let server = second(&rig);
         server.send(confirmed("b"));
-        server.expect([sync()]);
-        server.send([ready('I')]);
+        server.expect(refusal());
+        server.send([refused(), ready('I')]);
         client.expect([changed(), ready('I')]);
         assert!(server.is_parked());
     }
@@ -119,16 +139,83 @@ fn who_was_never_told_need_not_be() {
     server.expect([parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
 }
 
-#[test]
-fn within_a_transaction_it_is_taken_as_it_is() {
-    let (rig, client, _first) = moved();
+/// The client has begun a transaction on the second server.
+fn begun(rig: &Rig, client: &Client) -> Server {
     client.send([query("begin")]);
     let server = rig.server(1);
     server.expect([query("begin")]);
     server.send([complete("BEGIN"), ready('T')]);
     client.take();
+    server
+}
+
+#[test]
+fn within_a_transaction_too() {
+    for (column, is_same) in [("a", true), ("b", false)] {
+        let (rig, client, _first) = moved();
+        let server = begun(&rig, &client);
+        client.send(use_it());
+        server.expect(confirmation());
+        server.send([closed(), parsed(), parameters(), columns(column), ready('T')]);
+        if is_same {
+            server.expect([bind("weir_1"), execute(), sync()]);
+            server.send([bound(), row("1"), complete("SELECT 1"), ready('T')]);
+            client.expect([bound(), row("1"), complete("SELECT 1"), ready('T')]);
+            continue;
+        }
+        server.expect(refusal());
+        server.send([refused(), ready('E')]);
+        client.expect([changed(), ready('E')]);
+        client.send([query("rollback")]);
+        server.answers("rollback");
+        assert!(server.is_parked());
+    }
+}
+
+#[test]
+fn what_cannot_be_prepared_fails_its_transaction() {
+    let (rig, client, _first) = moved();
+    let server = begun(&rig, &client);
     client.send(use_it());
-    server.expect([parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
+    server.take();
+    let gone = || error("42P01", "relation \"t\" does not exist");
+    server.send([closed(), gone(), ready('E')]);
+    server.expect([sync()]);
+    server.send([ready('E')]);
+    client.expect([gone(), ready('E')]);
+    client.send([query("rollback")]);
+    server.answers("rollback");
+    assert!(server.is_parked());
+}
+
+#[test]
+fn if_the_server_dies_with_its_transaction_the_client_is_told() {
+    let (rig, client, _first) = moved();
+    let server = begun(&rig, &client);
+    client.send(use_it());
+    server.die();
+    client.expect_lost();
+}
+
+#[test]
+fn who_leaves_a_transaction_meanwhile_takes_the_server_along() {
+    let (rig, client, _first) = moved();
+    let server = begun(&rig, &client);
+    client.send(use_it());
+    server.take();
+    client.leave();
+    server.send([closed(), parsed(), parameters(), columns("a"), ready('T')]);
+    assert!(!server.is_open());
+}
+
+#[test]
+fn behind_other_messages_it_is_taken_as_it_is() {
+    let (rig, client, _first) = moved();
+    client.send([parse("", "other")]);
+    client.send(use_it());
+    let server = rig.server(1);
+    let asked = [parse("", "other"), parse("weir_1", "select"), bind("weir_1"), execute(), sync()];
+    server.expect(asked);
 }
 
 #[test]
@@ -152,4 +239,133 @@ fn if_the_server_dies_another_one_is_asked_and_only_once() {
     third.die();
     client.expect_lost();
     drop(first);
+}
+
+/// A client that was told what its statement returns (nothing, if there is no column), on a server
+/// that somebody else has now; nobody has seen a change.
+fn told(mode: PoolMode, column: Option<&str>) -> (Rig, Client, Server) {
+    told_of("select", mode, column)
+}
+
+fn told_of(text: &str, mode: PoolMode, column: Option<&str>) -> (Rig, Client, Server) {
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = mode;
+        config.global.default_pool_size = 2;
+    });
+    let (client, first) = (rig.client(), rig.server(0));
+    client.send([parse("mine", text), describe("mine"), sync()]);
+    first.send([parsed(), parameters(), column.map_or_else(no_data, columns), ready('I')]);
+    client.take();
+    if text.starts_with("execute") {
+        // It is asked what that has left.
+        first.send([done("SELECT")]);
+    }
+    rig.client().send([query("begin")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    (rig, client, first)
+}
+
+#[test]
+fn in_auto_mode_a_change_need_not_have_been_seen() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    client.send(use_it());
+    let server = second(&rig);
+    server.send(confirmed("b"));
+    server.expect(refusal());
+    server.send([refused(), ready('I')]);
+    client.expect([changed(), ready('I')]);
+}
+
+#[test]
+fn once_for_all_clients_of_a_server() {
+    let (rig, client, first) = told(PoolMode::Auto, Some("a"));
+    client.send(use_it());
+    let server = second(&rig);
+    server.send(confirmed("a"));
+    server.send([bound(), complete("SELECT 1"), ready('I')]);
+    server.take();
+    let another = rig.client();
+    another.send([parse("theirs", "select"), describe("theirs"), sync()]);
+    server.expect([describe("weir_1"), sync()]);
+    server.send([parameters(), columns("a"), ready('I')]);
+    another.take();
+    for name in ["theirs", "theirs"] {
+        another.send([bind(name), execute(), sync()]);
+        server.expect([bind("weir_1"), execute(), sync()]);
+        server.send([bound(), complete("SELECT 1"), ready('I')]);
+    }
+    drop(first);
+}
+
+#[test]
+fn a_copy_that_others_have_had_prepared_since_is_asked_about_or_known() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    let other = rig.client();
+    other.send([parse("theirs", "select"), sync()]);
+    let server = rig.server(1);
+    server.expect([parse("weir_1", "select"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.send(use_it());
+    server.expect(confirmation());
+    server.send(confirmed("a"));
+    server.expect([bind("weir_1"), execute(), sync()]);
+
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    let other = rig.client();
+    other.send([parse("theirs", "select"), describe("theirs"), sync()]);
+    let server = rig.server(1);
+    server.expect([parse("weir_1", "select"), describe("weir_1"), sync()]);
+    server.send([parsed(), parameters(), columns("b"), ready('I')]);
+    client.send(use_it());
+    server.expect(confirmation());
+    server.send(confirmed("b"));
+    server.expect(refusal());
+}
+
+#[test]
+fn a_copy_that_is_older_than_what_the_client_knows_is_replaced() {
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.default_pool_size = 2;
+    });
+    let [client, stranger, other] = [rig.client(), rig.client(), rig.client()];
+    let first = rig.server(0);
+    client.send([parse("mine", "select"), describe("mine"), sync()]);
+    first.send([parsed(), parameters(), columns("a"), ready('I')]);
+    stranger.send([query("begin")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    first.take();
+    other.send([parse("theirs", "select"), describe("theirs"), sync()]);
+    rig.server(1).send([parsed(), parameters(), columns("b"), ready('I')]);
+    other.take();
+    stranger.send([query("commit")]);
+    first.answers("commit");
+    other.send([bind("theirs"), execute(), sync()]);
+    first.expect(confirmation());
+    first.send(confirmed("b"));
+    first.expect([bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn what_names_another_statement_is_not_asked_about() {
+    let (rig, client, _first) = told_of("execute other", PoolMode::Auto, Some("a"));
+    client.send(use_it());
+    let server = rig.server(1);
+    server.expect([parse("weir_1", "execute other"), bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn what_returns_no_rows_is_not_asked_about() {
+    let (rig, client, _first) = told(PoolMode::Auto, None);
+    client.send(use_it());
+    let server = rig.server(1);
+    server.expect([parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn in_transaction_mode_only_a_change_that_was_seen_costs_a_question() {
+    let (rig, client, _first) = told(PoolMode::Transaction, Some("a"));
+    client.send(use_it());
+    let server = rig.server(1);
+    server.expect([parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
 }

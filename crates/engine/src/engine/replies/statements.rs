@@ -5,11 +5,13 @@ use wire::backend;
 use wire::error_fields::ErrorFields;
 
 use super::{OUT_OF_STEP, Replies};
-use crate::kept::{KEPT_LEN_MAX, Refused, Used, is_changed_result};
+use crate::kept::{
+    KEPT_LEN_MAX, Refused, Used, changed_result, is_changed_result, is_of_changed_name,
+};
 use crate::ledger::{Owner, Settled};
 use crate::mutant::{self, Mutant};
 use crate::prepared::Shape;
-use crate::server::Server;
+use crate::server::{Preparation, Server, ServerPhase};
 
 impl Replies<'_> {
     /// What a statement returns was told, to the client or to us.
@@ -17,10 +19,21 @@ impl Replies<'_> {
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
         if let Some(refused) = refused.filter(|_| settled.owner == Owner::Nobody) {
             refused.shape = shape;
-        } else if let Some(shape) = shape
-            && let Some(extended) = self.client.as_mut().and_then(|own| own.extended.as_mut())
-        {
-            extended.statements.set_shape(settled.statement, shape);
+        } else if let Some(shape) = shape {
+            self.server.statements.set_shape(settled.statement, settled.serial, shape);
+            if let Some(extended) = self.client.as_mut().and_then(|own| own.extended.as_mut()) {
+                extended.statements.set_shape(settled.statement, shape);
+            }
+        }
+    }
+
+    /// A message of ours has failed. If that fails the client's transaction, too, it will be told.
+    pub(super) fn own_error(&mut self, fields: ErrorFields) {
+        self.server.own_error = Some(fields.message().into_owned());
+        let confirms = matches!(self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
+        if let Some(refused) = refused.filter(|_| confirms) {
+            refused.error = fields;
         }
     }
 
@@ -40,6 +53,10 @@ impl Replies<'_> {
                 }
             }
             return Owner::Client;
+        }
+        if is_of_changed_name(&fields) {
+            backend::error(self.out.insert(), &changed_result());
+            return Owner::Nobody;
         }
         match self.error_about_statement(fields, settled) {
             Some(reworded) => {

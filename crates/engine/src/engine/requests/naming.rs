@@ -7,6 +7,7 @@ use wire::{HEADER_LEN, Header, frontend};
 
 use super::statements::{Name, Naming};
 use super::{Fate, Requests};
+use crate::kept::CHANGED_NAME;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::shell::Exchange;
 
@@ -49,10 +50,18 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
                 entry.verb = Verb::Replace;
                 entry.statement = statement.id;
-                if !found.is_described {
+                if found.told.is_none() {
                     self.undescribed = statement.id;
                 }
                 used = Some(found);
+                Fate::Head(HEADER_LEN + rest_at)
+            }
+            // PostgreSQL is to fail the message, and with it what depends on it.
+            Name::Changed(found) => {
+                let rest_len = header.total - HEADER_LEN - rest_at;
+                frontend::bind_header(self.out.insert(), portal, CHANGED_NAME, rest_len);
+                entry.verb = Verb::Replace;
+                entry.statement = found.used.statement.id;
                 Fate::Head(HEADER_LEN + rest_at)
             }
             Name::Unknown(escaped) => {
@@ -80,7 +89,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let mut used = None;
         if named.kind == b'S' {
             match self.resolve(named.name, Naming::Describe) {
-                Name::AsItIs | Name::Outdated(_) => {}
+                Name::AsItIs | Name::Outdated(_) | Name::Changed(_) => {}
                 Name::Statement(found) => {
                     let statement = &found.used.statement;
                     self.lend_for(statement);

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sql::Signs;
 use wire::frontend;
 use wire::messages::Parse;
 
@@ -10,7 +11,7 @@ use super::Requests;
 use crate::kept::Used;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::mutant::{self, Mutant};
-use crate::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Statement};
+use crate::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Shape, Statement};
 use crate::realm::Realm;
 use crate::shell::Exchange;
 
@@ -19,8 +20,10 @@ pub(super) enum Name {
     AsItIs,
     Statement(Found),
     Unknown(Vec<u8>),
-    /// The server does not have it, and what it returns may not be what the client was told.
+    /// What it returns on this server may not be what the client was told, and can be found out.
     Outdated(Used),
+    /// What it returns on this server is not what the client was told.
+    Changed(Found),
 }
 
 /// Of a message that names a statement.
@@ -114,20 +117,34 @@ impl<X: Exchange> Requests<'_, X> {
         self.owe(entry);
     }
 
-    /// The client's use of a statement that would have to be prepared on this server, after a change
-    /// of the schema and after the client was told its columns: on a connection of its own the
-    /// client would be told if they had changed. Where it cannot be found out first (within a
-    /// transaction, behind other messages) the statement is taken as it is now.
-    fn is_outdated(&mut self, statement: &Statement) -> bool {
-        let is_first = self.server.status == b'I' && self.server.ledger.is_untouched();
-        is_first && !self.client.resent && self.exchange.is_outdated(statement)
+    /// The client is about to use a statement of which it was told that it returns something else
+    /// than what is known of the server's copy, or there is none, or nothing is known of it. On a
+    /// connection of its own the client would be told if the statement had changed: is that found
+    /// out first? Where it cannot be, behind other messages, nobody can say which of the two is old.
+    fn asks_first(&mut self, statement: &Statement, copy: Option<Option<Shape>>) -> bool {
+        let is_first = self.server.status != b'E' && self.server.ledger.is_untouched();
+        // What it names would have to be lent first.
+        let can_ask = !statement.seen().signs.contains(Signs::PREPARED);
+        let is_worth_it = match copy {
+            Some(Some(_)) => true,
+            // In other modes it costs no round trip, unless Weir itself has seen a change.
+            Some(None) => self.texts.is_some(),
+            None => self.texts.is_some() || self.exchange.is_outdated(statement),
+        };
+        is_first && can_ask && is_worth_it && !self.client.resent
     }
 
-    /// Does the server have the statement, or will it by the time it gets to the next message?
-    fn has(&mut self, statement: &Statement) -> bool {
+    /// Does the server have the statement, or will it by the time it gets to the next message? If
+    /// so, what is known of its rows.
+    fn copy_of(&mut self, statement: &Statement) -> Option<Option<Shape>> {
         let (statements, ledger) = (&mut self.server.statements, &self.server.ledger);
-        let is_sure = |since| since != DOUBTFUL && !ledger.is_in_doubt(since);
-        statements.touch(statement.id).is_some_and(is_sure)
+        let standing = statements.touch(statement.id)?;
+        let is_sure = standing.since != DOUBTFUL && !ledger.is_in_doubt(standing.since);
+        is_sure.then_some(standing.shape)
+    }
+
+    fn has(&mut self, statement: &Statement) -> bool {
+        self.copy_of(statement).is_some()
     }
 
     /// The statement is about to be prepared: the server must not have it, nor too many others.
@@ -168,11 +185,21 @@ impl<X: Exchange> Requests<'_, X> {
         match self.extended().statements.find(name) {
             Some(found) => {
                 let statement = &found.used.statement;
-                if !self.has(statement) {
-                    let may_surprise = found.is_described && naming == Naming::Bind;
-                    if may_surprise && self.is_outdated(statement) {
+                let copy = self.copy_of(statement);
+                // One that returned no rows still returns none, or PostgreSQL refuses it.
+                let told = found.told.filter(|told| *told != Shape::NONE);
+                let may_surprise =
+                    naming == Naming::Bind && told.is_some_and(|told| copy != Some(Some(told)));
+                if may_surprise && !mutant::is(Mutant::RenewsBlindly) {
+                    if self.asks_first(statement, copy) {
                         return Name::Outdated(found.used);
                     }
+                    // A failed transaction refuses everything itself.
+                    if matches!(copy, Some(Some(_))) && self.server.status != b'E' {
+                        return Name::Changed(found);
+                    }
+                }
+                if copy.is_none() {
                     self.prepare_missing(statement);
                 }
                 Name::Statement(found)

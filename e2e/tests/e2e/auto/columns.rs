@@ -1,0 +1,120 @@
+//! A table changes outside of Weir's sight. A client that was told of the old columns meets a server
+//! that has not got its statement, or has it for the new columns: it must not be given rows that it
+//! would take for others, but the error that a connection of its own gives it.
+
+use testkit::{Message, Pooler, Postgres, RawClient, frontend};
+
+use super::{pooler, switch};
+use crate::support;
+
+const TEXT: &str = "SELECT * FROM t";
+
+/// What it is answered: tags, and an error with its SQLSTATE and words.
+fn answer(client: &mut RawClient, messages: &[Vec<u8>]) -> String {
+    client.send([messages.concat(), frontend::sync()].concat());
+    let shown = |message: &Message| match message.error() {
+        Some(error) => format!("E({} {})", error.code(), error.message()),
+        None => char::from(message.tag).to_string(),
+    };
+    client.read_to_ready().iter().map(shown).collect()
+}
+
+fn prepare(client: &mut RawClient, name: &str) {
+    let asked = [frontend::parse(name, TEXT), frontend::describe_statement(name)];
+    assert_eq!(answer(client, &asked), "1tTZ");
+}
+
+fn run(client: &mut RawClient, name: &str) -> String {
+    answer(client, &[frontend::bind("", name, &[]), frontend::execute("", 0)])
+}
+
+const REFUSED: &str = "E(0A000 cached plan must not change result type)Z";
+
+/// A table, and a client that knows the columns of its statement.
+fn told(size: u32) -> (Pooler, String, RawClient) {
+    let (pooler, database) = pooler(size);
+    Postgres::shared().sql(&database, "CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
+    Postgres::shared().sql(&database, "GRANT ALL ON t TO public");
+    let mut client = pooler.client(&database);
+    prepare(&mut client, "mine");
+    assert_eq!(run(&mut client, "mine"), "2DCZ");
+    (pooler, database, client)
+}
+
+fn change(database: &str) {
+    Postgres::shared().sql(database, "ALTER TABLE t ALTER a TYPE bigint");
+}
+
+fn refused_and_mended(client: &mut RawClient) {
+    assert_eq!(run(client, "mine"), REFUSED);
+    assert_eq!(answer(client, &[frontend::close_statement("mine")]), "3Z");
+    prepare(client, "mine");
+    assert_eq!(run(client, "mine"), "2DCZ");
+}
+
+#[test]
+fn a_server_that_has_not_got_the_statement() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database, mut client) = told(4);
+    change(&database);
+    let _strangers = switch(&pooler, &database);
+    refused_and_mended(&mut client);
+
+    // As with a connection of one's own.
+    let (_pooler, database, _client) = told(1);
+    let mut direct = Postgres::shared().superuser(&database);
+    prepare(&mut direct, "mine");
+    change(&database);
+    refused_and_mended(&mut direct);
+}
+
+#[test]
+fn a_server_that_has_it_for_the_new_columns() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database, mut client) = told(4);
+    change(&database);
+    let strangers = switch(&pooler, &database);
+    let mut other = pooler.client(&database);
+    prepare(&mut other, "theirs");
+    assert_eq!(run(&mut other, "theirs"), "2DCZ");
+    refused_and_mended(&mut client);
+    assert_eq!(run(&mut other, "theirs"), "2DCZ");
+    drop(strangers);
+}
+
+#[test]
+fn in_a_transaction() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database, mut client) = told(4);
+    change(&database);
+    let _strangers = switch(&pooler, &database);
+    client.rows("BEGIN");
+    assert_eq!(run(&mut client, "mine"), REFUSED);
+    let aborted =
+        "E(25P02 current transaction is aborted, commands ignored until end of transaction block)";
+    assert_eq!(run(&mut client, "mine"), format!("{aborted}Z"));
+    client.rows("ROLLBACK");
+    refused_and_mended(&mut client);
+}
+
+#[test]
+fn an_unchanged_table_is_read_on_every_server() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database, mut client) = told(8);
+    let mut strangers = Vec::new();
+    for _ in 0..3 {
+        strangers.push(switch(&pooler, &database));
+        assert_eq!(run(&mut client, "mine"), "2DCZ");
+        client.rows("BEGIN");
+        assert_eq!(run(&mut client, "mine"), "2DCZ");
+        client.rows("COMMIT");
+    }
+}
