@@ -1,6 +1,6 @@
 //! A text that is passed on before all of it has come (`pool_mode = auto`): what it may leave in its
 //! session is found out on the way, and known when its last byte goes to the server. Of the text
-//! itself no more than its beginning is kept.
+//! itself no more than its beginning is kept, unless it is to be sent once more.
 
 use sql::{Scanner, Seen};
 
@@ -15,16 +15,21 @@ pub struct Scanning {
     is_over: bool,
     /// Serial number of the Parse of an unnamed statement that it stands in; 0 in a Query.
     pub parse: u64,
+    /// That message as far as it has come, if it is to be remembered.
+    pub message: Option<Vec<u8>>,
 }
 
 impl Scanning {
     pub fn new(standard_strings: bool, parse: u64) -> Self {
         let scanner = Scanner::new(standard_strings);
-        Self { scanner, head: Vec::new(), is_over: false, parse }
+        Self { scanner, head: Vec::new(), is_over: false, parse, message: None }
     }
 
     /// The next bytes of its message. The text ends with a NUL.
     pub fn feed(&mut self, bytes: &[u8]) {
+        if let Some(message) = &mut self.message {
+            message.extend_from_slice(bytes);
+        }
         if self.is_over {
             return;
         }

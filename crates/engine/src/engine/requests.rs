@@ -30,10 +30,10 @@ mod statements;
 mod texts;
 
 use keeping::Keeping;
-use texts::{Sight, Texts};
+use texts::{REMEMBERED_LEN_MAX, Sight, Texts};
 
 /// An unnamed Parse up to this length is remembered, in case its Bind comes in another
-/// transaction and finds another server.
+/// transaction and finds another server. In auto mode longer ones are, too.
 const UNNAMED_KEPT_LEN_MAX: usize = 16_384;
 const BROKEN_PARSE: &str = "broken Parse packet";
 
@@ -431,13 +431,16 @@ impl<'a, X: Exchange> Requests<'a, X> {
         };
         self.stats.server_parses += 1;
         let serial = self.next_serial();
+        // What is not there as a whole is remembered on its way, in auto mode.
+        let kept_len_max =
+            if self.texts.is_some() { REMEMBERED_LEN_MAX } else { UNNAMED_KEPT_LEN_MAX };
         let input = self.input;
         let message = &input[self.at..];
         self.server.unnamed = serial;
         let extended = self.extended();
         extended.unnamed_seen = seen;
         let before = std::mem::replace(&mut extended.unnamed, serial);
-        let kept = match whole && header.total <= UNNAMED_KEPT_LEN_MAX {
+        let kept = match whole && header.total <= kept_len_max {
             true => message[..header.total].to_vec(),
             false => Vec::new(),
         };

@@ -1,5 +1,7 @@
 //! The unnamed statement, which every client has and every server has one of.
 
+use config::PoolMode;
+
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -157,4 +159,38 @@ fn what_two_batches_have_undone_is_what_was_before_both() {
         client.send([bind(""), execute(), sync()]);
         server.expect([parse("", "select 1"), bind(""), execute(), sync()]);
     }
+}
+
+/// Two clients of one server, in auto mode; what clients say comes in pieces.
+fn auto() -> (Client, Client, Server) {
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.default_pool_size = 1;
+    });
+    rig.set_chunk(32_000);
+    (rig.client(), rig.client(), rig.server(0))
+}
+
+#[test]
+fn in_auto_mode_a_long_one_is_kept_as_well() {
+    // That comes as a whole, and in pieces.
+    for length in [20_000, 70_000, 1_000_000] {
+        let (client, other, server) = auto();
+        let long = format!("SELECT '{}'", "x".repeat(length));
+        parses(&client, &server, &long);
+        parses(&other, &server, "SELECT 2");
+        client.send([bind(""), execute(), sync()]);
+        server.expect([parse("", &long), bind(""), execute(), sync()]);
+        server.send([parsed(), bound(), done("SELECT 1")]);
+        client.expect([bound(), done("SELECT 1")]);
+    }
+}
+
+#[test]
+fn in_auto_mode_too_there_is_one_too_long() {
+    let (client, other, server) = auto();
+    parses(&client, &server, &format!("SELECT '{}'", "x".repeat(1_100_000)));
+    parses(&other, &server, "SELECT 2");
+    client.send([bind(""), execute(), sync()]);
+    server.expect([close(""), bind(""), execute(), sync()]);
 }

@@ -20,6 +20,9 @@ use crate::vars::STANDARD_CONFORMING_STRINGS;
 
 /// A text up to this length is looked at as a whole, and a longer one while it is passed on.
 const HELD_LEN_MAX: usize = 65_536;
+/// An unnamed Parse up to this length is remembered as shorter ones are: one with as many parameters
+/// as there can be, 65,535, and their types.
+pub(super) const REMEMBERED_LEN_MAX: usize = 1_048_576;
 /// Names of settings are looked for in so many bytes of a Bind.
 const BIND_LEN_MAX: usize = 4_096;
 
@@ -56,7 +59,7 @@ impl<X: Exchange> Requests<'_, X> {
             if header.total <= HELD_LEN_MAX {
                 return Sight::Hold;
             }
-            self.begin_scan(0, HEADER_LEN, available);
+            self.begin_scan(0, header, available);
             return Sight::Pass(Seen::default());
         }
         let input = self.input;
@@ -70,8 +73,7 @@ impl<X: Exchange> Requests<'_, X> {
             return Ok(Sight::Pass(Seen::default()));
         }
         if available < header.total {
-            // Behind the name, which is empty.
-            self.begin_scan(self.next_serial(), HEADER_LEN + 1, available);
+            self.begin_scan(self.next_serial(), header, available);
             return Ok(Sight::Pass(Seen { signs: Signs::OPAQUE, functions: 0 }));
         }
         let input = self.input;
@@ -96,12 +98,19 @@ impl<X: Exchange> Requests<'_, X> {
         Sight::Pass(seen)
     }
 
-    /// The message in front has a long text, the first part of which is there.
-    fn begin_scan(&mut self, parse: u64, from: usize, available: usize) {
+    /// The message in front has a long text, the first part of which is there. `parse`: its serial
+    /// number if it is an unnamed Parse, 0 if it is a Query.
+    fn begin_scan(&mut self, parse: u64, header: Header, available: usize) {
         self.guard_numbers(false);
         let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
         let mut scanning = Box::new(Scanning::new(standard, parse));
-        scanning.feed(&self.input[self.at + from..self.at + available]);
+        // The name of that statement, which is empty, is before its text.
+        let text_at = HEADER_LEN + usize::from(parse != 0);
+        let (before, text) = self.input[self.at..self.at + available].split_at(text_at);
+        if parse != 0 && header.total <= REMEMBERED_LEN_MAX {
+            scanning.message = Some(before.to_vec());
+        }
+        scanning.feed(text);
         self.server.scanning = Some(scanning);
     }
 
@@ -115,6 +124,7 @@ impl<X: Exchange> Requests<'_, X> {
             return;
         }
         let parse = scanning.parse;
+        let message = scanning.message.take();
         let (mut seen, head) = scanning.finish();
         if self.settings.auto_unsupported == Unsupported::Error {
             // It has been passed on already.
@@ -124,6 +134,7 @@ impl<X: Exchange> Requests<'_, X> {
         let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
         if let Some(own) = own {
             own.unnamed_seen = seen;
+            own.unnamed_parse = message.unwrap_or_default();
         }
     }
 
