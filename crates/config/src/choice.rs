@@ -65,6 +65,17 @@ choices! {
         Auto = "auto",
     }
 
+    /// Which worker a new client is given to.
+    pub enum SessionSchedule {
+        /// Each in turn.
+        RoundRobin = "round-robin",
+        /// By lot.
+        Random = "random",
+        /// The one with the fewest clients; those with TLS count four times.
+        #[default]
+        LoadBalancing = "load-balancing",
+    }
+
     /// What becomes of a statement that needs a session of its own (`pool_mode = auto`).
     pub enum Unsupported {
         /// Its client keeps the server from then on.

@@ -45,7 +45,9 @@ pub const PGBOUNCER_VERSION: &str = "1.25.2";
 pub const CONSOLE_USER: &str = "pgbouncer";
 
 pub use crate::auth_file::AuthFile;
-pub use crate::choice::{AuthType, LoadBalanceHosts, PoolMode, SslMode, Unsupported};
+pub use crate::choice::{
+    AuthType, LoadBalanceHosts, PoolMode, SessionSchedule, SslMode, Unsupported,
+};
 pub use crate::config::{AccessPolicy, Config};
 pub use crate::convert::to_toml;
 pub use crate::describe::describe;

@@ -6,7 +6,7 @@ use std::{
     io,
     net::SocketAddr,
     os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 
@@ -81,8 +81,7 @@ pub(crate) async fn receive(arrival: Arrival, shared: Arc<Shared>, config: Arc<C
     match result {
         Ok((fd, client)) => {
             let peer = client.map_or(peer, |client| Peer::new(-1, &Address::Inet(client)));
-            let worker = shared.worker_for_client(worker);
-            shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
+            let worker = shared.place_client(worker);
             let fd = fd.into_raw_fd();
             shared.hub.mailbox(worker).post(ShellMail::Client { fd, peer });
         }

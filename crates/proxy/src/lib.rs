@@ -27,6 +27,7 @@ mod peer;
 mod pooler;
 mod random;
 mod resolve;
+mod schedule;
 mod service;
 mod shared;
 mod sockets;

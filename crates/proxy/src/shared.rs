@@ -8,12 +8,12 @@ use std::{
     os::fd::RawFd,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
-use config::Config;
+use config::{Config, SessionSchedule};
 use engine::{
     Drain,
     ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
@@ -32,6 +32,7 @@ use crate::{
     peer::Peer,
     pooler::ConsoleRequest,
     resolve::Question,
+    schedule::{Load, Schedule},
     sys::{Address, Epoll, EventFd},
     tls::{Handshakes, SecuredClient, SecuredServer, Tls, TlsContexts},
 };
@@ -195,8 +196,7 @@ impl Clock {
 /// What others may know of a worker without asking it.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
-    /// Connections of clients it has or is about to get.
-    pub(crate) clients: AtomicU32,
+    pub(crate) load: Load,
     /// While the pooler drains: has it nothing to wait for any more?
     pub(crate) drained: AtomicBool,
     /// While it is suspended: is nothing half read or half sent any more?
@@ -218,6 +218,7 @@ pub(crate) struct Shared {
     pub(crate) handshakes: Handshakes,
     /// Who is logging in by TCP holds a clone of it.
     logins: Arc<()>,
+    schedule: Schedule,
     /// Cancel requests under way to each peer.
     forwards: Mutex<HashMap<u32, u32>>,
     tls: RwLock<Arc<TlsContexts>>,
@@ -241,7 +242,7 @@ pub(crate) struct ServerSocket {
 
 impl Shared {
     pub(crate) fn new(
-        workers: u16,
+        (workers, schedule): (u16, SessionSchedule),
         origin: Origin,
         listeners: Vec<Listener>,
         cold: mpsc::UnboundedSender<ColdRequest>,
@@ -260,6 +261,7 @@ impl Shared {
             cold,
             handshakes,
             logins: Arc::default(),
+            schedule: Schedule::new(schedule),
             forwards: Mutex::default(),
             tls: RwLock::new(Arc::new(tls)),
             server_sockets: Mutex::default(),
@@ -280,16 +282,22 @@ impl Shared {
         &self.gauges[usize::from(worker.0)]
     }
 
-    /// Which worker is to have a client that `own` accepted: `own`, unless it clearly has more
-    /// clients than the least loaded one. Moving every client would cost a wake each.
-    pub(crate) fn worker_for_client(&self, own: WorkerId) -> WorkerId {
-        let load = |gauge: &Gauge| gauge.clients.load(Ordering::Relaxed);
-        let mine = load(self.gauge(own));
-        let least = self.gauges.iter().enumerate().min_by_key(|(_, gauge)| load(gauge));
-        match least {
-            Some((at, gauge)) if mine > load(gauge) + 8 + load(gauge) / 8 => WorkerId(at as u16),
-            _ => own,
-        }
+    /// Which worker has a client that `own` has accepted. It is counted there.
+    pub(crate) fn place_client(&self, own: WorkerId) -> WorkerId {
+        let worker = self.schedule.place(own, self.loads());
+        self.gauge(worker).load.enter(false);
+        worker
+    }
+
+    /// Likewise one whose handshake is made, that `own` had before.
+    pub(crate) fn place_secured(&self, own: WorkerId) -> WorkerId {
+        let worker = self.schedule.place_secured(own, self.loads());
+        self.gauge(worker).load.enter(true);
+        worker
+    }
+
+    fn loads(&self) -> impl ExactSizeIterator<Item = &Load> {
+        self.gauges.iter().map(|gauge| &gauge.load)
     }
 
     /// May one more cancel request be sent to the peer, of which so many may be under way (0 = any

@@ -22,7 +22,7 @@ mod tests;
 use std::{
     collections::{HashMap, VecDeque},
     os::fd::RawFd,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use config::{Config, Global};
@@ -312,8 +312,8 @@ impl Sockets {
     }
 
     /// One client less, as far as the balance between workers is concerned.
-    fn count_out(&self) {
-        self.shared.gauge(self.worker).clients.fetch_sub(1, Ordering::Relaxed);
+    fn count_out(&self, conn: &Conn) {
+        self.shared.gauge(self.worker).load.leave(conn.tls.is_some());
     }
 }
 

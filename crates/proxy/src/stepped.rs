@@ -40,7 +40,14 @@ impl Stepped {
         let tls = TlsContexts::load(&config.global)?;
         let (handshakes, _) = Handshakes::new(1);
         let (requests, cold) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(1, Origin::new(), listeners, requests, tls, handshakes)?);
+        let shared = Arc::new(Shared::new(
+            (1, config.global.session_schedule),
+            Origin::new(),
+            listeners,
+            requests,
+            tls,
+            handshakes,
+        )?);
         let now = shared.clock.now();
         let mut worker = Worker::new(WorkerId(0), Arc::clone(&shared), Arc::new(config));
         worker.watch()?;

@@ -259,7 +259,7 @@ impl Worker {
         let gauge = self.shared.gauge(self.id);
         let drained = match how {
             Drain::WaitForServers => self.engine.busy_servers() == 0,
-            Drain::WaitForClients | Drain::TakenOver => gauge.clients.load(Ordering::Relaxed) == 0,
+            Drain::WaitForClients | Drain::TakenOver => gauge.load.clients() == 0,
         };
         gauge.drained.store(drained, Ordering::Release);
     }

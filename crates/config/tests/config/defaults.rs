@@ -119,6 +119,7 @@ fn show_config_has_pgbouncers_keys_defaults_and_order() {
     let expected = [
         "max_server_connections",
         "workers",
+        "session_schedule",
         "cancel_lost_queries",
         "auth_failure_delay",
         "max_client_logins",

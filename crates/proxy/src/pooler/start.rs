@@ -69,7 +69,8 @@ pub(super) fn start(
     let (orders_in, orders) = mpsc::unbounded_channel();
     let count = worker_count(&config);
     let (handshakes, queues) = Handshakes::new(count);
-    let shared = Arc::new(Shared::new(count, origin, listeners, requests_in, tls, handshakes)?);
+    let workers = (count, config.global.session_schedule);
+    let shared = Arc::new(Shared::new(workers, origin, listeners, requests_in, tls, handshakes)?);
     let began = shared.clock.now();
     let control = Control {
         shared: Arc::clone(&shared),

@@ -25,7 +25,7 @@ impl Sockets {
     pub(crate) fn cede_client(&mut self, client: ClientId) {
         let conn = mem::take(self.client(client));
         if conn.fd >= 0 {
-            self.count_out();
+            self.count_out(&conn);
             self.cede_socket(conn.fd);
         }
     }

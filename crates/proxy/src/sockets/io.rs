@@ -59,7 +59,7 @@ impl Io for Sockets {
         self.client(client).say_tls_is_over();
         let mut conn = mem::take(self.client(client));
         self.peers[client.0 as usize] = crate::peer::Peer::Unknown;
-        self.count_out();
+        self.count_out(&conn);
         self.queue(mem::take(&mut conn.stalls));
         match conn.pending.take() {
             Some(pending) if !conn.has(FAILED) => self.linger(conn.fd, pending),
@@ -95,7 +95,7 @@ impl Io for Sockets {
     fn start_tls(&mut self, client: ClientId, start: TlsStart, connected_at: Micros) {
         let conn = mem::take(self.client(client));
         let peer = mem::take(&mut self.peers[client.0 as usize]);
-        self.count_out();
+        self.count_out(&conn);
         let _ = self.epoll().delete(conn.fd);
         self.table.clear(conn.fd);
         let (said, is_direct) = match start {
@@ -104,7 +104,8 @@ impl Io for Sockets {
         };
         let seat = self.shared.login_seat(&peer);
         let fd = process::own(conn.fd);
-        let arrival = TlsArrival { fd, peer, said, is_direct, connected_at, seat };
+        let worker = self.worker;
+        let arrival = TlsArrival { fd, peer, worker, said, is_direct, connected_at, seat };
         // What the login has left of its time.
         let spent = Duration::from_micros(self.now.saturating_sub(connected_at));
         let limit = match self.config.global.client_login_timeout {
@@ -169,7 +170,7 @@ impl Io for Sockets {
     fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin) {
         let conn = mem::take(self.client(client));
         let peer = mem::take(&mut self.peers[client.0 as usize]);
-        self.count_out();
+        self.count_out(&conn);
         let _ = self.epoll().delete(conn.fd);
         self.table.clear(conn.fd);
         let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());

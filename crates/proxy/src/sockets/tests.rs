@@ -1,5 +1,6 @@
 use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 
+use config::SessionSchedule;
 use engine::{settings::Target, shell::Io as _};
 use tokio::sync::mpsc;
 
@@ -27,7 +28,7 @@ impl Rig {
         let (requests, cold) = mpsc::unbounded_channel();
         let shared = Arc::new(
             Shared::new(
-                workers,
+                (workers, SessionSchedule::default()),
                 Origin::new(),
                 Vec::new(),
                 requests,
@@ -59,7 +60,7 @@ impl Rig {
     fn add_client(&mut self) -> OwnedFd {
         let (ours, theirs) = socket::pair();
         socket::set_send_buffer(ours.as_raw_fd(), 4096).unwrap();
-        self.shared.gauges[0].clients.fetch_add(1, Ordering::Relaxed);
+        self.shared.gauges[0].load.enter(false);
         assert!(self.all[0].add_client(CLIENT, ours.into_raw_fd(), Peer::Unknown, None));
         // A new socket is writable at most, which is not asked for.
         assert!(self.poll(0, 0).is_empty());
@@ -168,7 +169,7 @@ fn last_words_reach_a_client_whose_slot_is_free_already() {
     let all = some_bytes(100_000);
     rig.all[0].send_client(CLIENT, &all);
     rig.all[0].close_client(CLIENT);
-    assert_eq!(rig.shared.gauges[0].clients.load(Ordering::Relaxed), 0);
+    assert_eq!(rig.shared.gauges[0].load.clients(), 0);
     assert_eq!(rig.all[0].client(CLIENT).fd, -1);
     let other = rig.add_client();
     rig.all[0].send_client(CLIENT, b"for the new one");

@@ -76,6 +76,8 @@ pub(crate) enum Job {
 pub(crate) struct TlsArrival {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
+    /// Whose client it was.
+    pub(crate) worker: WorkerId,
     /// What it has said since it was told to begin.
     pub(crate) said: Vec<u8>,
     /// It was not told: it began by itself.
@@ -170,7 +172,8 @@ pub(crate) fn start(
 async fn serve(job: Job, shared: Arc<Shared>) {
     match job {
         Job::Client { arrival, limit } => {
-            let (peer, connected_at) = (arrival.peer.clone(), arrival.connected_at);
+            let (peer, worker) = (arrival.peer.clone(), arrival.worker);
+            let connected_at = arrival.connected_at;
             let handshake = within(limit, "client_login_timeout", secure_client(arrival, &shared));
             let result = tokio::select! {
                 biased;
@@ -179,8 +182,7 @@ async fn serve(job: Job, shared: Arc<Shared>) {
             };
             match result {
                 Ok(client) => {
-                    let worker = shared.worker_for_client(WorkerId(0));
-                    shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
+                    let worker = shared.place_secured(worker);
                     shared.hub.mailbox(worker).post(ShellMail::SecuredClient {
                         client,
                         peer,

@@ -1,10 +1,10 @@
-//! New clients. Every worker watches every listener, and of those that sleep one is waked; who
-//! accepts a client keeps it unless it clearly has more of them than another worker.
+//! New clients. Every worker watches every listener, and of those that sleep one is waked.
+//! Whose the client will be is said by `schedule.rs`.
 
 use std::{
     io,
     os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use engine::ids::Micros;
@@ -117,8 +117,7 @@ impl Worker {
             let _ = self.shared.cold.send(ColdRequest::Arrival(arrival));
             return;
         }
-        let worker = self.shared.worker_for_client(self.id);
-        self.shared.gauge(worker).clients.fetch_add(1, Ordering::Relaxed);
+        let worker = self.shared.place_client(self.id);
         let fd = fd.into_raw_fd();
         if worker == self.id {
             self.adopt_client(fd, peer);
@@ -133,7 +132,7 @@ impl Worker {
         let seat = self.shared.login_seat(&peer);
         let origin = engine::auth::Peer { seat, ..peer.to_auth(None) };
         let Some(client) = self.engine.accept(origin, now, &mut self.sockets) else {
-            self.shared.gauge(self.id).clients.fetch_sub(1, Ordering::Relaxed);
+            self.shared.gauge(self.id).load.leave(false);
             return process::close(fd);
         };
         if !self.sockets.add_client(client, fd, peer, None) {
@@ -152,7 +151,7 @@ impl Worker {
         let now = self.sockets.now;
         let origin = engine::auth::Peer { seat, ..peer.to_auth(Some(secured)) };
         let Some(client) = self.engine.accept(origin, connected_at, &mut self.sockets) else {
-            self.shared.gauge(self.id).clients.fetch_sub(1, Ordering::Relaxed);
+            self.shared.gauge(self.id).load.leave(true);
             return;
         };
         if !self.sockets.add_client(client, fd.into_raw_fd(), peer, Some(tls)) {

@@ -1,10 +1,7 @@
 //! A worker's part in a take-over: it comes to rest, tells what it has, keeps still until it is
 //! known whose that is, and forgets it or goes on. In a new process: it gets what others had.
 
-use std::{
-    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
-    sync::atomic::Ordering,
-};
+use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 
 use engine::{
     Exported, Shelf,
@@ -117,7 +114,7 @@ impl Worker {
         );
         let (client, server) = self.engine.import_client(record, shelf);
         let peer = Peer::new(fd.as_raw_fd(), &address);
-        self.shared.gauge(self.id).clients.fetch_add(1, Ordering::Relaxed);
+        self.shared.gauge(self.id).load.enter(false);
         self.sockets.import_client(client, fd.into_raw_fd(), peer);
         if let (Some(server), Some(fd)) = (server, server_fd) {
             self.sockets.import_server(server, fd.into_raw_fd());

@@ -7,6 +7,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         why: "Keys of Weir's own.",
         lines: &[
             ("*", "+ row key=workers *"),
+            ("*", "+ row key=session_schedule *"),
             ("*", "+ row key=proxy_protocol_trusted *"),
             ("*", "+ row key=max_server_connections *"),
             ("*", "+ row key=cancel_lost_queries *"),
