@@ -397,6 +397,12 @@ impl<X: Exchange> Engine<X> {
         self.clients.get(id.0 as usize)?.server
     }
 
+    /// Is the client still saying who it is?
+    pub fn is_logging_in(&self, id: ClientId) -> bool {
+        let client = self.clients.get(id.0 as usize);
+        client.is_some_and(|client| matches!(client.phase, ClientPhase::Login(_)))
+    }
+
     pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
         self.servers.get(id.0 as usize)?.client
     }

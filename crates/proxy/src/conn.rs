@@ -20,8 +20,10 @@ pub(crate) const BROKEN: u8 = 4;
 pub(crate) const QUEUED: u8 = 8;
 /// Sending failed; nothing more is sent.
 pub(crate) const FAILED: u8 = 16;
-/// It is not connected yet.
+/// A server's: it is not connected yet.
 pub(crate) const CONNECTING: u8 = 32;
+/// A client's, in the place of a server's [`CONNECTING`]: it logs in, as far as we have looked.
+pub(crate) const LOGGING_IN: u8 = CONNECTING;
 /// The last read filled the small part of the buffer: use the large one.
 pub(crate) const BULK: u8 = 64;
 /// It came from another worker, which had not read all of it. Never without [`READABLE`]: who is told

@@ -35,7 +35,7 @@ use self::{
     flow::Lingering,
 };
 use crate::{
-    conn::{Conn, QUEUED, READABLE},
+    conn::{Conn, LOGGING_IN, QUEUED, READABLE},
     peer::Peer,
     random::Reserve,
     shared::Shared,
@@ -92,6 +92,8 @@ pub(crate) struct Sockets {
     lingering: HashMap<RawFd, Lingering>,
     /// To be read without waiting for an event.
     pub(crate) ready: VecDeque<Token>,
+    /// Clients that log in and have said something: see [`Sockets::next_login`].
+    pub(crate) logins: VecDeque<Token>,
     pub(crate) outcomes: VecDeque<Outcome>,
     /// To be closed when all events of this batch were dealt with, lest a new connection gets a
     /// descriptor for which an old event is still to come.
@@ -119,6 +121,7 @@ impl Sockets {
             queued: VecDeque::new(),
             lingering: HashMap::new(),
             ready: VecDeque::new(),
+            logins: VecDeque::new(),
             outcomes: VecDeque::new(),
             closing: Vec::new(),
             random: Reserve::new(),
@@ -147,7 +150,7 @@ impl Sockets {
     ) -> bool {
         let at = client.0 as usize;
         let token = self.table.register(fd, Kind::Client(client.0));
-        *slot(&mut self.clients, at) = Conn { tls, ..Conn::new(fd, 0) };
+        *slot(&mut self.clients, at) = Conn { tls, ..Conn::new(fd, LOGGING_IN) };
         *slot(&mut self.peers, at) = peer;
         self.epoll().add(fd, epoll::READ, token.to_u64()).is_ok()
     }
@@ -239,10 +242,31 @@ impl Sockets {
         self.servers.get(server.0 as usize).is_some_and(|conn| conn.pending.is_some())
     }
 
+    /// A client that logs in is to be read when those who work have had their turn.
+    pub(crate) fn queue_login(&mut self, client: ClientId, token: Token) {
+        let conn = self.client(client);
+        if !conn.has(QUEUED) {
+            conn.flags |= QUEUED;
+            self.logins.push_back(token);
+        }
+    }
+
     /// The next socket to be read without an event.
     pub(crate) fn next_ready(&mut self) -> Option<(Token, Kind)> {
+        self.next_of(|sockets| &mut sockets.ready)
+    }
+
+    /// The next client that logs in and is to be read.
+    pub(crate) fn next_login(&mut self) -> Option<(Token, Kind)> {
+        self.next_of(|sockets| &mut sockets.logins)
+    }
+
+    fn next_of(
+        &mut self,
+        queue: impl Fn(&mut Self) -> &mut VecDeque<Token>,
+    ) -> Option<(Token, Kind)> {
         loop {
-            let token = self.ready.pop_front()?;
+            let token = queue(self).pop_front()?;
             let kind = self.table.kind(token);
             if let Some(conn) = self.conn(kind) {
                 conn.flags &= !QUEUED;

@@ -25,7 +25,7 @@ use engine::{
 };
 
 use crate::{
-    conn::{CONNECTING, READABLE},
+    conn::{CONNECTING, LOGGING_IN, READABLE},
     fatal,
     shared::{Shared, ShellExchange, ShellMail},
     sockets::Sockets,
@@ -38,6 +38,9 @@ use crate::{
 const TICK: Micros = 200_000;
 /// Events taken at a time: a batch is also how long a closed descriptor stays unused.
 const EVENTS_MAX: usize = 256;
+/// Clients that log in who are read before others get their turn. A login takes as long as several
+/// transactions, and thousands may come at once.
+pub(crate) const LOGINS_MAX: usize = 4;
 /// The receive buffer, all of it used only for those who fill the small part.
 const BUFFER_LEN: usize = 64 * 1024;
 /// The part of it for ordinary reads, which stays in the processor's cache.
@@ -152,7 +155,8 @@ impl Worker {
     }
 
     fn timeout_ms(&self) -> i32 {
-        if !self.sockets.ready.is_empty() || self.has_mail {
+        let has_work = !self.sockets.ready.is_empty() || !self.sockets.logins.is_empty();
+        if has_work || self.has_mail {
             return 0;
         }
         let micros = self.next_tick.saturating_sub(self.sockets.now).min(TICK);
@@ -171,6 +175,10 @@ impl Worker {
                 Some((token, Kind::Server(at))) => self.read_server(ServerId(at), token),
                 _ => break,
             }
+        }
+        for _ in 0..LOGINS_MAX {
+            let Some((token, Kind::Client(at))) = self.sockets.next_login() else { break };
+            self.read_client(ClientId(at), token);
         }
         if mem::take(&mut self.has_mail) {
             self.read_mail();
@@ -214,6 +222,12 @@ impl Worker {
         }
         let conn = self.sockets.client(client);
         conn.note_events(events);
+        if conn.has(LOGGING_IN) {
+            if self.engine.is_logging_in(client) {
+                return self.sockets.queue_login(client, token);
+            }
+            conn.flags &= !LOGGING_IN;
+        }
         if conn.has(READABLE) {
             self.read_client(client, token);
         }

@@ -4,13 +4,14 @@ use std::{
     fs,
     io::{ErrorKind, Read as _, Write as _},
     os::unix::net::{UnixListener, UnixStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use config::Config;
 use wire::{backend, frontend};
 
 use super::Stepped;
+use crate::worker::LOGINS_MAX;
 
 /// More than two of the largest reads, and less than the socket of a unix connection holds.
 const REQUEST_LEN: usize = 160 * 1024;
@@ -47,15 +48,11 @@ impl Rig {
         let ini = folder.join("weir.ini");
         fs::write(&ini, text).unwrap();
         let mut weir = Stepped::start(Config::load(&ini).unwrap()).unwrap();
-        let mut client = UnixStream::connect(folder.join(".s.PGSQL.6432")).unwrap();
-        client.set_nonblocking(true).unwrap();
-        let mut words = Vec::new();
-        frontend::startup(&mut words, 0, &[("user", "app"), ("database", "app")]);
-        client.write_all(&words).unwrap();
+        let mut client = newcomer(&folder);
         let mut server = turn_until(&mut weir, || listener.accept().ok()).0;
         server.set_nonblocking(true).unwrap();
         turn_until(&mut weir, || (received(&mut server) > 0).then_some(()));
-        words.clear();
+        let mut words = Vec::new();
         backend::authentication_ok(&mut words);
         backend::ready_for_query(&mut words, b'I');
         server.write_all(&words).unwrap();
@@ -80,6 +77,16 @@ impl Rig {
         }
         panic!("{left} bytes did not arrive: {portions:?}");
     }
+}
+
+/// A client that has said who it is.
+fn newcomer(folder: &Path) -> UnixStream {
+    let mut client = UnixStream::connect(folder.join(".s.PGSQL.6432")).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut words = Vec::new();
+    frontend::startup(&mut words, 0, &[("user", "app"), ("database", "app")]);
+    client.write_all(&words).unwrap();
+    client
 }
 
 fn turn_until<T>(weir: &mut Stepped, mut done: impl FnMut() -> Option<T>) -> T {
@@ -116,4 +123,29 @@ fn sbuf_loopcnt_reads_of_a_connection_and_others_have_their_turn() {
 #[test]
 fn without_sbuf_loopcnt_all_that_is_there_is_read_in_one_turn() {
     assert_eq!(Rig::new(0).request().len(), 1);
+}
+
+#[test]
+fn who_works_has_a_turn_between_any_few_of_a_crowd_that_logs_in() {
+    let mut rig = Rig::new(5);
+    let mut crowd: Vec<_> = (0..60).map(|_| newcomer(&rig.folder)).collect();
+    let (mut query, mut answer) = (Vec::new(), Vec::new());
+    frontend::query(&mut query, b"SELECT 1");
+    backend::ready_for_query(&mut answer, b'I');
+    for _ in 0..TURNS_MAX {
+        rig.client.write_all(&query).unwrap();
+        rig.weir.turn().unwrap();
+        assert_eq!(received(&mut rig.server), query.len(), "it has to wait for a crowd");
+        let before = crowd.len();
+        crowd.retain_mut(|client| received(client) == 0);
+        assert!(before - crowd.len() <= LOGINS_MAX, "{} at a time", before - crowd.len());
+        if crowd.is_empty() {
+            return;
+        }
+        rig.server.write_all(&answer).unwrap();
+        rig.weir.turn().unwrap();
+        assert_eq!(received(&mut rig.client), answer.len());
+        crowd.retain_mut(|client| received(client) == 0);
+    }
+    panic!("{} are not in", crowd.len());
 }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Clients accepted before others get their turn.
-const ACCEPT_MAX: usize = 16;
+const ACCEPT_MAX: usize = 4;
 const COMPLAINT_PAUSE: Micros = 1_000_000;
 
 impl Worker {
