@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use load::Histogram;
 use serde_json::{Value, json};
 
-use crate::process::{CpuTime, resident_bytes};
+use crate::process::{Threads, Usage, resident_bytes};
 use crate::reactor::Reactor;
-use crate::socket::Address;
+use crate::socket::{Address, Stream};
 use crate::traffic::Work;
 
 /// Logins under way at once: fewer than any pooler's listen backlog, so that none is dropped by
@@ -52,7 +52,7 @@ pub(crate) struct Outcome {
     /// Clients that got not one answer.
     pub(crate) starved: usize,
     /// The watched process's.
-    pub(crate) cpu: CpuTime,
+    pub(crate) used: Usage,
 }
 
 impl Outcome {
@@ -67,8 +67,10 @@ impl Outcome {
             "p50_us": self.p50_us,
             "p99_us": self.p99_us,
             "starved_clients": self.starved,
-            "pooler_cpu_ns": self.cpu.run_ns,
-            "pooler_wait_ns": self.cpu.wait_ns,
+            "pooler_cpu_ns": self.used.cpu.run_ns,
+            "pooler_wait_ns": self.used.cpu.wait_ns,
+            "pooler_busiest_thread_ns": self.used.busiest_ns,
+            "pooler_sleeps": self.used.sleeps,
         })
     }
 }
@@ -120,7 +122,7 @@ impl Load {
         reactor.each_client(|client, _, _| client.transactions = 0)?;
         let (transactions, logins, bytes) = counts(reactor);
         let resumed = reactor.traffic.resumed;
-        let cpu = self.cpu()?;
+        let before = self.threads()?;
         let started = Instant::now();
         self.drive(reactor, self.clients, |reactor| match self.stop {
             Stop::After(duration) => started.elapsed() >= duration,
@@ -130,7 +132,7 @@ impl Load {
             }
         })?;
         let seconds = started.elapsed().as_secs_f64();
-        let cpu = self.cpu()? - cpu;
+        let used = self.threads()?.since(&before);
         let mut starved = 0;
         reactor.each_client(|client, _, _| starved += usize::from(client.transactions == 0))?;
         (reactor.traffic.running, reactor.traffic.turns) = (false, 0);
@@ -144,7 +146,7 @@ impl Load {
             p50_us: traffic.latency.percentile_us(0.50),
             p99_us: traffic.latency.percentile_us(0.99),
             starved: if traffic.work == Work::Login { 0 } else { starved },
-            cpu,
+            used,
         })
     }
 
@@ -200,7 +202,9 @@ impl Load {
             while reactor.traffic.logging_in + reactor.traffic.ready < clients
                 && reactor.traffic.logging_in < LOGINS_MAX
             {
-                reactor.open_client(&self.pooler)?;
+                let stream = Stream::connect(&self.pooler)
+                    .with_context(|| format!("cannot connect to {}", self.pooler))?;
+                reactor.open_client(stream)?;
             }
             reactor.turn(TURN_MAX)?;
             let now = reactor.traffic.progress();
@@ -218,8 +222,8 @@ impl Load {
         Ok(())
     }
 
-    fn cpu(&self) -> Result<CpuTime> {
-        self.watch.map_or(Ok(CpuTime::default()), CpuTime::of)
+    fn threads(&self) -> Result<Threads> {
+        self.watch.map_or(Ok(Threads::default()), Threads::of)
     }
 }
 

@@ -21,6 +21,7 @@ mod server;
 mod socket;
 mod stats;
 mod steps;
+mod storm;
 mod sys;
 mod tls;
 mod traffic;

@@ -1,12 +1,15 @@
-//! What the kernel says of a running process: CPU time, waiting time, memory, children.
+//! What the kernel says of a running process: CPU time, waiting time, context switches, memory,
+//! children.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::ops::Sub;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// CPU time of all threads of a process since it started, in nanoseconds.
+/// CPU time, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
     /// On a core, user and system together.
@@ -16,24 +19,8 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// Sums `/proc/PID/task/*/schedstat`, which counts nanoseconds where `/proc/PID/stat` counts
-    /// clock ticks. A thread that has ended no longer counts.
-    pub(crate) fn of(pid: u32) -> Result<Self> {
-        let directory = format!("/proc/{pid}/task");
-        let mut sum = Self::default();
-        for thread in fs::read_dir(&directory).with_context(|| directory.clone())? {
-            let path = thread?.path().join("schedstat");
-            let text = match fs::read_to_string(&path) {
-                Err(error) if has_ended(&error) => continue,
-                other => other.with_context(|| path.display().to_string())?,
-            };
-            let thread = Self::parse(&text).with_context(|| path.display().to_string())?;
-            sum.run_ns += thread.run_ns;
-            sum.wait_ns += thread.wait_ns;
-        }
-        Ok(sum)
-    }
-
+    /// Reads a thread's `schedstat`, which counts nanoseconds where `/proc/PID/stat` counts clock
+    /// ticks.
     fn parse(schedstat: &str) -> Option<Self> {
         let mut fields = schedstat.split_whitespace().map(str::parse);
         let run_ns = fields.next()?.ok()?;
@@ -52,9 +39,94 @@ impl Sub for CpuTime {
     }
 }
 
-/// Whether the thread was listed but has ended since.
-fn has_ended(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+/// What the threads of a process have used since each was started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Threads(BTreeMap<u32, Thread>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Thread {
+    cpu: CpuTime,
+    /// How often it went to sleep, be it for news or for a lock.
+    sleeps: u64,
+}
+
+/// What a process has used between two moments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Of all its threads together.
+    pub(crate) cpu: CpuTime,
+    /// Of the thread that ran most.
+    pub(crate) busiest_ns: u64,
+    /// Voluntary context switches of all threads.
+    pub(crate) sleeps: u64,
+}
+
+impl Threads {
+    /// Those of `pid`. A thread that has ended no longer counts.
+    pub(crate) fn of(pid: u32) -> Result<Self> {
+        let mut threads = Self::default();
+        for (id, folder) in tasks(pid)? {
+            let Some(schedstat) = read_task(&folder.join("schedstat"))? else { continue };
+            let Some(status) = read_task(&folder.join("status"))? else { continue };
+            let cpu = CpuTime::parse(&schedstat).with_context(|| format!("schedstat of {id}"))?;
+            let sleeps = sleeps(&status).with_context(|| format!("status of {id}"))?;
+            threads.0.insert(id, Thread { cpu, sleeps });
+        }
+        Ok(threads)
+    }
+
+    /// What was used since then.
+    pub(crate) fn since(&self, earlier: &Self) -> Usage {
+        let mut usage = Usage::default();
+        for (id, now) in &self.0 {
+            let before = earlier.0.get(id).copied().unwrap_or_default();
+            let cpu = now.cpu - before.cpu;
+            usage.cpu.run_ns += cpu.run_ns;
+            usage.cpu.wait_ns += cpu.wait_ns;
+            usage.busiest_ns = usage.busiest_ns.max(cpu.run_ns);
+            usage.sleeps += now.sleeps.saturating_sub(before.sleeps);
+        }
+        usage
+    }
+}
+
+/// The threads of a process whose names begin so, in the order of their names.
+pub(crate) fn threads_named(pid: u32, prefix: &str) -> Result<Vec<u32>> {
+    let mut found = BTreeMap::new();
+    for (id, folder) in tasks(pid)? {
+        let name = read_task(&folder.join("comm"))?.unwrap_or_default();
+        if name.starts_with(prefix) {
+            found.insert(name, id);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+fn tasks(pid: u32) -> Result<Vec<(u32, PathBuf)>> {
+    let directory = format!("/proc/{pid}/task");
+    let mut tasks = Vec::new();
+    for entry in fs::read_dir(&directory).with_context(|| directory.clone())? {
+        let entry = entry?;
+        let id =
+            entry.file_name().to_string_lossy().parse().context("a thread without a number")?;
+        tasks.push((id, entry.path()));
+    }
+    Ok(tasks)
+}
+
+/// A file of a thread, or nothing if that was listed but has ended since.
+fn read_task(path: &Path) -> Result<Option<String>> {
+    let has_ended =
+        |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH));
+    match fs::read_to_string(path) {
+        Err(error) if has_ended(&error) => Ok(None),
+        other => other.map(Some).with_context(|| path.display().to_string()),
+    }
+}
+
+fn sleeps(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
 }
 
 /// Resident memory in bytes. `smaps_rollup` counts pages; the cheaper `statm` may be off by 64
@@ -99,11 +171,26 @@ mod tests {
     fn schedstat_gives_run_and_wait() {
         let time = CpuTime::parse("1200 34 5\n").unwrap();
         assert_eq!(time, CpuTime { run_ns: 1_200, wait_ns: 34 });
-        assert_eq!(
-            time - CpuTime { run_ns: 200, wait_ns: 4 },
-            CpuTime { run_ns: 1_000, wait_ns: 30 }
-        );
         assert_eq!(CpuTime::parse("12"), None);
+    }
+
+    #[test]
+    fn only_voluntary_switches_are_sleeps() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t7\n";
+        assert_eq!(sleeps(status), Some(12));
+        assert_eq!(sleeps("nonvoluntary_ctxt_switches:\t7\n"), None);
+    }
+
+    #[test]
+    fn usage_is_the_sum_of_all_threads_and_the_most_of_one() {
+        let threads = |figures: &[(u32, u64)]| {
+            let thread = |run_ns| Thread { cpu: CpuTime { run_ns, wait_ns: 1 }, sleeps: run_ns };
+            Threads(figures.iter().map(|&(id, run_ns)| (id, thread(run_ns))).collect())
+        };
+        let (before, now) =
+            (threads(&[(1, 100), (2, 200)]), threads(&[(1, 170), (2, 230), (3, 5)]));
+        let cpu = CpuTime { run_ns: 105, wait_ns: 1 };
+        assert_eq!(now.since(&before), Usage { cpu, busiest_ns: 70, sleeps: 105 });
     }
 
     #[test]
@@ -120,9 +207,19 @@ mod tests {
 
     #[test]
     fn this_process_can_be_read() {
-        assert!(page_table_bytes(std::process::id()).unwrap() > 0);
-        children(std::process::id()).unwrap();
-        assert!(CpuTime::of(std::process::id()).unwrap().run_ns > 0);
-        assert!(resident_bytes(std::process::id()).unwrap() > 4_096);
+        let pid = std::process::id();
+        assert!(Threads::of(pid).unwrap().since(&Threads::default()).cpu.run_ns > 0);
+        assert!(resident_bytes(pid).unwrap() > 4_096);
+        assert!(page_table_bytes(pid).unwrap() > 0);
+        children(pid).unwrap();
+        let named = std::thread::Builder::new().name("rig-named-1".to_owned());
+        let (ask, answer) = std::sync::mpsc::channel::<()>();
+        let thread = named.spawn(move || answer.recv().is_err()).unwrap();
+        // A thread takes its name once it runs.
+        while threads_named(pid, "rig-named-").unwrap().len() != 1 {
+            std::thread::yield_now();
+        }
+        drop(ask);
+        thread.join().unwrap();
     }
 }

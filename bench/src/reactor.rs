@@ -16,6 +16,8 @@ use crate::tls::{TlsContext, TlsEnd};
 use crate::traffic::Traffic;
 
 const READ_BYTES: usize = 64 * 1024;
+/// So often a client at rest is looked for.
+const DRAWS_MAX: usize = 1_000;
 
 /// The loop and everything in it.
 #[derive(Debug)]
@@ -86,10 +88,8 @@ impl Reactor {
         Ok(address)
     }
 
-    /// Opens one more client of the load generator; its login begins at once.
-    pub(crate) fn open_client(&mut self, address: &Address) -> Result<()> {
-        let stream =
-            Stream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+    /// One more client of the load generator; its login begins at once.
+    pub(crate) fn open_client(&mut self, stream: Stream) -> Result<()> {
         let mut said = Vec::new();
         let client = Client::start(&mut self.traffic, &mut said);
         let tls = self.tls.clone();
@@ -122,20 +122,36 @@ impl Reactor {
         self.give_turns()
     }
 
+    /// A client drawn by lot asks; no one may if hardly anybody is at rest.
+    pub(crate) fn ask_somebody(&mut self) -> Result<bool> {
+        for _ in 0..DRAWS_MAX {
+            if self.draw_asker()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Clients drawn by lot ask, until as many are at work as are to be.
     fn give_turns(&mut self) -> Result<()> {
         while self.traffic.turns > 0 {
-            let index = self.traffic.draw(self.slots.len());
-            if let Slot::Connection(connection) = &mut self.slots[index]
-                && let Peer::Client(client) = &mut connection.peer
-                && client.is_idle()
-            {
-                client.ask(&mut self.traffic, &mut connection.said);
-                connection.flush(&self.epoll, index)?;
-                self.traffic.turns -= 1;
-            }
+            self.traffic.turns -= usize::from(self.draw_asker()?);
         }
         Ok(())
+    }
+
+    /// Draws one, who asks if it is a client at rest.
+    fn draw_asker(&mut self) -> Result<bool> {
+        let index = self.traffic.draw(self.slots.len());
+        if let Slot::Connection(connection) = &mut self.slots[index]
+            && let Peer::Client(client) = &mut connection.peer
+            && client.is_idle()
+        {
+            client.ask(&mut self.traffic, &mut connection.said);
+            connection.flush(&self.epoll, index)?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Waits at most `timeout` for something to happen and handles all that did.

@@ -9,13 +9,13 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::sys;
 pub(crate) use pooler::{Binary, Pooler, Setting, Workplace};
 use report::{Line, Report};
-use row::Row;
+use row::{Contest, Row};
 pub(crate) use row::{Key, Tls};
 use sample::Bench;
 
@@ -65,9 +65,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
     }
     let rows = row::select(&options.rows)?;
     let cores = sys::allowed_cores()?;
-    let (Some(&pooler_core), Some(&peer_core)) = (cores.first(), cores.last()) else {
-        bail!("no core to run on")
-    };
+    ensure!(!cores.is_empty(), "no core to run on");
     let workplace = Workplace::create()?;
     let pgbouncer = match &options.pgbouncer {
         Some(path) => path.clone(),
@@ -76,13 +74,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
     let poolers = [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?];
     let seconds = options.seconds.unwrap_or(if options.quick { SECONDS_QUICK } else { SECONDS });
     let pairs = options.pairs.unwrap_or(if options.quick { PAIRS_QUICK } else { PAIRS });
-    let bench = Bench {
-        workplace: &workplace,
-        pooler_core,
-        peer_core,
-        interval: Duration::from_secs_f64(seconds),
-    };
-    let mut report = Report::new(&poolers, pooler_core, peer_core, seconds, pairs);
+    let bench = Bench { workplace: &workplace, cores, interval: Duration::from_secs_f64(seconds) };
+    let mut report = Report::new(&poolers, &bench.cores, seconds, pairs);
     let mut failed = Vec::new();
     for row in rows {
         match measure(&bench, row, &poolers, pairs) {
@@ -107,7 +100,10 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
     for pair in 0..pairs {
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         for side in order {
-            let pooler = if row.modes.is_some() { &poolers[1] } else { &poolers[side] };
+            let pooler = match row.contest {
+                Contest::Poolers => &poolers[side],
+                Contest::Modes(_) | Contest::Workers { .. } => &poolers[1],
+            };
             if row.can_run(pooler) {
                 let sample = bench
                     .sample(row, pooler, side)
@@ -116,10 +112,10 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
             }
         }
         if std::io::stderr().is_terminal() {
-            eprint!("\r{:<14} {}/{pairs} ", row.name, pair + 1);
+            eprint!("\r{:<18} {}/{pairs} ", row.name, pair + 1);
         }
     }
-    eprintln!("\r{:<14} measured in {:.0} s", row.name, started.elapsed().as_secs_f64());
+    eprintln!("\r{:<18} measured in {:.0} s", row.name, started.elapsed().as_secs_f64());
     Ok(line)
 }
 

@@ -10,6 +10,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use socket2::{Domain, Socket, Type};
+
 /// Where a socket listens: `127.0.0.1:5432`, or a path beginning with `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -111,6 +113,17 @@ impl Stream {
         match address {
             Address::Tcp(address) => Self::from_tcp(TcpStream::connect(address)?),
             Address::Unix(path) => Self::from_unix(UnixStream::connect(path)?),
+        }
+    }
+
+    /// Begins to connect and waits for nothing, as a thousand others do at the same time: where the
+    /// backlog is full the kernel tries again later. What comes of it is told by reading.
+    pub(crate) fn begin(address: &Address) -> io::Result<Self> {
+        let Address::Tcp(address) = address else { return Self::connect(address) };
+        let socket = Socket::new(Domain::for_address(*address), Type::STREAM.nonblocking(), None)?;
+        match socket.connect(&(*address).into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Self::from_tcp(socket.into()),
         }
     }
 

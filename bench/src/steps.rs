@@ -12,7 +12,7 @@ use proxy::Stepped;
 
 use crate::auth::Credentials;
 use crate::reactor::Reactor;
-use crate::socket::Address;
+use crate::socket::{Address, Stream};
 use crate::traffic::{Protocol, Traffic, Work};
 
 /// What is done over and over.
@@ -154,7 +154,7 @@ impl Rig {
         while !done(&self.reactor.traffic) {
             let traffic = &self.reactor.traffic;
             if traffic.logging_in + traffic.ready < self.clients {
-                self.reactor.open_client(&self.address)?;
+                self.reactor.open_client(Stream::connect(&self.address)?)?;
             }
             self.reactor.turn(Duration::ZERO)?;
             if counted {

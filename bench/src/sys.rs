@@ -45,16 +45,22 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Waits at most `timeout` and hands out `(token, events)` of everything that became ready.
+    /// Waits at most `timeout`, to the microsecond, and hands out `(token, events)` of everything
+    /// that became ready.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Vec<(usize, u32)>> {
-        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: the pointer and the length describe `self.events`, which outlives the call.
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
+        };
+        // SAFETY: the pointer and the length describe `self.events`, which outlives the call, as the
+        // time does; there is no mask of signals.
         let count = unsafe {
-            libc::epoll_wait(
+            libc::epoll_pwait2(
                 self.fd.as_raw_fd(),
                 self.events.as_mut_ptr(),
                 self.events.len() as i32,
-                timeout_ms,
+                &raw const timeout,
+                std::ptr::null(),
             )
         };
         match check(count) {
@@ -100,15 +106,32 @@ pub(crate) fn allowed_cores() -> io::Result<Vec<usize>> {
 
 /// Binds this thread, and what it starts from now on, to the given cores.
 pub(crate) fn pin_to(cores: &[usize]) -> io::Result<()> {
+    pin_thread(0, cores)
+}
+
+/// Binds a thread, this one if its number is 0, to the given cores.
+pub(crate) fn pin_thread(thread: u32, cores: &[usize]) -> io::Result<()> {
     // SAFETY: cpu_set_t is a plain bit array, for which all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     for &core in cores.iter().filter(|&&core| core < libc::CPU_SETSIZE as usize) {
         // SAFETY: the index is below CPU_SETSIZE.
         unsafe { libc::CPU_SET(core, &mut set) };
     }
-    // SAFETY: the size and the pointer describe `set`; pid 0 is the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })?;
+    let thread = thread as libc::pid_t;
+    // SAFETY: the size and the pointer describe `set`.
+    check(unsafe { libc::sched_setaffinity(thread, size_of_val(&set), &raw const set) })?;
     Ok(())
+}
+
+/// So much nicer is a thread that gives way: a tenth of the weight of the others, who go first when
+/// they wake.
+const MODESTY: libc::c_int = 10;
+
+/// From now on this thread gives way to the others of this process.
+pub(crate) fn give_way() {
+    // SAFETY: no pointers are passed; on Linux it is about the calling thread alone. It cannot fail:
+    // anybody may become nicer.
+    unsafe { libc::nice(MODESTY) };
 }
 
 /// Raises the soft limit of open files to the hard one and returns it; children inherit it.

@@ -16,9 +16,7 @@ const TOP: i32 = 84;
 const MOST: f64 = 1.25;
 
 pub(super) fn draw(bench: &Value) -> Result<String> {
-    // Rows of auto mode have Weir on both sides.
-    let compared = rows(bench)?.iter().filter(|row| !text(row, "row").starts_with("auto-"));
-    let lines: Vec<(String, Vec<f64>)> = compared.flat_map(lines_of).collect();
+    let lines: Vec<(String, Vec<f64>)> = rows(bench)?.iter().flat_map(lines_of).collect();
     let bottom = TOP + LINE_HEIGHT * lines.len() as i32;
     let title =
         format!("{} by {}: lower is cheaper", text(bench, "weir"), text(bench, "pgbouncer"));
@@ -53,7 +51,7 @@ fn place(ratio: f64) -> i32 {
     LEFT + (ratio.min(MOST) * f64::from(SCALE)) as i32
 }
 
-/// A row may have several figures, each of which is a line. What one side only has is none.
+/// A row may have several figures, each of which is a line. What has not both poolers is none.
 fn lines_of(row: &Value) -> Vec<(String, Vec<f64>)> {
     let parts = row["ratio"].as_array().map_or(0, Vec::len);
     let name = text(row, "row");

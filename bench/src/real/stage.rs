@@ -5,7 +5,7 @@ use anyhow::{Error, Result};
 use super::generator::Place;
 use super::row::Row;
 use super::{Rig, Side};
-use crate::process::CpuTime;
+use crate::process::Threads;
 use crate::run::{Pooler, Setting};
 
 #[derive(Debug)]
@@ -39,6 +39,7 @@ impl Stage {
             servers,
             // And the few that come besides.
             clients_max: (clients + 100).max(Setting::CLIENTS_MAX),
+            workers: 1,
             cores: None,
         };
         let server = if row.unix { rig.cluster.socket() } else { rig.cluster.address() };
@@ -48,8 +49,9 @@ impl Stage {
 
     /// The pooler's until now.
     pub(super) fn cpu_ns(&self) -> Result<Option<u64>> {
-        let spent = self.pooler.as_ref().map(|pooler| CpuTime::of(pooler.pid()));
-        Ok(spent.transpose()?.map(|time| time.run_ns))
+        let Some(pooler) = &self.pooler else { return Ok(None) };
+        let used = Threads::of(pooler.pid())?.since(&Threads::default());
+        Ok(Some(used.cpu.run_ns))
     }
 
     /// Adds to an error what the pooler has to say.

@@ -15,6 +15,7 @@ use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use wire::scram::ScramVerifier;
 
 use super::row::{Key, Tls};
+use crate::process::threads_named;
 use crate::socket::{Address, Stream};
 use crate::sys;
 
@@ -25,6 +26,8 @@ const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 /// As much of the pooler's log as an error shows.
 const LOG_LINES: usize = 15;
+/// How the names of Weir's workers' threads begin.
+const WORKER_THREADS: &str = "weir-worker-";
 /// The port in the name of the canned server's unix socket, which is not a port of anything.
 const UNIX_PORT: u16 = 5_432;
 
@@ -202,8 +205,19 @@ pub(crate) struct Setting {
     pub(crate) servers: u32,
     /// `max_client_conn`.
     pub(crate) clients_max: usize,
-    /// Where the pooler stands alone, and all others; anywhere if none is named.
-    pub(crate) cores: Option<(usize, usize)>,
+    /// Weir's; PgBouncer has one.
+    pub(crate) workers: u16,
+    /// Who stands where; anybody anywhere if nothing is said.
+    pub(crate) cores: Option<Cores>,
+}
+
+/// Who stands where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cores {
+    /// The pooler's. Its workers are dealt out to them one by one.
+    pub(crate) pooler: Vec<usize>,
+    /// The clients' and the canned server's, which are one thread.
+    pub(crate) peers: Vec<usize>,
 }
 
 impl Setting {
@@ -266,7 +280,7 @@ impl Setting {
         }
         if binary.is_weir {
             // Its memory is to be measured by whoever runs this.
-            text.push_str("workers = 1\ncore_dumps = 1\n");
+            let _ = writeln!(text, "workers = {}\ncore_dumps = 1", self.workers);
         }
         text
     }
@@ -296,8 +310,8 @@ pub(crate) struct Pooler {
 }
 
 impl Pooler {
-    /// Starts it, alone on its core if it has one, and waits until it accepts connections. From
-    /// then on this thread is on the peers' core.
+    /// Starts it, on its cores if it has any, and waits until it accepts connections. From
+    /// then on this thread is on the peers' cores.
     pub(crate) fn start(
         workplace: &Workplace,
         binary: &Binary,
@@ -316,19 +330,30 @@ impl Pooler {
         let mut command = workplace.command(&binary.path);
         command.arg(&configuration).current_dir(&workplace.folder);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        if let Some((core, _)) = setting.cores {
-            sys::pin_to(&[core])?;
+        if let Some(cores) = &setting.cores {
+            sys::pin_to(&cores.pooler)?;
         }
         let started = command.spawn();
-        if let Some((_, peer_core)) = setting.cores {
-            sys::pin_to(&[peer_core])?;
+        if let Some(cores) = &setting.cores {
+            sys::pin_to(&cores.peers)?;
         }
         let child = started.with_context(|| format!("cannot start {}", binary.label))?;
         let mut pooler = Self { child, address: Address::Tcp(([127, 0, 0, 1], port).into()), log };
-        match pooler.wait_until_up() {
+        let up = pooler.wait_until_up();
+        match up.and_then(|()| pooler.deal_out(setting.cores.as_ref())) {
             Ok(()) => Ok(pooler),
             Err(error) => Err(pooler.explain(&error)),
         }
+    }
+
+    /// Each worker to one core, where there are several for them.
+    fn deal_out(&self, cores: Option<&Cores>) -> Result<()> {
+        let Some(Cores { pooler, .. }) = cores else { return Ok(()) };
+        let workers = threads_named(self.pid(), WORKER_THREADS)?;
+        for (worker, core) in workers.into_iter().zip(pooler.iter().cycle()) {
+            sys::pin_thread(worker, &[*core])?;
+        }
+        Ok(())
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -410,6 +435,7 @@ mod tests {
             other: true,
             servers: Setting::SERVERS,
             clients_max: Setting::CLIENTS_MAX,
+            workers: 2,
             cores: None,
         };
         let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
@@ -418,6 +444,6 @@ mod tests {
         });
         assert!(pgbouncer.contains("host=/run/x port=5432 dbname=bench user=bench\n"));
         assert!(pgbouncer.contains("host=/run/x port=5432 dbname=other user=other\n"));
-        assert_eq!(weir, format!("{pgbouncer}workers = 1\ncore_dumps = 1\n"));
+        assert_eq!(weir, format!("{pgbouncer}workers = 2\ncore_dumps = 1\n"));
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::pooler::Binary;
-use super::row::{Job, Row};
+use super::row::Row;
 use super::sample::Sample;
 use crate::stats::{median, range};
 
@@ -18,16 +18,20 @@ pub(super) struct Line {
     name: &'static str,
     unit: &'static str,
     sides: [&'static str; 2],
-    /// What each figure of a sample is of, where there are several.
+    /// See [`Row::parts`].
     parts: &'static [&'static str],
     samples: [Vec<Sample>; 2],
 }
 
 impl Line {
     pub(super) fn new(row: &Row) -> Self {
-        let parts: &[_] = if let Job::Idle { .. } = row.job { &["", " asked"] } else { &[""] };
-        let samples = [Vec::new(), Vec::new()];
-        Self { name: row.name, unit: row.unit(), sides: row.sides(), parts, samples }
+        Self {
+            name: row.name,
+            unit: row.unit(),
+            sides: row.sides(),
+            parts: row.parts(),
+            samples: [Vec::new(), Vec::new()],
+        }
     }
 
     pub(super) fn add(&mut self, side: usize, sample: Sample) {
@@ -58,7 +62,7 @@ impl Line {
             range(&ratios).map_or("-".to_owned(), |(from, to)| format!("{from:.2}..{to:.2}"));
         let _ = writeln!(
             text,
-            "  {name:<20} {a:>10} {b:>10} {ratio:>7} {spread:>12} {a_rate:>10} {b_rate:>10}"
+            "  {name:<28} {a:>10} {b:>10} {ratio:>7} {spread:>12} {a_rate:>10} {b_rate:>10}"
         );
     }
 
@@ -73,6 +77,7 @@ impl Line {
         json!({
             "row": self.name,
             "unit": self.unit,
+            "parts": self.parts,
             self.sides[0]: side(0),
             self.sides[1]: side(1),
             "ratio": (0..self.parts.len()).map(|part| median(&self.ratios(part))).collect::<Vec<_>>(),
@@ -104,18 +109,13 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(
-        poolers: &[Binary; 2],
-        pooler_core: usize,
-        peer_core: usize,
-        seconds: f64,
-        pairs: usize,
-    ) -> Self {
+    pub(super) fn new(poolers: &[Binary; 2], cores: &[usize], seconds: f64, pairs: usize) -> Self {
+        let (pooler, peers) = (cores[0], cores[cores.len() - 1]);
         let mut head = format!(
-            "pooler on core {pooler_core}, clients and canned server on core {peer_core}; \
+            "pooler on core {pooler}, clients and canned server on core {peers}; \
              median of {pairs} measurements of {seconds} s"
         );
-        if pooler_core == peer_core {
+        if pooler == peers {
             head.push_str("\nonly one core: the figures hold the other side's cache misses too");
         }
         let labels = [0, 1].map(|side| poolers[side].label.clone());
@@ -135,7 +135,7 @@ impl Report {
                 unit = line.unit;
                 let _ = writeln!(
                     text,
-                    "\n  {unit}\n  {:<20} {:>10} {:>10} {:>7} {:>12} {:>10} {:>10}",
+                    "\n  {unit}\n  {:<28} {:>10} {:>10} {:>7} {:>12} {:>10} {:>10}",
                     "", "A", "B", "B/A", "range", "A per s", "B per s"
                 );
             }

@@ -14,11 +14,21 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) job: Job,
     pub(super) tls: Tls,
-    /// Weir's transaction mode beside its auto mode, in place of PgBouncer beside Weir; in auto mode
-    /// clients have such sessions.
-    pub(super) modes: Option<Sessions>,
+    pub(super) contest: Contest,
     /// Measured only when named.
     extra: bool,
+}
+
+/// Who is measured beside whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Contest {
+    /// PgBouncer and Weir.
+    Poolers,
+    /// Weir's transaction mode and its auto mode, in which clients have such sessions.
+    Modes(Sessions),
+    /// Weir with one worker and with two. Apart: each of them on a core of its own, which the peers
+    /// may have to share with them; else both on the pooler's core.
+    Workers { apart: bool },
 }
 
 /// What the clients do.
@@ -32,6 +42,8 @@ pub(super) enum Job {
     Bulk { row_bytes: usize },
     /// So many clients do nothing.
     Idle { clients: usize },
+    /// Two hundred clients work, and so many come at once.
+    Storm { coming: usize },
 }
 
 /// How clients secure their connections.
@@ -65,16 +77,21 @@ const fn unix(name: &'static str, clients: usize) -> Row {
 }
 
 const fn row(name: &'static str, job: Job) -> Row {
-    Row { name, job, tls: Tls::None, modes: None, extra: false }
+    Row { name, job, tls: Tls::None, contest: Contest::Poolers, extra: false }
 }
 
 const fn auto(name: &'static str, clients: usize, protocol: Protocol, modes: Sessions) -> Row {
-    Row { modes: Some(modes), ..query(name, clients, protocol) }
+    Row { contest: Contest::Modes(modes), ..query(name, clients, protocol) }
 }
 
 /// Two hundred clients in so many groups of equal settings.
 const fn values(name: &'static str, groups: usize, at_work: usize) -> Row {
     auto(name, 200, Protocol::Simple, Sessions { groups, at_work })
+}
+
+/// Two hundred clients before one worker and before two.
+const fn workers(name: &'static str, protocol: Protocol, apart: bool) -> Row {
+    Row { contest: Contest::Workers { apart }, ..query(name, 200, protocol) }
 }
 
 const NOTHING_SET: Sessions = Sessions { groups: 0, at_work: 0 };
@@ -83,7 +100,10 @@ const fn secured(row: Row, tls: Tls) -> Row {
     Row { tls, ..row }
 }
 
-pub(super) static ROWS: [Row; 27] = [
+/// Clients at work while others come in a storm.
+pub(super) const AT_WORK: usize = 200;
+
+pub(super) static ROWS: [Row; 32] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -100,11 +120,16 @@ pub(super) static ROWS: [Row; 27] = [
     values("auto-values-eight", 8, 10),
     values("auto-values-own", 200, 10),
     values("auto-values-queue", 7, 0),
+    workers("workers-2", Protocol::Simple, false),
+    workers("workers-2-prepared", Protocol::Prepared, false),
+    Row { extra: true, ..workers("workers-2-apart", Protocol::Simple, true) },
     row("login-trust", Job::Login { scram: false }),
     row("login-scram", Job::Login { scram: true }),
     row("bulk-8k", Job::Bulk { row_bytes: 8_192 }),
     row("bulk-100", Job::Bulk { row_bytes: 100 }),
     row("idle-5000", Job::Idle { clients: 5_000 }),
+    row("storm-5000", Job::Storm { coming: 5_000 }),
+    Row { extra: true, ..row("storm-19900", Job::Storm { coming: 19_700 }) },
     secured(query("tls-cpu-200", 200, Protocol::Simple), Tls::Fresh(Key::P256)),
     secured(row("tls-login", Job::Login { scram: false }), Tls::Fresh(Key::P256)),
     secured(row("tls-login-rsa", Job::Login { scram: false }), Tls::Fresh(Key::Rsa)),
@@ -123,28 +148,55 @@ impl Row {
         matches!(self.job, Job::Query { protocol: Protocol::Prepared, .. })
     }
 
-    /// What its two figures are of.
+    /// What its two sides are.
     pub(super) fn sides(&self) -> [&'static str; 2] {
-        if self.modes.is_some() { ["transaction", "auto"] } else { ["pgbouncer", "weir"] }
+        match self.contest {
+            Contest::Poolers => ["pgbouncer", "weir"],
+            Contest::Modes(_) => ["transaction", "auto"],
+            Contest::Workers { .. } => ["one_worker", "two_workers"],
+        }
+    }
+
+    /// What each figure of a sample is of, where there are several: what stands behind the row's name.
+    pub(super) fn parts(&self) -> &'static [&'static str] {
+        match (self.job, self.contest) {
+            (Job::Idle { .. }, _) => &["", " asked"],
+            (Job::Storm { .. }, _) => &["", " p99 before", " p99", " p99 growth", " resident"],
+            (_, Contest::Workers { .. }) => &["", " capacity", " sleeps"],
+            _ => &[""],
+        }
     }
 
     /// What the row's figures count.
     pub(super) fn unit(&self) -> &'static str {
         match self.job {
-            Job::Query { .. } if self.modes.is_some() => {
-                "CPU µs per transaction, A in transaction mode, B in auto mode"
-            }
-            Job::Query { .. } => "CPU µs per transaction",
+            Job::Query { .. } => match self.contest {
+                Contest::Poolers => "CPU µs per transaction",
+                Contest::Modes(_) => {
+                    "CPU µs per transaction, A in transaction mode, B in auto mode"
+                }
+                Contest::Workers { .. } => {
+                    "CPU µs per transaction, A with one worker, B with two\n  \
+                     capacity: transactions in a second of the busiest worker's CPU time\n  \
+                     sleeps: voluntary context switches per transaction"
+                }
+            },
             Job::Login { .. } => "CPU µs per login",
             Job::Bulk { .. } => "CPU s per GB",
             Job::Idle { .. } => "resident bytes per idle client",
+            Job::Storm { .. } => {
+                "ms until all who come are logged in\n  \
+                 p99: of those at work, µs, before and meanwhile; growth: the one by the other\n  \
+                 resident: MB of the pooler with all of them"
+            }
         }
     }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<17} {}", self.name, self.unit())?;
+        let unit = self.unit().split([',', '\n']).next().unwrap_or_default();
+        write!(f, "{:<18} {unit}", self.name)?;
         match self.job {
             Job::Query { clients, protocol, unix } => {
                 let server = if unix { "a unix socket" } else { "TCP" };
@@ -155,11 +207,20 @@ impl fmt::Display for Row {
             }
             Job::Bulk { row_bytes } => write!(f, ", one client, rows of {row_bytes} bytes")?,
             Job::Idle { clients } => write!(f, ", {clients} clients")?,
+            Job::Storm { coming } => {
+                write!(f, ", {coming} come at once while {AT_WORK} work")?;
+            }
         }
-        match self.modes {
-            None => {}
-            Some(Sessions { groups: 0, .. }) => write!(f, ", auto beside transaction mode")?,
-            Some(Sessions { groups, at_work }) => {
+        match self.contest {
+            Contest::Poolers => {}
+            Contest::Modes(Sessions { groups: 0, .. }) => {
+                write!(f, ", auto beside transaction mode")?;
+            }
+            Contest::Workers { apart } => {
+                let place = if apart { "each on a core of its own" } else { "both on one core" };
+                write!(f, ", two workers beside one, {place}")?;
+            }
+            Contest::Modes(Sessions { groups, at_work }) => {
                 let at_work = if at_work == 0 { "all".to_owned() } else { at_work.to_string() };
                 write!(f, ", three settings each, {groups} different, {at_work} at work")?;
             }

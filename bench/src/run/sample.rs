@@ -1,29 +1,33 @@
 //! One measurement of one row on one pooler, from its start to its end.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
 
-use super::pooler::{Binary, Pooler, Setting, Workplace};
-use super::row::{Job, Row, Tls};
+use super::pooler::{Binary, Cores, Pooler, Setting, Workplace};
+use super::row::{AT_WORK, Contest, Job, Row, Tls};
 use crate::auth::Credentials;
 use crate::command::BULK_BYTES;
-use crate::load::{Load, Outcome, Stop};
+use crate::load::{Load, Memory, Outcome, Stop};
 use crate::reactor::Reactor;
 use crate::socket::Address;
+use crate::storm::{Passage, Storm};
 use crate::tls::TlsContext;
 use crate::traffic::{Protocol, Sessions, Traffic, Work};
 
 const LOGIN_CLIENTS: usize = 10;
+/// Transactions a second of those at work in a storm: far from what would fill the pooler's core.
+const STORM_RATE: f64 = 4_000.0;
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Where and how long is measured.
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
     pub(super) workplace: &'a Workplace,
-    pub(super) pooler_core: usize,
-    pub(super) peer_core: usize,
+    /// Those that may be used: one at least.
+    pub(super) cores: Vec<usize>,
     pub(super) interval: Duration,
 }
 
@@ -45,24 +49,36 @@ impl Bench<'_> {
             Job::Login { .. } => (LOGIN_CLIENTS, Work::Login),
             Job::Bulk { row_bytes } => (1, Work::Bulk { row_bytes, total_bytes: BULK_BYTES }),
             Job::Idle { clients } => (clients, Work::Query(Protocol::Simple)),
+            Job::Storm { .. } => (AT_WORK, Work::Query(Protocol::Simple)),
         };
         let setting = Setting {
             unix: matches!(row.job, Job::Query { unix: true, .. }),
             scram: row.job == Job::Login { scram: true },
             prepared: row.is_prepared(),
             tls: row.tls,
-            pool_mode: if row.modes.is_some() && side == 1 { "auto" } else { "transaction" },
+            pool_mode: match row.contest {
+                Contest::Modes(_) if side == 1 => "auto",
+                _ => "transaction",
+            },
             other: false,
             servers: Setting::SERVERS,
-            clients_max: Setting::CLIENTS_MAX,
-            cores: Some((self.pooler_core, self.peer_core)),
+            clients_max: match row.job {
+                Job::Storm { coming } => AT_WORK + coming,
+                _ => Setting::CLIENTS_MAX,
+            },
+            workers: match row.contest {
+                Contest::Workers { .. } if side == 1 => 2,
+                _ => 1,
+            },
+            cores: Some(self.cores_for(row.contest)),
         };
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
         // Transaction mode would lose what is set.
-        let modes = row.modes.unwrap_or_default();
-        let groups = if side == 1 { modes.groups } else { 0 };
-        reactor.traffic.sessions = Sessions { groups, ..modes };
+        if let Contest::Modes(sessions) = row.contest {
+            let groups = if side == 1 { sessions.groups } else { 0 };
+            reactor.traffic.sessions = Sessions { groups, ..sessions };
+        }
         if row.tls != Tls::None {
             reactor.tls = Some(TlsContext::new(row.tls == Tls::Resumed)?);
         }
@@ -80,44 +96,85 @@ impl Bench<'_> {
             stop: Stop::After(self.interval),
             watch: Some(pooler.pid()),
         };
-        let measured = if let Job::Idle { .. } = row.job {
-            load.measure_memory(&mut reactor, pooler.pid()).map(|memory| Sample {
-                figures: vec![memory.idle_per_client(), memory.asked_per_client()],
-                rate: None,
-                detail: memory.to_json(),
-            })
-        } else {
-            load.measure(&mut reactor).map(|outcome| Sample::of(row.job, &outcome))
+        let measured = match row.job {
+            Job::Idle { .. } => load
+                .measure_memory(&mut reactor, pooler.pid())
+                .map(|memory| Sample::memory(&memory)),
+            Job::Storm { coming } => {
+                let storm = Storm {
+                    pooler: pooler.address.clone(),
+                    at_work: AT_WORK,
+                    rate: STORM_RATE,
+                    calm: self.interval,
+                    coming,
+                    watch: pooler.pid(),
+                };
+                storm.measure(&mut reactor).map(|passage| Sample::storm(&passage))
+            }
+            Job::Query { .. } | Job::Login { .. } | Job::Bulk { .. } => {
+                load.measure(&mut reactor).map(|outcome| Sample::of(row, &outcome))
+            }
         };
         measured.map_err(|error| pooler.explain(&error))
+    }
+
+    /// The pooler has the first core to itself, and all others are on the last one. Workers that are
+    /// to be apart have the first ones, and the peers what is left, or all if nothing is.
+    fn cores_for(&self, contest: Contest) -> Cores {
+        let (first, last) = (0, self.cores.len() - 1);
+        let cores = |range: RangeInclusive<usize>| self.cores[range].to_vec();
+        match contest {
+            Contest::Workers { apart: true } => Cores {
+                pooler: cores(first..=last.min(1)),
+                peers: if last > 1 { cores(2..=last) } else { cores(first..=last) },
+            },
+            _ => Cores { pooler: cores(first..=first), peers: cores(last..=last) },
+        }
     }
 }
 
 impl Sample {
-    fn of(job: Job, outcome: &Outcome) -> Self {
-        let cpu_us = outcome.cpu.run_ns as f64 / 1e3;
-        let (figure, done) = match job {
+    fn memory(memory: &Memory) -> Self {
+        Self {
+            figures: vec![memory.idle_per_client(), memory.asked_per_client()],
+            rate: None,
+            detail: memory.to_json(),
+        }
+    }
+
+    fn storm(passage: &Passage) -> Self {
+        let (before, during) = (passage.before.p99_us as f64, passage.during.p99_us as f64);
+        let resident_mb = passage.resident_bytes as f64 / 1e6;
+        let figures = vec![passage.seconds * 1e3, before, during, during / before, resident_mb];
+        Self { figures, rate: None, detail: passage.to_json() }
+    }
+
+    fn of(row: &Row, outcome: &Outcome) -> Self {
+        let cpu_us = outcome.used.cpu.run_ns as f64 / 1e3;
+        let (figure, done) = match row.job {
             Job::Login { .. } => (cpu_us / outcome.logins as f64, outcome.logins as f64),
             // Nanoseconds per byte are seconds per GB.
             Job::Bulk { .. } => {
-                (outcome.cpu.run_ns as f64 / outcome.bytes as f64, outcome.bytes as f64 / 1e6)
+                (outcome.used.cpu.run_ns as f64 / outcome.bytes as f64, outcome.bytes as f64 / 1e6)
             }
-            Job::Query { .. } | Job::Idle { .. } => {
+            Job::Query { .. } | Job::Idle { .. } | Job::Storm { .. } => {
                 (cpu_us / outcome.transactions as f64, outcome.transactions as f64)
             }
         };
-        Self {
-            figures: vec![figure],
-            rate: Some(done / outcome.seconds),
-            detail: outcome.to_json(),
+        let mut figures = vec![figure];
+        if let Contest::Workers { .. } = row.contest {
+            figures.push(done / (outcome.used.busiest_ns as f64 / 1e9));
+            figures.push(outcome.used.sleeps as f64 / done);
         }
+        Self { figures, rate: Some(done / outcome.seconds), detail: outcome.to_json() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::CpuTime;
+    use crate::process::{CpuTime, Usage};
+    use crate::run::row::select;
 
     #[test]
     fn a_figure_is_cpu_per_what_was_done() {
@@ -130,16 +187,22 @@ mod tests {
             p50_us: 0,
             p99_us: 0,
             starved: 0,
-            cpu: CpuTime { run_ns: 1_000_000, wait_ns: 0 },
+            used: Usage {
+                cpu: CpuTime { run_ns: 1_000_000, wait_ns: 0 },
+                busiest_ns: 500_000,
+                sleeps: 25,
+            },
         };
-        let query = Job::Query { clients: 1, protocol: Protocol::Simple, unix: false };
-        for (job, figure, rate) in [
-            (query, 10.0, 50.0),
-            (Job::Login { scram: true }, 20.0, 25.0),
-            (Job::Bulk { row_bytes: 100 }, 0.25, 2.0),
+        for (name, figures, rate) in [
+            ("cpu-10", &[10.0][..], 50.0),
+            ("workers-2", &[10.0, 200_000.0, 0.25], 50.0),
+            ("login-scram", &[20.0], 25.0),
+            ("bulk-100", &[0.25], 2.0),
         ] {
-            let sample = Sample::of(job, &outcome);
-            assert_eq!((sample.figures, sample.rate), (vec![figure], Some(rate)), "{job:?}");
+            let row = select(&[name.to_owned()]).unwrap()[0];
+            let sample = Sample::of(row, &outcome);
+            assert_eq!((&sample.figures[..], sample.rate), (figures, Some(rate)), "{name}");
+            assert_eq!(figures.len(), row.parts().len(), "{name}");
         }
     }
 }

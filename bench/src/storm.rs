@@ -1,0 +1,164 @@
+//! A connection storm: while some clients work at a steady pace, thousands connect at once. Measured
+//! is how long it takes until all of them are in, and what it does to those at work.
+//!
+//! Those who come are a thread of their own on the peers' core, which gives way to those at
+//! work: what they notice is the pooler's doing, not the generator's.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use load::Histogram;
+use serde_json::{Value, json};
+
+use crate::auth::Credentials;
+use crate::load::{Load, Stop};
+use crate::process::resident_bytes;
+use crate::reactor::Reactor;
+use crate::run::Setting;
+use crate::socket::{Address, Stream};
+use crate::sys;
+use crate::traffic::{Protocol, Traffic, Work};
+
+/// All are in by then, or never: a client whom the kernel has turned away tries again after 1, 3, 7,
+/// 15, 31 and 63 seconds.
+const STORM_MAX: Duration = Duration::from_secs(120);
+/// Connections begun before those are served that are there already: a client says who it is as soon as
+/// it is connected, and does not wait for thousands of others.
+const BEGUN_MAX: usize = 32;
+const TURN_MAX: Duration = Duration::from_millis(20);
+
+/// What happens.
+#[derive(Debug, Clone)]
+pub(crate) struct Storm {
+    pub(crate) pooler: Address,
+    /// Clients that work all the time, and their transactions a second.
+    pub(crate) at_work: usize,
+    pub(crate) rate: f64,
+    /// So long they work before anybody else comes.
+    pub(crate) calm: Duration,
+    /// Clients that come.
+    pub(crate) coming: usize,
+    /// The pooler's process.
+    pub(crate) watch: u32,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Passage {
+    /// From the first connect to the last login.
+    pub(crate) seconds: f64,
+    /// Those at work, while nobody came and from the first connect on.
+    pub(crate) before: Steady,
+    pub(crate) during: Steady,
+    /// The pooler's memory with all of them logged in.
+    pub(crate) resident_bytes: u64,
+}
+
+/// What those at work have done and seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steady {
+    transactions: u64,
+    pub(crate) p99_us: u64,
+}
+
+impl Passage {
+    pub(crate) fn to_json(self) -> Value {
+        json!({
+            "seconds": self.seconds,
+            "p99_before_us": self.before.p99_us,
+            "p99_during_us": self.during.p99_us,
+            "transactions_during": self.during.transactions,
+            "resident_bytes": self.resident_bytes,
+        })
+    }
+}
+
+impl Storm {
+    /// # Errors
+    /// When a client is refused or dropped, or any answer is wrong.
+    pub(crate) fn measure(&self, reactor: &mut Reactor) -> Result<Passage> {
+        let load = Load {
+            pooler: self.pooler.clone(),
+            clients: self.at_work,
+            warm_up: Duration::ZERO,
+            stop: Stop::After(self.calm),
+            watch: None,
+        };
+        load.log_in(reactor, self.at_work)?;
+        let warm = Instant::now() + self.calm / 4;
+        self.work(reactor, || Instant::now() >= warm)?;
+        let calm = Instant::now() + self.calm;
+        let before = self.work(reactor, || Instant::now() >= calm)?;
+
+        let (end, ended) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || self.come(&tell, &ended));
+            let mut arrival = None;
+            let during = self.work(reactor, || {
+                arrival = match told.try_recv() {
+                    Ok(arrival) => Some(arrival),
+                    Err(mpsc::TryRecvError::Empty) => None,
+                    Err(gone) => Some(Err(anyhow!(gone))),
+                };
+                arrival.is_some()
+            })?;
+            let seconds = arrival.context("the storm never passed")??.as_secs_f64();
+            let resident_bytes = resident_bytes(self.watch)?;
+            drop(end);
+            Ok(Passage { seconds, before, during, resident_bytes })
+        })
+    }
+
+    /// Those at work ask at their pace, until `done`.
+    fn work(&self, reactor: &mut Reactor, mut done: impl FnMut() -> bool) -> Result<Steady> {
+        let transactions = reactor.traffic.transactions;
+        reactor.traffic.latency = Histogram::new();
+        let gap = Duration::from_secs_f64(1.0 / self.rate);
+        let mut due = Instant::now();
+        while !done() {
+            while due <= Instant::now() && reactor.ask_somebody()? {
+                due += gap;
+            }
+            reactor.turn(due.saturating_duration_since(Instant::now()))?;
+        }
+        Ok(Steady {
+            transactions: reactor.traffic.transactions - transactions,
+            p99_us: reactor.traffic.latency.percentile_us(0.99),
+        })
+    }
+
+    /// The thread of those who come; they stay until the other end is dropped.
+    fn come(&self, tell: &mpsc::Sender<Result<Duration>>, ended: &mpsc::Receiver<()>) {
+        let mut reactor = None;
+        // Nobody listens any more if the others have failed.
+        let _ = tell.send(self.rush(&mut reactor));
+        let _ = ended.recv();
+    }
+
+    fn rush(&self, kept: &mut Option<Reactor>) -> Result<Duration> {
+        sys::give_way();
+        let work = Work::Query(Protocol::Simple);
+        let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
+        let reactor = kept.insert(Reactor::new(Traffic::new(work, credentials))?);
+        let began = Instant::now();
+        let mut begun = 0;
+        while reactor.traffic.ready < self.coming {
+            let next = (self.coming - begun).min(BEGUN_MAX);
+            for _ in 0..next {
+                reactor.open_client(Stream::begin(&self.pooler)?)?;
+            }
+            begun += next;
+            reactor.turn(if begun < self.coming { Duration::ZERO } else { TURN_MAX })?;
+            ensure!(
+                began.elapsed() < STORM_MAX,
+                "{} of {} clients are in after {STORM_MAX:?}",
+                reactor.traffic.ready,
+                self.coming
+            );
+        }
+        Ok(began.elapsed())
+    }
+}
