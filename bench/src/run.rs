@@ -13,9 +13,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::sys;
-pub(crate) use pooler::{Binary, Pooler, Setting, Workplace};
+pub(crate) use pooler::{Binary, Pooler, Setting, Workers, Workplace};
 use report::{Line, Report};
-use row::{Contest, Row};
+use row::Row;
 pub(crate) use row::{Key, Tls};
 use sample::Bench;
 
@@ -100,10 +100,7 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
     for pair in 0..pairs {
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         for side in order {
-            let pooler = match row.contest {
-                Contest::Poolers => &poolers[side],
-                Contest::Modes(_) | Contest::Workers { .. } => &poolers[1],
-            };
+            let pooler = row.pooler(side, poolers);
             if row.can_run(pooler) {
                 let sample = bench
                     .sample(row, pooler, side)
@@ -112,10 +109,10 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
             }
         }
         if std::io::stderr().is_terminal() {
-            eprint!("\r{:<18} {}/{pairs} ", row.name, pair + 1);
+            eprint!("\r{:<23} {}/{pairs} ", row.name, pair + 1);
         }
     }
-    eprintln!("\r{:<18} measured in {:.0} s", row.name, started.elapsed().as_secs_f64());
+    eprintln!("\r{:<23} measured in {:.0} s", row.name, started.elapsed().as_secs_f64());
     Ok(line)
 }
 

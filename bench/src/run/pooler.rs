@@ -205,10 +205,17 @@ pub(crate) struct Setting {
     pub(crate) servers: u32,
     /// `max_client_conn`.
     pub(crate) clients_max: usize,
-    /// Weir's; PgBouncer has one.
-    pub(crate) workers: u16,
+    pub(crate) workers: Workers,
     /// Who stands where; anybody anywhere if nothing is said.
     pub(crate) cores: Option<Cores>,
+}
+
+/// Weir's; PgBouncer has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workers {
+    One,
+    /// Clients are dealt out to them by this `session_schedule`.
+    Two(&'static str),
 }
 
 /// Who stands where.
@@ -280,7 +287,13 @@ impl Setting {
         }
         if binary.is_weir {
             // Its memory is to be measured by whoever runs this.
-            let _ = writeln!(text, "workers = {}\ncore_dumps = 1", self.workers);
+            text.push_str("core_dumps = 1\n");
+            let _ = match self.workers {
+                Workers::One => writeln!(text, "workers = 1"),
+                Workers::Two(schedule) => {
+                    writeln!(text, "workers = 2\nsession_schedule = {schedule}")
+                }
+            };
         }
         text
     }
@@ -435,7 +448,7 @@ mod tests {
             other: true,
             servers: Setting::SERVERS,
             clients_max: Setting::CLIENTS_MAX,
-            workers: 2,
+            workers: Workers::Two("random"),
             cores: None,
         };
         let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
@@ -444,6 +457,7 @@ mod tests {
         });
         assert!(pgbouncer.contains("host=/run/x port=5432 dbname=bench user=bench\n"));
         assert!(pgbouncer.contains("host=/run/x port=5432 dbname=other user=other\n"));
-        assert_eq!(weir, format!("{pgbouncer}workers = 2\ncore_dumps = 1\n"));
+        let own = "core_dumps = 1\nworkers = 2\nsession_schedule = random\n";
+        assert_eq!(weir, format!("{pgbouncer}{own}"));
     }
 }

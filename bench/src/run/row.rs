@@ -26,9 +26,10 @@ pub(super) enum Contest {
     Poolers,
     /// Weir's transaction mode and its auto mode, in which clients have such sessions.
     Modes(Sessions),
-    /// Weir with one worker and with two. Apart: each of them on a core of its own, which the peers
-    /// may have to share with them; else both on the pooler's core.
-    Workers { apart: bool },
+    /// Weir with one worker and with two, to which clients are dealt out by this `session_schedule`.
+    /// Apart: each of them on a core of its own, which the peers may have to share with them; else both
+    /// on the pooler's core.
+    Workers { apart: bool, schedule: &'static str },
 }
 
 /// What the clients do.
@@ -91,7 +92,14 @@ const fn values(name: &'static str, groups: usize, at_work: usize) -> Row {
 
 /// Two hundred clients before one worker and before two.
 const fn workers(name: &'static str, protocol: Protocol, apart: bool) -> Row {
-    Row { contest: Contest::Workers { apart }, ..query(name, 200, protocol) }
+    let contest = Contest::Workers { apart, schedule: "load-balancing" };
+    Row { contest, ..query(name, 200, protocol) }
+}
+
+/// The same, dealt out so.
+const fn schedule(name: &'static str, schedule: &'static str) -> Row {
+    let contest = Contest::Workers { apart: false, schedule };
+    Row { contest, extra: true, ..query(name, 200, Protocol::Simple) }
 }
 
 const NOTHING_SET: Sessions = Sessions { groups: 0, at_work: 0 };
@@ -103,7 +111,7 @@ const fn secured(row: Row, tls: Tls) -> Row {
 /// Clients at work while others come in a storm.
 pub(super) const AT_WORK: usize = 200;
 
-pub(super) static ROWS: [Row; 32] = [
+pub(super) static ROWS: [Row; 35] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -123,6 +131,9 @@ pub(super) static ROWS: [Row; 32] = [
     workers("workers-2", Protocol::Simple, false),
     workers("workers-2-prepared", Protocol::Prepared, false),
     Row { extra: true, ..workers("workers-2-apart", Protocol::Simple, true) },
+    schedule("schedule-round-robin", "round-robin"),
+    schedule("schedule-random", "random"),
+    schedule("schedule-load-balancing", "load-balancing"),
     row("login-trust", Job::Login { scram: false }),
     row("login-scram", Job::Login { scram: true }),
     row("bulk-8k", Job::Bulk { row_bytes: 8_192 }),
@@ -146,6 +157,14 @@ impl Row {
 
     pub(super) fn is_prepared(&self) -> bool {
         matches!(self.job, Job::Query { protocol: Protocol::Prepared, .. })
+    }
+
+    /// Whose its figures are on that side.
+    pub(super) fn pooler<'a>(&self, side: usize, poolers: &'a [Binary; 2]) -> &'a Binary {
+        match self.contest {
+            Contest::Poolers => &poolers[side],
+            Contest::Modes(_) | Contest::Workers { .. } => &poolers[1],
+        }
     }
 
     /// What its two sides are.
@@ -196,7 +215,7 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit().split([',', '\n']).next().unwrap_or_default();
-        write!(f, "{:<18} {unit}", self.name)?;
+        write!(f, "{:<23} {unit}", self.name)?;
         match self.job {
             Job::Query { clients, protocol, unix } => {
                 let server = if unix { "a unix socket" } else { "TCP" };
@@ -216,9 +235,9 @@ impl fmt::Display for Row {
             Contest::Modes(Sessions { groups: 0, .. }) => {
                 write!(f, ", auto beside transaction mode")?;
             }
-            Contest::Workers { apart } => {
+            Contest::Workers { apart, schedule } => {
                 let place = if apart { "each on a core of its own" } else { "both on one core" };
-                write!(f, ", two workers beside one, {place}")?;
+                write!(f, ", two workers by {schedule} beside one, {place}")?;
             }
             Contest::Modes(Sessions { groups, at_work }) => {
                 let at_work = if at_work == 0 { "all".to_owned() } else { at_work.to_string() };

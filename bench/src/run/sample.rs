@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::pooler::{Binary, Cores, Pooler, Setting, Workplace};
+use super::pooler::{Binary, Cores, Pooler, Setting, Workers, Workplace};
 use super::row::{AT_WORK, Contest, Job, Row, Tls};
 use crate::auth::Credentials;
 use crate::command::BULK_BYTES;
@@ -67,8 +67,8 @@ impl Bench<'_> {
                 _ => Setting::CLIENTS_MAX,
             },
             workers: match row.contest {
-                Contest::Workers { .. } if side == 1 => 2,
-                _ => 1,
+                Contest::Workers { schedule, .. } if side == 1 => Workers::Two(schedule),
+                _ => Workers::One,
             },
             cores: Some(self.cores_for(row.contest)),
         };
@@ -124,7 +124,7 @@ impl Bench<'_> {
         let (first, last) = (0, self.cores.len() - 1);
         let cores = |range: RangeInclusive<usize>| self.cores[range].to_vec();
         match contest {
-            Contest::Workers { apart: true } => Cores {
+            Contest::Workers { apart: true, .. } => Cores {
                 pooler: cores(first..=last.min(1)),
                 peers: if last > 1 { cores(2..=last) } else { cores(first..=last) },
             },
