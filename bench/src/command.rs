@@ -13,7 +13,7 @@ use crate::load::{Load, Stop};
 use crate::plot::{self, PlotOptions};
 use crate::reactor::Reactor;
 use crate::real::{self, RealOptions};
-use crate::run::{self, RunOptions};
+use crate::run::{self, FlameOptions, RunOptions};
 use crate::socket::Address;
 use crate::steps;
 use crate::sys;
@@ -27,7 +27,9 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Measure a real PostgreSQL: directly, through PgBouncer and through Weir in turn
     Real(RealOptions),
-    /// Draw what both have written
+    /// Draw where the poolers' CPU time goes under the load of a row
+    Flame(FlameOptions),
+    /// Draw what `run` and `real` have written
     Plot(PlotOptions),
     /// Serve as a canned PostgreSQL until killed
     Server(ServerOptions),
@@ -102,6 +104,7 @@ impl Command {
         match self {
             Self::Run(options) => run::run(&options),
             Self::Real(options) => real::run(&options),
+            Self::Flame(options) => run::flames(&options),
             Self::Plot(options) => plot::run(&options),
             Self::Server(options) => serve(&options),
             Self::Client(options) => generate(options),

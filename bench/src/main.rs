@@ -8,6 +8,7 @@ mod auth;
 mod bulk;
 mod client;
 mod command;
+mod flame;
 mod frame;
 mod guard;
 mod load;

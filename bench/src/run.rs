@@ -1,5 +1,6 @@
 //! The benchmark as a whole: every row, PgBouncer and Weir in turn, the pairs, the medians.
 
+mod flames;
 mod pooler;
 mod report;
 mod row;
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::sys;
+pub(crate) use flames::{FlameOptions, run as flames};
 pub(crate) use pooler::{Binary, Pooler, Setting, Workers, Workplace};
 use report::{Line, Report};
 use row::Row;
@@ -74,7 +76,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
     let poolers = [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?];
     let seconds = options.seconds.unwrap_or(if options.quick { SECONDS_QUICK } else { SECONDS });
     let pairs = options.pairs.unwrap_or(if options.quick { PAIRS_QUICK } else { PAIRS });
-    let bench = Bench { workplace: &workplace, cores, interval: Duration::from_secs_f64(seconds) };
+    let interval = Duration::from_secs_f64(seconds);
+    let bench = Bench { workplace: &workplace, cores, interval, recorder: None };
     let mut report = Report::new(&poolers, &bench.cores, seconds, pairs);
     let mut failed = Vec::new();
     for row in rows {

@@ -145,7 +145,7 @@ fn unprivileged_user(passwd: &str) -> Result<(u32, u32)> {
 /// A pooler's program.
 #[derive(Debug)]
 pub(crate) struct Binary {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Its name and version, for people.
     pub(crate) label: String,
     /// The release of PgBouncer it is, or says it equals.

@@ -10,6 +10,7 @@ use super::pooler::{Binary, Cores, Pooler, Setting, Workers, Workplace};
 use super::row::{AT_WORK, Contest, Job, Row, Tls};
 use crate::auth::Credentials;
 use crate::command::BULK_BYTES;
+use crate::flame::{Recorder, Recording};
 use crate::load::{Load, Memory, Outcome, Stop};
 use crate::reactor::Reactor;
 use crate::socket::Address;
@@ -29,6 +30,8 @@ pub(super) struct Bench<'a> {
     /// Those that may be used: one at least.
     pub(super) cores: Vec<usize>,
     pub(super) interval: Duration,
+    /// Takes samples of the pooler's stacks meanwhile, if there is one.
+    pub(super) recorder: Option<&'a Recorder>,
 }
 
 /// What one measurement gave.
@@ -51,27 +54,7 @@ impl Bench<'_> {
             Job::Idle { clients } => (clients, Work::Query(Protocol::Simple)),
             Job::Storm { .. } => (AT_WORK, Work::Query(Protocol::Simple)),
         };
-        let setting = Setting {
-            unix: matches!(row.job, Job::Query { unix: true, .. }),
-            scram: row.job == Job::Login { scram: true },
-            prepared: row.is_prepared(),
-            tls: row.tls,
-            pool_mode: match row.contest {
-                Contest::Modes(_) if side == 1 => "auto",
-                _ => "transaction",
-            },
-            other: false,
-            servers: Setting::SERVERS,
-            clients_max: match row.job {
-                Job::Storm { coming } => AT_WORK + coming,
-                _ => Setting::CLIENTS_MAX,
-            },
-            workers: match row.contest {
-                Contest::Workers { schedule, .. } if side == 1 => Workers::Two(schedule),
-                _ => Workers::One,
-            },
-            cores: Some(self.cores_for(row.contest)),
-        };
+        let setting = self.setting(row, side);
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
         // Transaction mode would lose what is set.
@@ -96,6 +79,8 @@ impl Bench<'_> {
             stop: Stop::After(self.interval),
             watch: Some(pooler.pid()),
         };
+        let recorder = self.recorder;
+        let recording = recorder.map(|recorder| recorder.start(pooler.pid())).transpose()?;
         let measured = match row.job {
             Job::Idle { .. } => load
                 .measure_memory(&mut reactor, pooler.pid())
@@ -115,7 +100,33 @@ impl Bench<'_> {
                 load.measure(&mut reactor).map(|outcome| Sample::of(row, &outcome))
             }
         };
-        measured.map_err(|error| pooler.explain(&error))
+        let sample = measured.map_err(|error| pooler.explain(&error))?;
+        recording.map(Recording::end).transpose()?;
+        Ok(sample)
+    }
+
+    fn setting(&self, row: &Row, side: usize) -> Setting {
+        Setting {
+            unix: matches!(row.job, Job::Query { unix: true, .. }),
+            scram: row.job == Job::Login { scram: true },
+            prepared: row.is_prepared(),
+            tls: row.tls,
+            pool_mode: match row.contest {
+                Contest::Modes(_) if side == 1 => "auto",
+                _ => "transaction",
+            },
+            other: false,
+            servers: Setting::SERVERS,
+            clients_max: match row.job {
+                Job::Storm { coming } => AT_WORK + coming,
+                _ => Setting::CLIENTS_MAX,
+            },
+            workers: match row.contest {
+                Contest::Workers { schedule, .. } if side == 1 => Workers::Two(schedule),
+                _ => Workers::One,
+            },
+            cores: Some(self.cores_for(row.contest)),
+        }
     }
 
     /// The pooler has the first core to itself, and all others are on the last one. Workers that are

@@ -1,0 +1,73 @@
+//! Flame graphs of the poolers under the load of a row. Nothing is measured: to be sampled takes time.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use super::row::{self, Job};
+use super::sample::Bench;
+use super::{Binary, Workplace, find_pgbouncer};
+use crate::flame::{self, Recorder};
+use crate::sys;
+
+/// The load goes on for so much longer than it is looked at, and begins sooner.
+const BESIDES: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub(crate) struct FlameOptions {
+    /// The row whose load it is; see `run --list`
+    #[arg(value_name = "ROW")]
+    row: String,
+    /// How long each pooler is looked at
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Weir's program
+    #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
+    weir: PathBuf,
+    /// PgBouncer's program, looked for in the usual places when not given
+    #[arg(long, value_name = "PATH")]
+    pgbouncer: Option<PathBuf>,
+    /// The folder of the pictures
+    #[arg(long, value_name = "FOLDER", default_value = "docs/plots")]
+    to: PathBuf,
+}
+
+/// # Errors
+///
+/// When a pooler cannot be started or fails under the load, or perf may not look at it.
+pub(crate) fn run(options: &FlameOptions) -> Result<()> {
+    let row = row::select(std::slice::from_ref(&options.row))?[0];
+    let lasts = matches!(row.job, Job::Query { .. } | Job::Login { .. } | Job::Bulk { .. });
+    ensure!(lasts, "{} is not a load that lasts", row.name);
+    let cores = sys::allowed_cores()?;
+    ensure!(!cores.is_empty(), "no core to run on");
+    let workplace = Workplace::create()?;
+    let pgbouncer = options.pgbouncer.clone().map_or_else(find_pgbouncer, Ok)?;
+    let poolers = [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?];
+    let duration = Duration::from_secs_f64(options.seconds);
+    fs::create_dir_all(&options.to).with_context(|| options.to.display().to_string())?;
+    for (side, name) in row.sides().into_iter().enumerate() {
+        let pooler = row.pooler(side, &poolers);
+        if !row.can_run(pooler) {
+            continue;
+        }
+        let recorder = Recorder { file: workplace.file(&format!("{name}.perf")), duration };
+        let bench = Bench {
+            workplace: &workplace,
+            cores: cores.clone(),
+            interval: duration + BESIDES,
+            recorder: Some(&recorder),
+        };
+        bench.sample(row, pooler, side)?;
+        let stacks = flame::Node::parse(&recorder.script()?, &pooler.path, &pooler.label);
+        let title = format!("{}: where the CPU time of {} goes ({name})", row.name, pooler.label);
+        let path = options.to.join(format!("flame-{}-{name}.svg", row.name));
+        fs::write(&path, flame::draw(&stacks, &title))
+            .with_context(|| path.display().to_string())?;
+        println!("{}", path.display());
+    }
+    Ok(())
+}
