@@ -45,22 +45,17 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Waits at most `timeout`, to the microsecond, and hands out `(token, events)` of everything
-    /// that became ready.
+    /// Waits for `timeout`, rounded up to milliseconds, and hands out `(token, events)` of everything
+    /// that became ready. Finer clocks there are, but not under valgrind.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Vec<(usize, u32)>> {
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
-        };
-        // SAFETY: the pointer and the length describe `self.events`, which outlives the call, as the
-        // time does; there is no mask of signals.
+        let timeout_ms = i32::try_from(timeout.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX);
+        // SAFETY: the pointer and the length describe `self.events`, which outlives the call.
         let count = unsafe {
-            libc::epoll_pwait2(
+            libc::epoll_wait(
                 self.fd.as_raw_fd(),
                 self.events.as_mut_ptr(),
                 self.events.len() as i32,
-                &raw const timeout,
-                std::ptr::null(),
+                timeout_ms,
             )
         };
         match check(count) {
