@@ -13,6 +13,7 @@ use crate::load::{Load, Stop};
 use crate::plot::{self, PlotOptions};
 use crate::reactor::Reactor;
 use crate::real::{self, RealOptions};
+use crate::relay::{self, RelayOptions};
 use crate::run::{self, FlameOptions, RunOptions};
 use crate::socket::Address;
 use crate::steps;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Server(ServerOptions),
     /// Put load on a pooler and print the figures as JSON
     Client(ClientOptions),
+    /// Relay between clients and a server until killed: what a pooler costs at the least
+    Relay(RelayOptions),
     /// Count Weir's instructions per unit of work and compare them with the record
     Guard(GuardOptions),
     /// What the guard counts: Weir's worker turned by hand, for a profiler
@@ -108,6 +111,7 @@ impl Command {
             Self::Plot(options) => plot::run(&options),
             Self::Server(options) => serve(&options),
             Self::Client(options) => generate(options),
+            Self::Relay(options) => relay::run(&options),
             Self::Guard(options) => guard::guard(&options),
             Self::Steps { name } => steps::named(&name)?.run(),
         }

@@ -17,6 +17,8 @@ use crate::traffic::Work;
 const LOGINS_MAX: usize = 50;
 /// Nothing at all got done for so long: the pooler has lost a query.
 const STALLED: Duration = Duration::from_secs(10);
+/// The pooler has so long to notice that thousands have left.
+const LEAVING: Duration = Duration::from_secs(2);
 const TURN_MAX: Duration = Duration::from_millis(20);
 
 /// One load on one pooler.
@@ -85,15 +87,15 @@ pub(crate) struct Memory {
     pub(crate) idle: u64,
     /// After each of them has asked once.
     pub(crate) asked: u64,
+    /// After they have left.
+    pub(crate) left: u64,
 }
 
 impl Memory {
-    pub(crate) fn idle_per_client(&self) -> f64 {
-        self.idle.saturating_sub(self.base) as f64 / self.clients as f64
-    }
-
-    pub(crate) fn asked_per_client(&self) -> f64 {
-        self.asked.saturating_sub(self.base) as f64 / self.clients as f64
+    /// For each client: logged in, after a query, and what is kept of that once it has left.
+    pub(crate) fn per_client(self) -> [f64; 3] {
+        [self.idle, self.asked, self.left]
+            .map(|bytes| bytes.saturating_sub(self.base) as f64 / self.clients as f64)
     }
 
     pub(crate) fn to_json(self) -> Value {
@@ -102,8 +104,8 @@ impl Memory {
             "base_bytes": self.base,
             "idle_bytes": self.idle,
             "asked_bytes": self.asked,
-            "idle_bytes_per_client": self.idle_per_client(),
-            "asked_bytes_per_client": self.asked_per_client(),
+            "left_bytes": self.left,
+            "bytes_per_client": self.per_client(),
         })
     }
 }
@@ -151,7 +153,7 @@ impl Load {
     }
 
     /// Measures what idle clients cost `pid` in memory: with one that has asked once, with all of
-    /// them logged in, and after each of them has asked once.
+    /// them logged in, after each of them has asked once, and after all but the first have left.
     pub(crate) fn measure_memory(&self, reactor: &mut Reactor, pid: u32) -> Result<Memory> {
         self.log_in(reactor, 1)?;
         self.ask_once(reactor)?;
@@ -160,7 +162,10 @@ impl Load {
         let idle = self.settled(reactor, pid)?;
         self.ask_once(reactor)?;
         let asked = self.settled(reactor, pid)?;
-        Ok(Memory { clients: self.clients, base, idle, asked })
+        reactor.leave(1)?;
+        self.rest(reactor, LEAVING)?;
+        let left = self.settled(reactor, pid)?;
+        Ok(Memory { clients: self.clients, base, idle, asked, left })
     }
 
     /// Opens clients until so many are ready.
@@ -173,6 +178,15 @@ impl Load {
         reactor.each_client(|client, traffic, out| client.ask(traffic, out))?;
         let clients = reactor.traffic.ready;
         self.drive(reactor, clients, |reactor| reactor.traffic.transactions == wanted)
+    }
+
+    /// Nothing is asked for so long.
+    fn rest(&self, reactor: &mut Reactor, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            reactor.turn(TURN_MAX)?;
+        }
+        Ok(())
     }
 
     /// The resident memory of `pid` once it no longer changes.

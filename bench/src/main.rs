@@ -17,6 +17,7 @@ mod plot;
 mod process;
 mod reactor;
 mod real;
+mod relay;
 mod run;
 mod server;
 mod socket;

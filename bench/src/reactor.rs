@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::client::Client;
+use crate::frame::put;
 use crate::server::{Session, Verdict};
 use crate::socket::{Address, Listener, Stream};
 use crate::sys::{CLOSED, Epoll};
@@ -107,6 +108,24 @@ impl Reactor {
             {
                 act(client, &mut self.traffic, &mut connection.said);
                 connection.flush(&self.epoll, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clients at rest say goodbye and go, until so many are left.
+    pub(crate) fn leave(&mut self, left: usize) -> Result<()> {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Slot::Connection(connection) = slot
+                && let Peer::Client(client) = &connection.peer
+                && client.is_idle()
+                && self.traffic.ready > left
+            {
+                put(&mut connection.said, b'X', &[]);
+                connection.flush(&self.epoll, index)?;
+                *slot = Slot::Empty;
+                self.emptied.push(index);
+                self.traffic.ready -= 1;
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::run::{Binary, Workplace, find_pgbouncer};
+use crate::run::{Programs, Workplace};
 use cluster::Cluster;
 use generator::Generator;
 use report::Report;
@@ -88,19 +88,15 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         "pgbench cannot do all of these rows"
     );
     let workplace = Workplace::create()?;
-    let pgbouncer = match &options.pgbouncer {
-        Some(path) => path.clone(),
-        None => find_pgbouncer()?,
-    };
     let rig = Rig {
-        poolers: [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?],
+        programs: Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?,
         cluster: Cluster::start(&workplace, options.direct_max)?,
         workplace: &workplace,
         options,
     };
     eprintln!("filling the tables, scale {}", options.scale);
     generator::initialise(&options.weir, &rig.cluster.place(), options.scale)?;
-    let mut report = Report::new(options, &rig.poolers);
+    let mut report = Report::new(options, &rig.programs);
     let mut failed = Vec::new();
     for row in rows {
         report.begin(row);
@@ -126,7 +122,7 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
 
 #[derive(Debug)]
 struct Rig<'a> {
-    poolers: [Binary; 2],
+    programs: Programs,
     cluster: Cluster,
     workplace: &'a Workplace,
     options: &'a RealOptions,

@@ -1,5 +1,6 @@
 //! The benchmark as a whole: every row, PgBouncer and Weir in turn, the pairs, the medians.
 
+mod binary;
 mod flames;
 mod pooler;
 mod report;
@@ -7,15 +8,16 @@ mod row;
 mod sample;
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::sys;
+pub(crate) use binary::Programs;
 pub(crate) use flames::{FlameOptions, run as flames};
-pub(crate) use pooler::{Binary, Pooler, Setting, Workers, Workplace};
+pub(crate) use pooler::{Pooler, Setting, Workers, Workplace};
 use report::{Line, Report};
 use row::Row;
 pub(crate) use row::{Key, Tls};
@@ -69,19 +71,15 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
     let cores = sys::allowed_cores()?;
     ensure!(!cores.is_empty(), "no core to run on");
     let workplace = Workplace::create()?;
-    let pgbouncer = match &options.pgbouncer {
-        Some(path) => path.clone(),
-        None => find_pgbouncer()?,
-    };
-    let poolers = [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?];
+    let programs = Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?;
     let seconds = options.seconds.unwrap_or(if options.quick { SECONDS_QUICK } else { SECONDS });
     let pairs = options.pairs.unwrap_or(if options.quick { PAIRS_QUICK } else { PAIRS });
     let interval = Duration::from_secs_f64(seconds);
     let bench = Bench { workplace: &workplace, cores, interval, recorder: None };
-    let mut report = Report::new(&poolers, &bench.cores, seconds, pairs);
+    let mut report = Report::new(&programs, &bench.cores, seconds, pairs);
     let mut failed = Vec::new();
     for row in rows {
-        match measure(&bench, row, &poolers, pairs) {
+        match measure(&bench, row, &programs, pairs) {
             Ok(line) => report.add(line),
             Err(error) => {
                 eprintln!("\r{error:#}");
@@ -97,13 +95,13 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
 
 /// One row: the poolers in turn, and in the other order every second time, so that what drifts
 /// with time falls on both.
-fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) -> Result<Line> {
+fn measure(bench: &Bench<'_>, row: &Row, programs: &Programs, pairs: usize) -> Result<Line> {
     let mut line = Line::new(row);
     let started = Instant::now();
     for pair in 0..pairs {
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         for side in order {
-            let pooler = row.pooler(side, poolers);
+            let pooler = row.pooler(side, programs);
             if row.can_run(pooler) {
                 let sample = bench
                     .sample(row, pooler, side)
@@ -117,13 +115,4 @@ fn measure(bench: &Bench<'_>, row: &Row, poolers: &[Binary; 2], pairs: usize) ->
     }
     eprintln!("\r{:<23} measured in {:.0} s", row.name, started.elapsed().as_secs_f64());
     Ok(line)
-}
-
-pub(crate) fn find_pgbouncer() -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
-        .map(|folder| folder.join("pgbouncer"))
-        .find(|path| Path::is_file(path))
-        .context("pgbouncer is not installed; on Debian: apt-get install pgbouncer")
 }

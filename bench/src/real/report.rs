@@ -14,7 +14,7 @@ use super::generator::Figures;
 use super::row::Row;
 use super::scene::Facts;
 use super::{RealOptions, SIDES, Side};
-use crate::run::Binary;
+use crate::run::Programs;
 
 /// One measurement of one side.
 #[derive(Debug)]
@@ -63,12 +63,13 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(options: &RealOptions, poolers: &[Binary; 2]) -> Self {
+    pub(super) fn new(options: &RealOptions, programs: &Programs) -> Self {
         let head = format!(
             "{:?} as generator, scale {}; median of {} measurements of {} s",
             options.generator, options.scale, options.rounds, options.seconds
         );
-        let [pgbouncer, weir] = [0, 1].map(|at| poolers[at].label.clone());
+        let [pgbouncer, weir] =
+            [&programs.pgbouncer, &programs.weir].map(|program| program.label.clone());
         let labels = ["direct".to_owned(), pgbouncer, weir];
         Self { head, labels, lines: Vec::new(), fleet: options.fleet }
     }

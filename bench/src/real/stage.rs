@@ -23,8 +23,8 @@ impl Stage {
                 return Ok(None);
             }
             Side::Direct => return Ok(Some(Self { place: rig.cluster.place(), pooler: None })),
-            Side::PgBouncer => &rig.poolers[0],
-            Side::Weir => &rig.poolers[1],
+            Side::PgBouncer => &rig.programs.pgbouncer,
+            Side::Weir => &rig.programs.weir,
         };
         if row.is_prepared() && !binary.prepares_statements() {
             return Ok(None);

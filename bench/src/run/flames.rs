@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::row::{self, Job};
 use super::sample::Bench;
-use super::{Binary, Workplace, find_pgbouncer};
+use super::{Programs, Workplace};
 use crate::flame::{self, Recorder};
 use crate::sys;
 
@@ -45,12 +45,11 @@ pub(crate) fn run(options: &FlameOptions) -> Result<()> {
     let cores = sys::allowed_cores()?;
     ensure!(!cores.is_empty(), "no core to run on");
     let workplace = Workplace::create()?;
-    let pgbouncer = options.pgbouncer.clone().map_or_else(find_pgbouncer, Ok)?;
-    let poolers = [Binary::new(&workplace, &pgbouncer)?, Binary::new(&workplace, &options.weir)?];
+    let programs = Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?;
     let duration = Duration::from_secs_f64(options.seconds);
     fs::create_dir_all(&options.to).with_context(|| options.to.display().to_string())?;
     for (side, name) in row.sides().into_iter().enumerate() {
-        let pooler = row.pooler(side, &poolers);
+        let pooler = row.pooler(side, &programs);
         if !row.can_run(pooler) {
             continue;
         }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use wire::scram::ScramVerifier;
 
+use super::binary::{Binary, Make};
 use super::row::{Key, Tls};
 use crate::process::threads_named;
 use crate::socket::{Address, Stream};
@@ -79,6 +80,17 @@ impl Workplace {
         Ok(folder)
     }
 
+    /// Whether what is run there is run as somebody else.
+    pub(super) fn is_for_another(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// A path in the folder that nothing is at.
+    pub(super) fn vacant(&self, name: &str) -> Result<PathBuf> {
+        let files = fs::read_dir(&self.folder)?.count();
+        Ok(self.folder.join(format!("{name}-{files}")))
+    }
+
     /// A path in the folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
@@ -142,55 +154,6 @@ fn unprivileged_user(passwd: &str) -> Result<(u32, u32)> {
     find("postgres").or_else(|| find("nobody")).context("no user postgres or nobody to run as")
 }
 
-/// A pooler's program.
-#[derive(Debug)]
-pub(crate) struct Binary {
-    pub(super) path: PathBuf,
-    /// Its name and version, for people.
-    pub(crate) label: String,
-    /// The release of PgBouncer it is, or says it equals.
-    version: (u32, u32),
-    is_weir: bool,
-}
-
-impl Binary {
-    /// Asks the program for its version: Weir says first which PgBouncer it equals, then its own. As root it is copied first, to where the user it will run
-    /// as can reach it: the folder it was built in may be closed to others.
-    pub(crate) fn new(workplace: &Workplace, program: &Path) -> Result<Self> {
-        let path = if workplace.user.is_some() {
-            let copies = fs::read_dir(&workplace.folder)?.count();
-            let copy = workplace.folder.join(format!("pooler-{copies}"));
-            fs::copy(program, &copy).with_context(|| program.display().to_string())?;
-            fs::set_permissions(&copy, Permissions::from_mode(0o755))?;
-            copy
-        } else {
-            program.to_owned()
-        };
-        let output = Command::new(&path)
-            .arg("-V")
-            .output()
-            .with_context(|| format!("cannot run {}", program.display()))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let first = text.lines().next().unwrap_or_default().trim();
-        let version = parse_version(first)
-            .with_context(|| format!("{} -V says {first:?}", program.display()))?;
-        let own = text.lines().find(|line| line.starts_with("Weir"));
-        let (label, is_weir) = (own.unwrap_or(first).to_owned(), own.is_some());
-        Ok(Self { path, label, version, is_weir })
-    }
-
-    /// Whether named prepared statements work in transaction mode; PgBouncer's do from 1.21 on.
-    pub(crate) fn prepares_statements(&self) -> bool {
-        self.version >= (1, 21)
-    }
-}
-
-/// `PgBouncer 1.18.0` and what may follow.
-fn parse_version(line: &str) -> Option<(u32, u32)> {
-    let mut numbers = line.strip_prefix("PgBouncer ")?.split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
 /// What differs in a pooler's configuration from row to row.
 #[derive(Debug)]
 pub(crate) struct Setting {
@@ -237,7 +200,7 @@ impl Setting {
     pub(crate) const SERVERS: u32 = 20;
     pub(crate) const CLIENTS_MAX: usize = 6_000;
 
-    fn configuration(&self, binary: &Binary, server: &Address, port: u16, users: &Path) -> String {
+    fn configuration(&self, make: Make, server: &Address, port: u16, users: &Path) -> String {
         let (host, server_port) = match server {
             Address::Tcp(address) => (address.ip().to_string(), address.port()),
             Address::Unix(path) => {
@@ -285,7 +248,7 @@ impl Setting {
             let _ = writeln!(text, "client_tls_cert_file = {}", file(CERTIFICATE).display());
             let _ = writeln!(text, "client_tls_key_file = {}", file(KEY).display());
         }
-        if binary.is_weir {
+        if make == Make::Weir {
             // Its memory is to be measured by whoever runs this.
             text.push_str("core_dumps = 1\n");
             let _ = match self.workers {
@@ -336,12 +299,13 @@ impl Pooler {
         fs::write(&users, setting.users())?;
         workplace.certify(setting.tls)?;
         let configuration = workplace.folder.join("pgbouncer.ini");
-        fs::write(&configuration, setting.configuration(binary, server, port, &users))?;
+        fs::write(&configuration, setting.configuration(binary.make, server, port, &users))?;
         let log = workplace.folder.join("log");
         let output = File::create(&log)?;
 
         let mut command = workplace.command(&binary.path);
-        command.arg(&configuration).current_dir(&workplace.folder);
+        command.args(binary.arguments(setting, server, port, &configuration));
+        command.current_dir(&workplace.folder);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         if let Some(cores) = &setting.cores {
             sys::pin_to(&cores.pooler)?;
@@ -416,13 +380,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_from_either_pooler() {
-        assert_eq!(parse_version("PgBouncer 1.18.0"), Some((1, 18)));
-        assert_eq!(parse_version("PgBouncer 1.25.2"), Some((1, 25)));
-        assert_eq!(parse_version("weir 0.1.0"), None);
-    }
-
-    #[test]
     fn the_user_is_postgres_or_else_nobody() {
         let nobody = "root:x:0:0::/:/bin/sh\nnobody:x:65534:65533:n:/:/bin/false\n";
         assert_eq!(unprivileged_user(nobody).unwrap(), (65_534, 65_533));
@@ -433,12 +390,6 @@ mod tests {
 
     #[test]
     fn only_weir_is_told_of_workers() {
-        let binary = |is_weir| Binary {
-            path: PathBuf::new(),
-            label: String::new(),
-            version: (1, 18),
-            is_weir,
-        };
         let setting = Setting {
             unix: true,
             scram: true,
@@ -452,9 +403,8 @@ mod tests {
             cores: None,
         };
         let server = Address::Unix("/run/x/.s.PGSQL.5432".into());
-        let [pgbouncer, weir] = [false, true].map(|is_weir| {
-            setting.configuration(&binary(is_weir), &server, 6_432, Path::new("/u"))
-        });
+        let [pgbouncer, weir] = [Make::PgBouncer(1, 18), Make::Weir]
+            .map(|make| setting.configuration(make, &server, 6_432, Path::new("/u")));
         assert!(pgbouncer.contains("host=/run/x port=5432 dbname=bench user=bench\n"));
         assert!(pgbouncer.contains("host=/run/x port=5432 dbname=other user=other\n"));
         let own = "core_dumps = 1\nworkers = 2\nsession_schedule = random\n";

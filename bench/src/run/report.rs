@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::pooler::Binary;
+use super::binary::Programs;
 use super::row::Row;
 use super::sample::Sample;
 use crate::stats::{median, range};
@@ -109,7 +109,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(poolers: &[Binary; 2], cores: &[usize], seconds: f64, pairs: usize) -> Self {
+    pub(super) fn new(programs: &Programs, cores: &[usize], seconds: f64, pairs: usize) -> Self {
         let (pooler, peers) = (cores[0], cores[cores.len() - 1]);
         let mut head = format!(
             "pooler on core {pooler}, clients and canned server on core {peers}; \
@@ -118,7 +118,7 @@ impl Report {
         if pooler == peers {
             head.push_str("\nonly one core: the figures hold the other side's cache misses too");
         }
-        let labels = [0, 1].map(|side| poolers[side].label.clone());
+        let labels = [&programs.pgbouncer, &programs.weir].map(|program| program.label.clone());
         Self { head, labels, lines: Vec::new() }
     }
 

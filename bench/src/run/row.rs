@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 
-use super::pooler::Binary;
+use super::binary::{Binary, Programs};
 use crate::named::{self, Named};
 use crate::traffic::{Protocol, Sessions};
 
@@ -30,6 +30,8 @@ pub(super) enum Contest {
     /// Apart: each of them on a core of its own, which the peers may have to share with them; else both
     /// on the pooler's core.
     Workers { apart: bool, schedule: &'static str },
+    /// A mere relay, and Weir.
+    Floor,
 }
 
 /// What the clients do.
@@ -102,6 +104,12 @@ const fn schedule(name: &'static str, schedule: &'static str) -> Row {
     Row { contest, extra: true, ..query(name, 200, Protocol::Simple) }
 }
 
+/// So many clients before a relay that does nothing but relay, and before Weir.
+const fn floor(name: &'static str, clients: usize, unix: bool) -> Row {
+    let job = Job::Query { clients, protocol: Protocol::Simple, unix };
+    Row { contest: Contest::Floor, extra: true, ..row(name, job) }
+}
+
 const NOTHING_SET: Sessions = Sessions { groups: 0, at_work: 0 };
 
 const fn secured(row: Row, tls: Tls) -> Row {
@@ -111,7 +119,7 @@ const fn secured(row: Row, tls: Tls) -> Row {
 /// Clients at work while others come in a storm.
 pub(super) const AT_WORK: usize = 200;
 
-pub(super) static ROWS: [Row; 35] = [
+pub(super) static ROWS: [Row; 43] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -134,11 +142,18 @@ pub(super) static ROWS: [Row; 35] = [
     schedule("schedule-round-robin", "round-robin"),
     schedule("schedule-random", "random"),
     schedule("schedule-load-balancing", "load-balancing"),
+    floor("floor-10", 10, false),
+    floor("floor-200", 200, false),
+    floor("floor-1000", 1_000, false),
+    floor("floor-10-unix", 10, true),
+    floor("floor-200-unix", 200, true),
+    floor("floor-1000-unix", 1_000, true),
     row("login-trust", Job::Login { scram: false }),
     row("login-scram", Job::Login { scram: true }),
     row("bulk-8k", Job::Bulk { row_bytes: 8_192 }),
     row("bulk-100", Job::Bulk { row_bytes: 100 }),
     row("idle-5000", Job::Idle { clients: 5_000 }),
+    Row { extra: true, ..row("idle-19900", Job::Idle { clients: 19_900 }) },
     row("storm-5000", Job::Storm { coming: 5_000 }),
     Row { extra: true, ..row("storm-19900", Job::Storm { coming: 19_700 }) },
     secured(query("tls-cpu-200", 200, Protocol::Simple), Tls::Fresh(Key::P256)),
@@ -147,6 +162,10 @@ pub(super) static ROWS: [Row; 35] = [
     secured(row("tls-login-resumed", Job::Login { scram: false }), Tls::Resumed),
     secured(row("tls-bulk-8k", Job::Bulk { row_bytes: 8_192 }), Tls::Fresh(Key::P256)),
     secured(row("tls-idle-5000", Job::Idle { clients: 5_000 }), Tls::Fresh(Key::P256)),
+    Row {
+        extra: true,
+        ..secured(row("tls-idle-19900", Job::Idle { clients: 19_900 }), Tls::Fresh(Key::P256))
+    },
 ];
 
 impl Row {
@@ -160,10 +179,11 @@ impl Row {
     }
 
     /// Whose its figures are on that side.
-    pub(super) fn pooler<'a>(&self, side: usize, poolers: &'a [Binary; 2]) -> &'a Binary {
+    pub(super) fn pooler<'a>(&self, side: usize, programs: &'a Programs) -> &'a Binary {
         match self.contest {
-            Contest::Poolers => &poolers[side],
-            Contest::Modes(_) | Contest::Workers { .. } => &poolers[1],
+            Contest::Poolers if side == 0 => &programs.pgbouncer,
+            Contest::Floor if side == 0 => &programs.relay,
+            _ => &programs.weir,
         }
     }
 
@@ -173,13 +193,14 @@ impl Row {
             Contest::Poolers => ["pgbouncer", "weir"],
             Contest::Modes(_) => ["transaction", "auto"],
             Contest::Workers { .. } => ["one_worker", "two_workers"],
+            Contest::Floor => ["relay", "weir"],
         }
     }
 
     /// What each figure of a sample is of, where there are several: what stands behind the row's name.
     pub(super) fn parts(&self) -> &'static [&'static str] {
         match (self.job, self.contest) {
-            (Job::Idle { .. }, _) => &["", " asked"],
+            (Job::Idle { .. }, _) => &["", " asked", " left"],
             (Job::Storm { .. }, _) => &["", " p99 before", " p99", " p99 growth", " resident"],
             (_, Contest::Workers { .. }) => &["", " capacity", " sleeps"],
             _ => &[""],
@@ -191,6 +212,7 @@ impl Row {
         match self.job {
             Job::Query { .. } => match self.contest {
                 Contest::Poolers => "CPU µs per transaction",
+                Contest::Floor => "CPU µs per transaction, A a mere relay, B Weir",
                 Contest::Modes(_) => {
                     "CPU µs per transaction, A in transaction mode, B in auto mode"
                 }
@@ -202,7 +224,10 @@ impl Row {
             },
             Job::Login { .. } => "CPU µs per login",
             Job::Bulk { .. } => "CPU s per GB",
-            Job::Idle { .. } => "resident bytes per idle client",
+            Job::Idle { .. } => {
+                "resident bytes per idle client\n  \
+                 asked: after each has asked once; left: what is kept once they have left"
+            }
             Job::Storm { .. } => {
                 "ms until all who come are logged in\n  \
                  p99: of those at work, µs, before and meanwhile; growth: the one by the other\n  \
@@ -232,6 +257,7 @@ impl fmt::Display for Row {
         }
         match self.contest {
             Contest::Poolers => {}
+            Contest::Floor => write!(f, ", Weir beside a mere relay")?,
             Contest::Modes(Sessions { groups: 0, .. }) => {
                 write!(f, ", auto beside transaction mode")?;
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::pooler::{Binary, Cores, Pooler, Setting, Workers, Workplace};
+use super::binary::Binary;
+use super::pooler::{Cores, Pooler, Setting, Workers, Workplace};
 use super::row::{AT_WORK, Contest, Job, Row, Tls};
 use crate::auth::Credentials;
 use crate::command::BULK_BYTES;
@@ -37,7 +38,7 @@ pub(super) struct Bench<'a> {
 /// What one measurement gave.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// The row's figures, in its unit: one, or two for idle clients (before and after a query).
+    /// The row's figures, one for each of its parts.
     pub(super) figures: Vec<f64>,
     /// Transactions or logins a second, MB/s of a large result.
     pub(super) rate: Option<f64>,
@@ -119,6 +120,7 @@ impl Bench<'_> {
             servers: Setting::SERVERS,
             clients_max: match row.job {
                 Job::Storm { coming } => AT_WORK + coming,
+                Job::Idle { clients } => clients + 1,
                 _ => Setting::CLIENTS_MAX,
             },
             workers: match row.contest {
@@ -146,11 +148,7 @@ impl Bench<'_> {
 
 impl Sample {
     fn memory(memory: &Memory) -> Self {
-        Self {
-            figures: vec![memory.idle_per_client(), memory.asked_per_client()],
-            rate: None,
-            detail: memory.to_json(),
-        }
+        Self { figures: memory.per_client().to_vec(), rate: None, detail: memory.to_json() }
     }
 
     fn storm(passage: &Passage) -> Self {

@@ -1,0 +1,238 @@
+//! The least that a pooler on epoll can do: bytes go to and fro between clients and a few servers,
+//! and nothing is looked at but where an answer ends. Its cost is what the system calls alone cost,
+//! so it is the floor that a pooler of this kind is measured against.
+//!
+//! It serves one small select at a time of clients that never misbehave, and no other purpose.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::frame::put_startup;
+use crate::socket::{Address, Listener, Stream};
+use crate::sys::Epoll;
+
+/// What an answer ends with: ReadyForQuery, outside of a transaction.
+const READY: &[u8] = b"Z\0\0\0\x05I";
+const BUFFER_BYTES: usize = 16 * 1024;
+
+#[derive(Debug, Args)]
+pub(crate) struct RelayOptions {
+    /// Where to listen: 127.0.0.1:PORT or a path
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: Address,
+    /// The server: 127.0.0.1:PORT or a path
+    #[arg(long, value_name = "ADDRESS")]
+    connect: Address,
+    /// So many connections to it
+    #[arg(long, default_value_t = 20)]
+    servers: usize,
+    #[arg(long, default_value = "bench")]
+    user: String,
+    #[arg(long, default_value = "bench")]
+    database: String,
+}
+
+/// One end of the relay, by the index that is its token.
+#[derive(Debug)]
+enum End {
+    Listener(Listener),
+    /// Has not been greeted yet.
+    Newcomer(Stream),
+    Client(Stream),
+    /// A server that has said so much of its greeting.
+    Opening(Stream, Vec<u8>),
+    /// A server, and whom it serves.
+    Server(Stream, Option<usize>),
+    Gone,
+}
+
+#[derive(Debug)]
+struct Relay<'a> {
+    options: &'a RelayOptions,
+    epoll: Epoll,
+    ends: Vec<End>,
+    idle: Vec<usize>,
+    /// Clients whose bytes are left where they are, in the socket, until a server is free.
+    waiting: VecDeque<usize>,
+    /// What a server says to somebody who logs in, and so does the relay.
+    greeting: Vec<u8>,
+    /// Who came before that was known.
+    early: Vec<usize>,
+    buffer: Vec<u8>,
+}
+
+/// Serves until killed.
+pub(crate) fn run(options: &RelayOptions) -> Result<()> {
+    let listener = Listener::bind(&options.listen)
+        .with_context(|| format!("cannot listen on {}", options.listen))?;
+    let mut relay = Relay {
+        options,
+        epoll: Epoll::new()?,
+        ends: Vec::new(),
+        idle: Vec::new(),
+        waiting: VecDeque::new(),
+        greeting: Vec::new(),
+        early: Vec::new(),
+        buffer: vec![0; BUFFER_BYTES],
+    };
+    relay.epoll.add(listener.as_fd(), relay.ends.len())?;
+    relay.ends.push(End::Listener(listener));
+    loop {
+        for (index, _) in relay.epoll.wait(Duration::from_secs(1))? {
+            relay.handle(index)?;
+        }
+    }
+}
+
+impl Relay<'_> {
+    fn handle(&mut self, index: usize) -> Result<()> {
+        match &mut self.ends[index] {
+            End::Listener(_) => self.accept(index),
+            End::Newcomer(_) => self.hear(index),
+            End::Client(_) => match self.idle.pop() {
+                Some(server) => self.ask(index, server),
+                None => {
+                    self.waiting.push_back(index);
+                    Ok(())
+                }
+            },
+            End::Opening(..) => self.open(index),
+            End::Server(..) => self.answer(index),
+            End::Gone => Ok(()),
+        }
+    }
+
+    fn add(&mut self, end: End) -> Result<()> {
+        if let End::Newcomer(stream) | End::Opening(stream, _) = &end {
+            self.epoll.add(stream.as_fd(), self.ends.len())?;
+        }
+        self.ends.push(end);
+        Ok(())
+    }
+
+    fn accept(&mut self, listener: usize) -> Result<()> {
+        while let End::Listener(listener) = &self.ends[listener] {
+            let Some(stream) = listener.accept()? else { break };
+            self.add(End::Newcomer(stream))?;
+        }
+        Ok(())
+    }
+
+    /// A newcomer says who it is, or leaves. With the first one the servers are opened.
+    fn hear(&mut self, newcomer: usize) -> Result<()> {
+        let End::Newcomer(stream) = &mut self.ends[newcomer] else { return Ok(()) };
+        match stream.receive(&mut self.buffer)? {
+            None => return Ok(()),
+            Some(0) => {
+                self.ends[newcomer] = End::Gone;
+                return Ok(());
+            }
+            Some(_) => self.early.push(newcomer),
+        }
+        if !self.greeting.is_empty() {
+            return self.greet();
+        }
+        if self.early.len() == 1 {
+            let RelayOptions { connect, servers, user, database, .. } = self.options;
+            let mut startup = Vec::new();
+            put_startup(&mut startup, &[("user", user), ("database", database)]);
+            for _ in 0..*servers {
+                let mut stream = Stream::connect(connect)
+                    .with_context(|| format!("cannot connect to {connect}"))?;
+                send(&mut stream, &startup)?;
+                self.add(End::Opening(stream, Vec::new()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self) -> Result<()> {
+        for newcomer in std::mem::take(&mut self.early) {
+            let end = std::mem::replace(&mut self.ends[newcomer], End::Gone);
+            if let End::Newcomer(mut stream) = end {
+                send(&mut stream, &self.greeting)?;
+                self.ends[newcomer] = End::Client(stream);
+            }
+        }
+        Ok(())
+    }
+
+    /// A server lets us in.
+    fn open(&mut self, server: usize) -> Result<()> {
+        let End::Opening(stream, said) = &mut self.ends[server] else { return Ok(()) };
+        let count = stream.receive(&mut self.buffer)?;
+        ensure!(count != Some(0), "the server ended a login");
+        said.extend_from_slice(&self.buffer[..count.unwrap_or(0)]);
+        if !said.ends_with(READY) {
+            return Ok(());
+        }
+        self.greeting.clone_from(said);
+        let end = std::mem::replace(&mut self.ends[server], End::Gone);
+        if let End::Opening(stream, _) = end {
+            self.ends[server] = End::Server(stream, None);
+        }
+        self.greet()?;
+        self.release(server)
+    }
+
+    /// What the client has said goes to the server; if it has said nothing, it was not about a
+    /// query, and the server is left to the next one who waits.
+    fn ask(&mut self, client: usize, server: usize) -> Result<()> {
+        let asked = match &mut self.ends[client] {
+            End::Client(stream) => stream.receive(&mut self.buffer)?,
+            _ => None,
+        };
+        match (asked, &mut self.ends[server]) {
+            (Some(count), End::Server(stream, serves)) if count > 0 && self.buffer[0] == b'Q' => {
+                *serves = Some(client);
+                send(stream, &self.buffer[..count])
+            }
+            (said, _) => {
+                if said.is_some() {
+                    self.ends[client] = End::Gone;
+                }
+                self.release(server)
+            }
+        }
+    }
+
+    /// What the server has said goes to its client, and with the end of it the server to the next.
+    fn answer(&mut self, server: usize) -> Result<()> {
+        let End::Server(stream, serves) = &mut self.ends[server] else { return Ok(()) };
+        let Some(count) = stream.receive(&mut self.buffer)? else { return Ok(()) };
+        ensure!(count > 0, "the server closed a connection");
+        let said = &self.buffer[..count];
+        let Some(client) = *serves else { return Ok(()) };
+        let is_end = said.ends_with(READY);
+        if is_end {
+            *serves = None;
+        }
+        if let End::Client(stream) = &mut self.ends[client] {
+            send(stream, said)?;
+        }
+        if is_end { self.release(server) } else { Ok(()) }
+    }
+
+    fn release(&mut self, server: usize) -> Result<()> {
+        match self.waiting.pop_front() {
+            Some(client) => self.ask(client, server),
+            None => {
+                self.idle.push(server);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All of it at once: what small messages need.
+fn send(stream: &mut Stream, bytes: &[u8]) -> Result<()> {
+    // Whoever has gone needs nothing any more.
+    if let Ok(sent) = stream.send(bytes) {
+        ensure!(sent == Some(bytes.len()), "a peer does not read its small messages");
+    }
+    Ok(())
+}
