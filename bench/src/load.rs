@@ -17,8 +17,8 @@ use crate::traffic::Work;
 const LOGINS_MAX: usize = 50;
 /// Nothing at all got done for so long: the pooler has lost a query.
 const STALLED: Duration = Duration::from_secs(10);
-/// The pooler has so long to notice that thousands have left.
-const LEAVING: Duration = Duration::from_secs(2);
+/// The pooler has so long to notice that thousands have left, and to give back what they have used.
+const LEAVING: Duration = Duration::from_secs(4);
 const TURN_MAX: Duration = Duration::from_millis(20);
 
 /// One load on one pooler.

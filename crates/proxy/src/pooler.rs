@@ -2,12 +2,14 @@
 //!
 //! * `cold.rs`: the thread for everything that is not the data plane
 //! * `idle.rs`: pools that nobody uses are forgotten
+//! * `memory.rs`: what many clients have used is given back when they have left
 //! * `reload.rs`: a new configuration is put in force
 //! * `stats.rs`: the `stats:` line and the averages
 //! * `start.rs`: what is done once, before the first client
 
 mod cold;
 mod idle;
+mod memory;
 mod reload;
 mod start;
 mod stats;

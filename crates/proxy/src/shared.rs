@@ -296,6 +296,11 @@ impl Shared {
         worker
     }
 
+    /// All clients, of all workers.
+    pub(crate) fn clients(&self) -> u32 {
+        self.loads().map(Load::clients).sum()
+    }
+
     fn loads(&self) -> impl ExactSizeIterator<Item = &Load> {
         self.gauges.iter().map(|gauge| &gauge.load)
     }

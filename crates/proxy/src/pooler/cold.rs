@@ -17,7 +17,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{ConsoleHandler, ConsoleRequest, Exit, Shutdown, idle, stats};
+use super::{ConsoleHandler, ConsoleRequest, Exit, Shutdown, idle, memory, stats};
 use crate::{
     announced, check,
     controller::{Controller, OrderError},
@@ -65,6 +65,7 @@ impl Cold {
         });
         let stats = tokio::spawn(stats::keep(self.controller.clone()));
         let idle = tokio::spawn(idle::keep(self.controller.clone()));
+        let memory = tokio::spawn(memory::keep(self.controller.clone()));
         let zones = tokio::spawn(resolve::watch_zones(self.controller.clone()));
         let mut drain = None;
         let exit = loop {
@@ -88,6 +89,7 @@ impl Cold {
         };
         stats.abort();
         idle.abort();
+        memory.abort();
         zones.abort();
         exit
     }

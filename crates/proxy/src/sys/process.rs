@@ -55,6 +55,17 @@ pub(crate) fn monotonic_us() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
 }
 
+/// What the allocator has no use for at present goes back to the system. Whoever allocates meanwhile may
+/// have to wait, for some milliseconds where there is much.
+pub(crate) fn give_memory_back() {
+    // Other C libraries do so by themselves, or have no such call.
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointers; it may be called by any thread at any time.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// Raises the number of open files to what is allowed, and tells it and the hard limit.
 pub(crate) fn raise_file_limit() -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
