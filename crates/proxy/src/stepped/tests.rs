@@ -8,6 +8,7 @@ use std::{
 };
 
 use config::Config;
+use engine::ids::WorkerId;
 use wire::{backend, frontend};
 
 use super::Stepped;
@@ -148,4 +149,26 @@ fn who_works_has_a_turn_between_any_few_of_a_crowd_that_logs_in() {
         crowd.retain_mut(|client| received(client) == 0);
     }
     panic!("{} are not in", crowd.len());
+}
+
+#[test]
+fn while_more_is_said_than_heard_fewer_are_accepted_but_not_nobody() {
+    const TURNS: usize = 40;
+    let mut rig = Rig::new(7);
+    let name = "long".repeat(100);
+    let mut words = Vec::new();
+    frontend::startup(&mut words, 0, &[("user", "app"), ("application_name", &name)]);
+    let path = rig.folder.join(".s.PGSQL.6432");
+    let mut crowd: Vec<_> = (0..120).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let accepted = |rig: &Rig| rig.weir.shared.gauge(WorkerId(0)).load.clients() as usize;
+    let before = accepted(&rig);
+    // Each has another byte to say whenever it was heard, and is never done.
+    for byte in &words[..TURNS] {
+        for client in &mut crowd {
+            client.write_all(&[*byte]).unwrap();
+        }
+        rig.weir.turn().unwrap();
+    }
+    let entered = accepted(&rig) - before;
+    assert!((TURNS..2 * TURNS).contains(&entered), "{entered} in {TURNS} turns");
 }

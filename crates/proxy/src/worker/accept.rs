@@ -9,7 +9,7 @@ use std::{
 
 use engine::ids::Micros;
 
-use super::Worker;
+use super::{LOGINS_MAX, Worker};
 use crate::{
     announced::{self, Arrival},
     error,
@@ -22,6 +22,10 @@ use crate::{
 
 /// Clients accepted before others get their turn.
 const ACCEPT_MAX: usize = 4;
+/// Likewise while more who log in have said something than are heard in a turn: who waits for us loses
+/// its patience, or has its seat taken by others. Somebody is always accepted, or a few who
+/// never stop talking could keep all others out.
+const ACCEPT_MAX_CROWDED: usize = 1;
 const COMPLAINT_PAUSE: Micros = 1_000_000;
 
 impl Worker {
@@ -69,7 +73,9 @@ impl Worker {
         if !is_open {
             return self.unwatch_listener(listener);
         }
-        for _ in 0..ACCEPT_MAX {
+        let is_crowded = self.sockets.logins.len() > LOGINS_MAX;
+        let most = if is_crowded { ACCEPT_MAX_CROWDED } else { ACCEPT_MAX };
+        for _ in 0..most {
             if !self.has_room_for_login(at) {
                 return;
             }
