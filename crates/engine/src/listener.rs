@@ -100,7 +100,7 @@ impl Listener {
 
     /// Takes the place of what that client has asked for and not got yet.
     pub fn subscribe(&mut self, new: Subscription) {
-        self.withdraw(new.who);
+        self.withdraw(new.who, None);
         for channel in new.at_once.iter().chain(&new.from_mark) {
             self.channels.entry(channel.clone()).or_default().awaited += 1;
             self.changed.insert(channel.clone());
@@ -110,9 +110,7 @@ impl Listener {
 
     /// That client wants to hear no more of these channels; None: of none.
     pub fn unsubscribe(&mut self, who: Subscriber, channels: Option<&[Channel]>) {
-        if channels.is_none() {
-            self.withdraw(who);
-        }
+        self.withdraw(who, channels);
         for (name, channel) in &mut self.channels {
             if channels.is_none_or(|all| all.contains(name)) && channel.told.remove(&who) {
                 self.changed.insert(name.clone());
@@ -120,14 +118,17 @@ impl Listener {
         }
     }
 
-    fn withdraw(&mut self, who: Subscriber) {
+    /// It has not got these yet, and does not wait for them any more; None: for any.
+    fn withdraw(&mut self, who: Subscriber, channels: Option<&[Channel]>) {
+        let is_given_up = |name: &mut Channel| channels.is_none_or(|all| all.contains(name));
         for list in [&mut self.waiting, &mut self.unmarked] {
-            while let Some(at) = list.iter().position(|one| one.who == who) {
-                let old = list.swap_remove(at);
-                for channel in old.at_once.into_iter().chain(old.from_mark) {
+            for one in list.iter_mut().filter(|one| one.who == who) {
+                let at_once = one.at_once.extract_if(.., is_given_up);
+                for channel in at_once.chain(one.from_mark.extract_if(.., is_given_up)) {
                     release(&mut self.channels, &mut self.changed, channel);
                 }
             }
+            list.retain(|one| !(one.at_once.is_empty() && one.from_mark.is_empty()));
         }
     }
 

@@ -117,6 +117,18 @@ pub enum Mutant {
     TriesOneOrder,
     /// Who is refused its settings by one server is not given a new one.
     TriesOneServer,
+    /// The server of a client that listens is told to stop before the listener's word counts.
+    HandsOverUnmarked,
+    /// What servers tell of a channel of which the listener tells is passed on, too.
+    HearsTwice,
+    /// Who was not heard for a while is not told so.
+    HidesGap,
+    /// What others have notified is told also within a transaction.
+    TellsInTransaction,
+    /// What was kept for a client is told although it has given up the channel.
+    TellsWhatWasGivenUp,
+    /// What a client has notified itself bears the process id of its server.
+    ShowsServersProcess,
     /// The settings of a client that has left while they were made are taken for made or not made.
     ForgetsHalfAppliedSettings,
 }

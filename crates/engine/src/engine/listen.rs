@@ -26,6 +26,7 @@ use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 use crate::listener::{Subscriber, Subscription, token};
 use crate::listening::{Listening, News, UNTOLD_LEN_MAX};
+use crate::mutant::{self, Mutant};
 use crate::pins::Pins;
 use crate::pool::Waiter;
 use crate::server::{Preparation, ServerPhase};
@@ -74,7 +75,8 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let own = session.listening.get_or_insert_with(|| Box::new(Listening::new(pool)));
-        let gone: Vec<_> = own.live.without(&wanted).map(|one| one.name.clone()).collect();
+        let known = own.live.without(&wanted).chain(own.moving.without(&wanted));
+        let gone: Vec<_> = known.map(|one| one.name.clone()).collect();
         own.live = own.live.shared_with(&wanted);
         let moving = Carried::new(wanted.without(&own.live).cloned().collect());
         if own.moving != moving {
@@ -134,7 +136,11 @@ impl<X: Exchange> Engine<X> {
         client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.server_mut(on).phase = ServerPhase::Preparing(Preparation::HandOver);
         // Both at once: what else is said in between was said before the mark, or is dropped.
-        self.send_own_queries(on, [&begin[..], b"UNLISTEN *"].into_iter(), now, io);
+        let mut texts = [&begin[..], b"UNLISTEN *"];
+        if mutant::is(Mutant::HandsOverUnmarked) {
+            texts.reverse();
+        }
+        self.send_own_queries(on, texts.into_iter(), now, io);
         true
     }
 
@@ -193,7 +199,7 @@ impl<X: Exchange> Engine<X> {
             true => own.request = 0,
             false => own.mark = Some(mark),
         }
-        if again {
+        if again && !mutant::is(Mutant::HidesGap) {
             self.tell(id, News::Gap, now, io);
         }
         if let Some(on) = self.clients.get(id.0 as usize).and_then(|client| client.server) {
@@ -298,7 +304,8 @@ impl<X: Exchange> Engine<X> {
                 News::Notification(body) => {
                     let said = NotificationResponse::decode(&body).ok();
                     // It may have been given up meanwhile.
-                    let said = said.filter(|said| own.live.get(said.channel).is_some());
+                    let is_late = mutant::is(Mutant::TellsWhatWasGivenUp);
+                    let said = said.filter(|said| is_late || own.live.get(said.channel).is_some());
                     if let Some(NotificationResponse { pid, channel, payload }) = said {
                         backend::notification(&mut out, pid, channel, payload);
                     }
@@ -322,6 +329,9 @@ impl<X: Exchange> Engine<X> {
         let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
         if own.is_none_or(|own| !own.has_untold() || own.hands_over) {
             return false;
+        }
+        if mutant::is(Mutant::TellsInTransaction) {
+            return true;
         }
         client.server.is_none_or(|on| {
             let server = self.server(on);

@@ -1,6 +1,7 @@
 //! The connections that listen for the clients of a pool (`pool_mode = auto`), of those pools
 //! whose listener is this worker's: opened when the first client listens, closed when nobody has
-//! for `server_idle_timeout`. Who listens to what is in `listener.rs`.
+//! for `server_idle_timeout`, or another pool starves for its seat. Who listens to what is in
+//! `listener.rs`.
 //!
 //! It has a seat like any server, and no place in its pool: see `Pool::reserve_listener`.
 
@@ -58,13 +59,17 @@ impl<X: Exchange> Engine<X> {
             if listener.is_needed() {
                 listener.unused_since = now;
             }
-            match listener.stage {
-                Stage::Open { server, .. } if over(limit, listener.unused_since, now) => {
-                    self.server_closed(server, "nobody listens", now, io);
-                }
-                Stage::Open { .. } | Stage::Opening | Stage::Closed => {
-                    self.tend_listener(pool, now, io);
-                }
+            let Stage::Open { server, .. } = listener.stage else {
+                self.tend_listener(pool, now, io);
+                continue;
+            };
+            let (needed, since) = (listener.is_needed(), listener.unused_since);
+            if over(limit, since, now) {
+                self.server_closed(server, "nobody listens", now, io);
+            } else if !needed && self.is_starved_for(pool) {
+                self.server_closed(server, "evicted", now, io);
+            } else {
+                self.tend_listener(pool, now, io);
             }
         }
     }
@@ -96,6 +101,10 @@ impl<X: Exchange> Engine<X> {
             }
             Stage::Open { server, .. } => {
                 let server = *server;
+                // It is in the middle of telling something: afterwards.
+                if !self.servers[server.0 as usize].is_clean() {
+                    return;
+                }
                 if let Some(sql) = listener.next_order() {
                     self.send_own_query(server, &sql, now, io);
                 }
@@ -188,13 +197,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// It was told something: each worker hears of it for all its clients at once.
-    pub(super) fn spread(
-        &mut self,
-        on: ServerId,
-        bodies: &[Arc<[u8]>],
-        now: Micros,
-        io: &mut impl Io,
-    ) {
+    pub(super) fn spread(&mut self, on: ServerId, bodies: &[Arc<[u8]>]) {
         let pool = self.server(on).pool;
         for body in bodies {
             let Ok(said) = NotificationResponse::decode(body) else { continue };
@@ -215,9 +218,6 @@ impl<X: Exchange> Engine<X> {
             for (worker, to) in by_worker {
                 self.exchange.post(worker, Mail::Notified { to, body: body.clone() });
             }
-        }
-        if self.server(on).ledger.is_at_rest() {
-            self.tend_listener(pool, now, io);
         }
     }
 

@@ -110,7 +110,7 @@ impl<X: Exchange> Engine<X> {
                     self.hold_refused(on, now, io);
                 }
                 if !notified.is_empty() {
-                    self.spread(on, &notified, now, io);
+                    self.spread(on, &notified);
                 }
                 self.after_replies(on, now, io);
             }
@@ -321,7 +321,10 @@ impl Replies<'_> {
             return Owner::Nobody;
         }
         // The client knows another number than its server's for its own.
-        if is_own && let Some(client) = &self.client {
+        if is_own
+            && let Some(client) = &self.client
+            && !mutant::is(Mutant::ShowsServersProcess)
+        {
             let own = (client.key >> 32) as u32;
             backend::notification(self.out.insert(), own, said.channel, said.payload);
             return Owner::Nobody;

@@ -114,17 +114,25 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let pool = self.server(id).pool;
+        if self.is_starved_for(pool) {
+            return self.close_server(id, "evicted", now, io);
+        }
+        self.exchange.pool(pool, |pool| pool.unwant(serial));
+        self.place_one(id, false, now, io);
+    }
+
+    /// Does anybody wait in a pool that starves for a seat of this one?
+    pub(super) fn is_starved_for(&mut self, pool: PoolId) -> bool {
         let identity = self.view(pool).identity.clone();
         while let Some((starving, since)) =
             self.exchange.limits(|limits| limits.starving_for(&identity))
         {
             if self.exchange.pool(starving, |pool| pool.waiting_total() > 0) {
-                return self.close_server(id, "evicted", now, io);
+                return true;
             }
             self.exchange.limits(|limits| limits.forget(starving, since));
         }
-        self.exchange.pool(pool, |pool| pool.unwant(serial));
-        self.place_one(id, false, now, io);
+        false
     }
 
     /// Somebody of its own pool waits for this server, but a pool that has had less than its share

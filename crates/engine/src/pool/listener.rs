@@ -36,7 +36,7 @@ impl Pool {
     }
 
     /// Servers for clients.
-    pub(super) fn places(&self) -> u32 {
+    pub fn places(&self) -> u32 {
         self.servers - u32::from(self.listener != ListenerPlace::None)
     }
 
@@ -44,7 +44,8 @@ impl Pool {
         self.opening - u32::from(self.listener == ListenerPlace::Opening)
     }
 
-    pub(super) fn has_none_open(&self) -> bool {
+    /// No server for clients is logged in.
+    pub fn has_none_open(&self) -> bool {
         self.places() == self.places_opening()
     }
 }

@@ -4,7 +4,7 @@ use config::PoolMode;
 use engine::pool::Gate;
 
 use crate::messages::*;
-use crate::rig::{Client, Rig, Server};
+use crate::rig::{Client, Rig, Server, add_others};
 
 /// With so many workers; the pool's listener is the first one's.
 fn rig(workers: usize) -> Rig {
@@ -385,4 +385,62 @@ fn a_parked_server_that_still_listens_is_made_to_stop() {
     let other = rig.client();
     other.send([query("SELECT 2")]);
     server.expect([query("SELECT 2")]);
+}
+
+#[test]
+fn a_listener_that_is_telling_something_is_told_what_to_do_afterwards() {
+    let rig = rig(1);
+    let (client, server, listener, _) = listening(&rig, 0);
+    client.send([query("UNLISTEN news")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("UNLISTEN news")]);
+    server.send([done("UNLISTEN")]);
+    let news = told(5, "news", "1");
+    let (first, second) = news.split_at(7);
+    listener.send([first.to_vec()]);
+    left(&server, &[]);
+    listener.expect([]);
+    listener.send([second.to_vec()]);
+    listener.expect([query("UNLISTEN \"news\";")]);
+}
+
+#[test]
+fn who_stops_before_the_listener_tells_is_not_waited_for() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    let asked = listener.take();
+    client.send([query("UNLISTEN news")]);
+    server.expect([query("UNLISTEN news")]);
+    server.send([done("UNLISTEN")]);
+    left(&server, &[]);
+    assert!(server.is_parked());
+    assert!(show(&asked).join("").contains("news"));
+    listener.send([done("LISTEN")]);
+    listener.expect([query("UNLISTEN \"news\";")]);
+}
+
+#[test]
+fn a_listener_that_nobody_needs_makes_room() {
+    let rig = Rig::new(|config| {
+        add_others(config);
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.max_db_connections = 2;
+    });
+    let (client, server, listener, _) = listening(&rig, 0);
+    let busy = rig.client();
+    busy.send([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    let bob = rig.connect();
+    bob.say_hello_as("bob", "app");
+    rig.wait(1);
+    assert!(listener.is_open(), "somebody listens");
+    client.leave();
+    listener.answers("UNLISTEN \"news\";");
+    rig.wait(1);
+    assert!(!listener.is_open());
+    bob.expect_welcome(&[]);
+    assert!(rig.logged("evicted"));
 }

@@ -7,6 +7,7 @@
 //!
 //! What it does is a function of the bytes it reads and of `wake`, `cancel`; never of chance.
 
+mod ears;
 mod exec;
 mod extended;
 mod login;
@@ -16,8 +17,10 @@ use std::collections::HashMap;
 use wire::error_fields::ErrorFields;
 use wire::{HEADER_LEN, Header, backend, frontend};
 
+pub(crate) use self::ears::{Ears, Order};
 pub(crate) use self::exec::CANCELED;
 pub(crate) use self::login::{Account, ServerAuth};
+use crate::bus::Bus;
 use crate::schema::{Schema, Table};
 use crate::settings::Settings;
 use crate::sql::{Sql, Statement, Tag};
@@ -73,6 +76,14 @@ enum Phase {
     Gone,
 }
 
+/// As it was at a SAVEPOINT.
+#[derive(Debug)]
+struct Savepoint {
+    settings: Settings,
+    orders: usize,
+    inserting: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(crate) pid: u32,
@@ -90,6 +101,8 @@ pub(crate) struct Backend {
     pub(crate) settings: Settings,
     /// As they were when the transaction began.
     saved: Option<Settings>,
+    savepoint: Option<Savepoint>,
+    pub(crate) ears: Ears,
     block: Block,
     schema: Schema,
     /// There has been a temporary table.
@@ -132,6 +145,8 @@ impl Backend {
             settings,
             had_objects: false,
             saved: None,
+            savepoint: None,
+            ears: Ears::default(),
             block: Block::Idle,
             statements: HashMap::new(),
             portals: HashMap::new(),
@@ -150,9 +165,18 @@ impl Backend {
     }
 
     /// A server process that waits for a startup packet.
-    pub(crate) fn server(pid: u32, account: Account, schema: Schema, session_mode: bool) -> Self {
+    pub(crate) fn server(
+        pid: u32,
+        account: Account,
+        (schema, bus): (Schema, Bus),
+        session_mode: bool,
+    ) -> Self {
         let phase = Phase::Login(Box::new(login::Login::new(account)));
-        Self { schema, ..Self::new(pid, Settings::default(), phase, session_mode) }
+        Self {
+            schema,
+            ears: Ears::new(bus),
+            ..Self::new(pid, Settings::default(), phase, session_mode)
+        }
     }
 
     /// A session that is logged in already, with a client's own settings.
@@ -307,8 +331,9 @@ impl Backend {
         self.out.append(&mut self.buffered);
     }
 
-    /// ReadyForQuery, and before it the settings that have changed.
+    /// ReadyForQuery, and before it what others have notified and the settings that have changed.
     fn ready(&mut self) {
+        self.write_news();
         for (name, value) in self.settings.changes() {
             backend::parameter_status(&mut self.buffered, name.as_bytes(), value.as_bytes());
         }
@@ -332,7 +357,10 @@ impl Backend {
         }
         backend::error(&mut self.buffered, &fields);
         self.flush();
-        self.inserting.clear();
+        let (orders, inserting) =
+            self.savepoint.as_ref().map_or((0, 0), |at| (at.orders, at.inserting));
+        self.ears.orders.truncate(orders);
+        self.inserting.truncate(inserting);
         if let Some(saved) = self.saved.take() {
             self.settings.restore(saved);
         }
@@ -352,10 +380,16 @@ impl Backend {
     /// The end of a transaction that no BEGIN had begun.
     fn commit(&mut self) {
         if self.block == Block::Idle {
-            self.saved = None;
-            self.inserted.append(&mut self.inserting);
-            self.portals.clear();
+            self.end_work();
         }
+    }
+
+    /// What the transaction has done takes effect.
+    fn end_work(&mut self) {
+        (self.saved, self.savepoint) = (None, None);
+        self.inserted.append(&mut self.inserting);
+        self.ears.commit(self.pid);
+        self.portals.clear();
     }
 
     /// A request names its asker: is this the session it should find?

@@ -4,10 +4,13 @@
 use std::collections::VecDeque;
 
 use engine::settings::PoolKey;
-use wire::messages::{AuthenticationRequest, BackendKeyData, ParameterStatus};
+use wire::messages::{
+    AuthenticationRequest, BackendKeyData, NotificationResponse, ParameterStatus,
+};
 use wire::scram::{self, ScramClient, ScramSecret};
 use wire::{HEADER_LEN, Header, backend, frontend, md5};
 
+use crate::bus::{Bus, Hearing};
 use crate::reference::{Reference, Verdict, show, sqlstate};
 use crate::script::{Manner, Step};
 use crate::settings::{Settings, UNTRACKED};
@@ -58,6 +61,11 @@ pub(crate) struct Client {
     /// Nor does it read before this one.
     pub(crate) deaf_until: u64,
     pub(crate) reference: Reference,
+    pub(crate) hearing: Hearing,
+    /// Is it in a transaction, as far as it knows?
+    in_transaction: bool,
+    /// It was told of another's in one, which must have ended with that.
+    told_early: Option<String>,
     pub(crate) key: Option<(u32, Vec<u8>)>,
     /// Cancel requests sent, less those that have hit.
     pub(crate) cancels: usize,
@@ -72,7 +80,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(who: Who, script: Vec<Step>) -> Self {
+    pub(crate) fn new(who: Who, script: Vec<Step>, hearing: Hearing) -> Self {
         let mut settings = Settings::default();
         for (name, value) in &who.wants {
             match who.has_session {
@@ -93,6 +101,9 @@ impl Client {
             thinks_until: 0,
             deaf_until: 0,
             reference: Reference::new(settings),
+            hearing,
+            in_transaction: false,
+            told_early: None,
             key: None,
             cancels: 0,
             may_end: false,
@@ -109,7 +120,8 @@ impl Client {
 
     /// A connection that asks to cancel what the holder of that key does.
     pub(crate) fn canceler(pid: u32, secret: &[u8], who: Who) -> Self {
-        let mut client = Self::new(who, Vec::new());
+        let nobody = Hearing::new(Bus::default(), String::new(), usize::MAX);
+        let mut client = Self::new(who, Vec::new(), nobody);
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, pid, secret);
         client.to_send = packet.into();
@@ -135,6 +147,10 @@ impl Client {
     pub(crate) fn can_go_on(&self, now: u64) -> bool {
         let waits = match self.script.front() {
             Some(Step::Await) => !self.reference.is_quiet(),
+            Some(Step::Hear) if !self.reference.is_quiet() => true,
+            // Where nobody can know what is still owed it is not known when a transaction is over.
+            Some(Step::Hear) if self.reference.backend.copy_failed => false,
+            Some(Step::Hear) => self.reference.is_at_rest() && self.hearing.lacks().is_some(),
             Some(Step::Leave(Manner::Stay)) | None => true,
             Some(_) => false,
         };
@@ -207,6 +223,7 @@ impl Client {
             backend::BACKEND_KEY_DATA => {
                 let key = BackendKeyData::decode(body).map_err(broken)?;
                 self.key = Some((key.pid, key.secret.to_vec()));
+                self.reference.backend.pid = key.pid;
                 if self.who.has_own_server {
                     self.reference.backend.shown_pid = key.pid;
                 }
@@ -254,6 +271,12 @@ impl Client {
         Ok(())
     }
 
+    /// What it listens to may have changed.
+    pub(crate) fn follow_channels(&mut self) {
+        let (begun, ended) = self.reference.backend.ears.take_changes();
+        self.hearing.changed(begun, &ended);
+    }
+
     fn message(&mut self, message: &[u8]) -> Result<(), String> {
         if is_chatter(message) {
             return Ok(());
@@ -264,7 +287,38 @@ impl Client {
         if self.is_lax {
             return Ok(());
         }
-        match self.reference.received(message) {
+        match message[0] {
+            backend::NOTIFICATION => {
+                let said = NotificationResponse::decode(&message[HEADER_LEN..])
+                    .map_err(|_| format!("malformed {}", show(message)))?;
+                if said.pid != self.reference.backend.pid {
+                    if self.in_transaction {
+                        self.told_early = Some(show(message));
+                    }
+                    return self.hearing.told(&said);
+                }
+                self.hearing.echoed(&said)?;
+            }
+            backend::NOTICE if sqlstate(message).is_some_and(|code| code == LOSS.as_bytes()) => {
+                return self.hearing.missed();
+            }
+            backend::PARAMETER_STATUS => {}
+            backend::READY_FOR_QUERY if message.last() == Some(&b'I') => {
+                (self.in_transaction, self.told_early) = (false, None);
+            }
+            other => {
+                self.in_transaction |= other == backend::READY_FOR_QUERY;
+                if let Some(what) = &self.told_early {
+                    return Err(format!("told within a transaction: {what}"));
+                }
+            }
+        }
+        let verdict = self.reference.received(message);
+        self.follow_channels();
+        if self.reference.is_at_rest() {
+            self.hearing.answered(self.reference.backend.ears.channels());
+        }
+        match verdict {
             Verdict::Expected => Ok(()),
             Verdict::Canceled if self.cancels == 0 => {
                 Err(format!("canceled without having asked for it: {}", show(message)))
@@ -277,6 +331,9 @@ impl Client {
         }
     }
 }
+
+/// SQLSTATE of what is told of notifications that were lost.
+const LOSS: &str = "01000";
 
 fn is_fatal(message: &[u8]) -> bool {
     message[0] == backend::ERROR && message.windows(6).any(|part| part == b"SFATAL")

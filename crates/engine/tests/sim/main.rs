@@ -10,6 +10,7 @@
 extern crate weir_engine as engine;
 
 mod backend;
+mod bus;
 mod client;
 mod exchange;
 mod mutants;

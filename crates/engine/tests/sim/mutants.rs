@@ -74,6 +74,12 @@ mutants! { Mutant::Engine:
     settings_refused_and_done_without_are_noticed: ServesWithoutSettings;
     a_single_order_of_settings_is_noticed: TriesOneOrder;
     a_single_server_for_settings_is_noticed: TriesOneServer;
+    an_unmarked_handover_of_channels_is_noticed: HandsOverUnmarked;
+    what_is_heard_twice_is_noticed: HearsTwice;
+    a_hidden_gap_is_noticed: HidesGap;
+    news_within_a_transaction_are_noticed: TellsInTransaction;
+    news_of_what_was_given_up_are_noticed: TellsWhatWasGivenUp;
+    a_servers_process_shown_is_noticed: ShowsServersProcess;
     half_applied_settings_are_noticed: ForgetsHalfAppliedSettings;
 }
 

@@ -9,6 +9,7 @@ use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 use crate::backend::Backend;
+use crate::bus::Bus;
 use crate::reference::{messages, show_all};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
@@ -144,6 +145,7 @@ pub(crate) struct Net {
     pub(crate) client_slots: Vec<HashMap<u32, usize>>,
     pub(crate) server_slots: Vec<HashMap<u32, usize>>,
     pub(crate) factory: Factory,
+    pub(crate) bus: Bus,
     pub(crate) capacities: &'static [usize],
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) complaints: Vec<String>,
@@ -291,6 +293,9 @@ impl Io for SimIo<'_> {
             return;
         }
         let socket = &mut self.net.servers[at];
+        if socket.backend.ears.is_listener() {
+            self.net.bus.count_loss();
+        }
         socket.place = Place::Closed;
         socket.pending.clear();
         socket.up.ended = true;

@@ -1,6 +1,9 @@
 //! What one simulated client is going to do, made up at random beforehand. Nothing here knows what
 //! will come of it: the reference does.
 
+mod listening;
+mod session;
+
 use config::PoolMode;
 use wire::frontend;
 
@@ -12,6 +15,8 @@ pub(crate) enum Step {
     Send(Vec<u8>),
     /// Wait for everything that must come.
     Await,
+    /// Wait for everything that others have notified.
+    Hear,
     Think(u64),
     /// Send a cancel request for oneself, on a connection of its own; perhaps with a wrong secret.
     Cancel {
@@ -45,6 +50,7 @@ pub(crate) struct Author<'a> {
     patient: bool,
     /// It uses no names, and the unnamed statement only in the batch of its Parse.
     pub(crate) plain: bool,
+    pub(crate) listens: bool,
     /// The kernels hold much, so that long messages do not take for ever.
     pub(crate) wide: bool,
     /// It mostly sleeps, and is woken by cancel requests.
@@ -73,6 +79,7 @@ impl<'a> Author<'a> {
             mode,
             patient,
             plain,
+            listens: false,
             wide,
             sleepy,
             goes_back,
@@ -84,6 +91,9 @@ impl<'a> Author<'a> {
     }
 
     pub(crate) fn write(mut self, length: usize) -> Vec<Step> {
+        if self.listens && self.rng.once_in(2) {
+            self.begin_to_listen();
+        }
         for _ in 0..length {
             self.scene();
             if self.rng.once_in(3) {
@@ -94,6 +104,9 @@ impl<'a> Author<'a> {
             self.query("ROLLBACK");
         }
         self.act(true);
+        if self.listens {
+            self.steps.push(Step::Hear);
+        }
         if self.prepares() && !self.in_transaction && self.rng.once_in(4) {
             self.surprise();
         }
@@ -140,6 +153,9 @@ impl<'a> Author<'a> {
         if self.sleepy && self.rng.once_in(2) {
             self.sleep();
             return self.act(true);
+        }
+        if self.listens && self.rng.once_in(2) {
+            return self.listening();
         }
         if self.mode == PoolMode::Auto && self.rng.once_in(3) {
             return self.refusals();
@@ -196,45 +212,6 @@ impl<'a> Author<'a> {
             5 => self.set_sql(),
             6 => format!("SELECT {} {}", self.rng.below(40), self.rng.below(900)),
             _ => format!("SELECT {} {}", self.rng.below(4), self.rng.below(60)),
-        }
-    }
-
-    fn set_sql(&mut self) -> String {
-        if self.mode == PoolMode::Auto && !self.rng.once_in(3) {
-            return self.session_sql();
-        }
-        let value = self.rng.pick(&["one", "two", "three", "bad"]);
-        match self.rng.below(3) {
-            0 => format!("SET TimeZone = '{value}'"),
-            1 => format!("SET application_name = '{value}{}'", self.client),
-            _ => format!("SET datestyle = '{value}'"),
-        }
-    }
-
-    /// Something that stays in the session and is not reported.
-    fn session_sql(&mut self) -> String {
-        let (value, client) = (self.rng.below(3), self.client);
-        match self.rng.below(10) {
-            0 if !self.goes_back => "RESET work_mem".to_owned(),
-            1 if !self.goes_back => "RESET ALL".to_owned(),
-            2 => "RESET TimeZone".to_owned(),
-            3 => "CREATE TEMP TABLE mine".to_owned(),
-            4 => "DROP TABLE mine".to_owned(),
-            5 | 6 => format!("SET search_path = 's{value}'"),
-            _ => format!("SET work_mem = '{value}{client}MB'"),
-        }
-    }
-
-    /// Something that a server may refuse to take over.
-    fn refusable_sql(&mut self) -> String {
-        let value = self.rng.below(3);
-        match self.rng.below(8) {
-            0 => format!("SET role = 'r{}'", self.client),
-            // In that order only.
-            1 | 2 => format!("SET log_statement = 'l{value}'; SET role = 'r{}'", self.client),
-            3 => "RESET role".to_owned(),
-            4 => format!("SET log_statement = 'l{value}'"),
-            _ => format!("SET temp_buffers = '{value}MB'"),
         }
     }
 
@@ -477,36 +454,6 @@ impl<'a> Author<'a> {
         frontend::describe_statement(&mut self.out, name.as_bytes());
         frontend::execute(&mut self.out, b"", 0);
         frontend::sync(&mut self.out);
-    }
-
-    /// It sets what may be refused on the next server, and sees what it has there.
-    fn refusals(&mut self) {
-        for _ in 0..self.rng.range(1, 2) {
-            let sql = self.refusable_sql();
-            self.query(&sql);
-            self.act(false);
-        }
-        if self.rng.once_in(3) {
-            self.act(true);
-            if !self.in_transaction {
-                // It may not become its role any more, or may again; it may be it at present.
-                let verb = self.rng.pick(&["GRANT", "REVOKE"]);
-                self.query(&format!("{verb} {}", self.client));
-                self.act(true);
-            }
-        }
-        self.steps.push(Step::Think(self.rng.below(5_000) as u64));
-        self.query("SELECT 1 1");
-        self.act(false);
-    }
-
-    fn go_back(&mut self) {
-        self.act(true);
-        if !self.in_transaction {
-            let sql = self.rng.pick(&["RESET work_mem", "RESET ALL", "DISCARD ALL"]);
-            self.query(sql);
-            self.act(true);
-        }
     }
 
     fn copy_in(&mut self) {

@@ -8,6 +8,7 @@ use wire::md5;
 use wire::scram::ScramVerifier;
 
 use crate::backend::{Account, Backend, ServerAuth};
+use crate::bus::{Bus, Hearing};
 use crate::client::{Client, Who};
 use crate::net::Factory;
 use crate::rng::Rng;
@@ -51,6 +52,9 @@ pub(crate) struct Setup {
     /// Do clients vanish at any byte?
     pub(crate) careless: bool,
     pub(crate) capacities: &'static [usize],
+    /// Do clients listen?
+    pub(crate) listens: bool,
+    pub(crate) bus: Bus,
     auth: ServerAuth,
     client_auth: &'static str,
 }
@@ -113,6 +117,8 @@ impl Setup {
             chatty: rng.once_in(3),
             careless: rng.once_in(2),
             capacities: rng.pick(&CAPACITIES),
+            listens: mode == PoolMode::Auto && !rng.once_in(3),
+            bus: Bus::default(),
             auth,
             client_auth,
         };
@@ -209,10 +215,12 @@ impl Setup {
         let length = rng.range(1, 10);
         let mut author = Author::new(rng, index, self.mode);
         author.plain = self.plain;
+        author.listens = self.listens;
         author.sleepy = self.sleepy;
         author.goes_back = who.has_session && !who.wants.is_empty();
         author.wide = self.capacities.iter().all(|capacity| *capacity > 10_000);
-        let mut client = Client::new(who, author.write(length));
+        let hearing = Hearing::new(self.bus.clone(), who.database.clone(), index);
+        let mut client = Client::new(who, author.write(length), hearing);
         if rng.once_in(4) {
             // It comes when the others are at work.
             client.thinks_until = START + rng.below(100_000) as u64;
@@ -224,13 +232,13 @@ impl Setup {
     pub(crate) fn factory(&self) -> Factory {
         let (auth, stormy) = (self.auth.clone(), self.stormy);
         let session_mode = self.mode == PoolMode::Session;
-        let schema = Schema::default();
+        let (schema, bus) = (Schema::default(), self.bus.clone());
         let mut pid = 1000;
         Box::new(move |_, rng| {
             pid += 1;
             let refuse = (stormy && rng.once_in(8)).then(|| rng.pick(&["53300", "57P03"]));
             let account = Account { auth: auth.clone(), password: PASSWORD.into(), refuse };
-            Backend::server(pid, account, schema.clone(), session_mode)
+            Backend::server(pid, account, (schema.clone(), bus.clone()), session_mode)
         })
     }
 }

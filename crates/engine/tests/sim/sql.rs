@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::backend::Order;
+
 /// SQLSTATE of notices that belong to no request.
 pub(crate) const CHATTER: &str = "sim00";
 
@@ -48,6 +50,11 @@ pub(crate) enum Statement {
     Begin,
     Commit,
     Rollback,
+    /// It is made, or gone back to.
+    Savepoint {
+        made: bool,
+    },
+    Notify(Order),
     Set(&'static str, String),
     /// Of one, or of all.
     Reset(Option<&'static str>),
@@ -113,7 +120,7 @@ impl Statement {
     }
 
     pub(crate) fn ends_transaction(&self) -> bool {
-        matches!(self, Self::Commit | Self::Rollback)
+        matches!(self, Self::Commit | Self::Rollback | Self::Savepoint { made: false })
     }
 }
 
@@ -158,7 +165,19 @@ fn statement(text: &str) -> Option<Statement> {
     Some(match first {
         "BEGIN" => Statement::Begin,
         "COMMIT" => Statement::Commit,
+        "ROLLBACK" if text.starts_with("ROLLBACK TO") => Statement::Savepoint { made: false },
         "ROLLBACK" => Statement::Rollback,
+        "SAVEPOINT" => Statement::Savepoint { made: true },
+        "LISTEN" => Statement::Notify(Order::Listen(unquoted(words.next()?))),
+        "UNLISTEN" => {
+            let channel = Some(words.next()?).filter(|channel| *channel != "*");
+            Statement::Notify(Order::Unlisten(channel.map(unquoted)))
+        }
+        "NOTIFY" => {
+            let (channel, payload) = text.strip_prefix("NOTIFY ")?.split_once(',')?;
+            let payload = payload.trim().strip_prefix('\'')?.strip_suffix('\'')?;
+            Statement::Notify(Order::Notify(unquoted(channel), payload.to_owned()))
+        }
         "SET" => {
             let (name, value) = text.strip_prefix("SET ")?.split_once('=')?;
             let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?;
@@ -190,6 +209,10 @@ fn statement(text: &str) -> Option<Statement> {
         "WRITE" => Statement::Write { of: number()? },
         _ => return None,
     })
+}
+
+fn unquoted(name: &str) -> String {
+    name.trim_matches('"').to_owned()
 }
 
 /// `'work_mem','5MB',false) IS NULL`, perhaps with a comma behind it.

@@ -56,6 +56,7 @@ enum Action {
     ServerWrites(usize),
     ServerWakes(usize),
     ServerChats(usize),
+    ServerTellsNews(usize),
     ServerStalls(usize),
     ServerDies(usize),
     CancelArrives(usize),
@@ -144,6 +145,7 @@ impl World {
             client_slots: vec![HashMap::new(); usize::from(setup.workers)],
             server_slots: vec![HashMap::new(); usize::from(setup.workers)],
             factory: setup.factory(),
+            bus: setup.bus.clone(),
             capacities: setup.capacities,
             sabotage,
             complaints: Vec::new(),
@@ -346,6 +348,7 @@ impl World {
                 let notice = self.rng.once_in(2);
                 self.net.servers[at].backend.chatter(notice);
             }
+            Action::ServerTellsNews(at) => self.net.servers[at].backend.tell_news(),
             Action::ServerStalls(at) => {
                 self.net.servers[at].stalled_until = now + self.rng.below(300_000) as u64;
             }

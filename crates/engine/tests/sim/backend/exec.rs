@@ -4,7 +4,7 @@ use wire::backend::{self, Column};
 use wire::error_fields::ErrorFields;
 use wire::frontend;
 
-use super::{Backend, Block, Busy, Error};
+use super::{Backend, Block, Busy, Error, Order, Savepoint};
 use crate::schema::Table;
 use crate::settings::{BUFFERS, OBJECT, PRIVILEGED, ROLE, role_of};
 use crate::sql::{Sql, Statement, Tag};
@@ -92,6 +92,11 @@ impl Backend {
             Statement::Begin | Statement::Commit | Statement::Rollback => {
                 self.transaction_statement(statement, tag)
             }
+            Statement::Savepoint { made } => self.savepoint_statement(*made)?,
+            Statement::Notify(order) => {
+                self.ears.orders.push(order.clone());
+                order.tag().to_owned()
+            }
             Statement::Change { .. } | Statement::Read { .. } | Statement::Write { .. } => {
                 self.on_table(statement, tag)
             }
@@ -170,6 +175,7 @@ impl Backend {
         self.settings.reset_all();
         self.settings.reset(OBJECT);
         self.settings.reset(ROLE);
+        self.ears.orders.push(Order::Unlisten(None));
         self.saved = None;
         self.owner = None;
         Ok("DISCARD ALL".to_owned())
@@ -248,8 +254,34 @@ impl Backend {
         if objects && self.settings.get(OBJECT) != Some("none") {
             rows.push([Some(b"t"), None, None]);
         }
+        let channels = self.ears.channels().iter().filter(|_| objects);
+        rows.extend(channels.map(|name| [Some(&b"l"[..]), None, Some(name.as_bytes())]));
         rows.iter().for_each(|row| backend::data_row(&mut self.buffered, row));
         format!("SELECT {}", rows.len())
+    }
+
+    /// It is made, or gone back to.
+    fn savepoint_statement(&mut self, made: bool) -> Result<String, Error> {
+        if self.block == Block::Idle {
+            return Err(Error("25P01", "SAVEPOINT can only be used in transaction blocks".into()));
+        }
+        if made {
+            let (orders, inserting) = (self.ears.orders.len(), self.inserting.len());
+            let settings = self.settings.clone();
+            self.savepoint = Some(Savepoint { settings, orders, inserting });
+            return Ok("SAVEPOINT".to_owned());
+        }
+        let Some(at) = &self.savepoint else {
+            return Err(Error("3B001", "savepoint \"s\" does not exist".into()));
+        };
+        self.ears.orders.truncate(at.orders);
+        self.inserting.truncate(at.inserting);
+        // In a failed block all is as it was when it began.
+        let begun = self.saved.take().unwrap_or_else(|| self.settings.clone());
+        self.saved = Some(begun);
+        self.settings.restore(at.settings.clone());
+        self.block = Block::Open;
+        Ok("ROLLBACK".to_owned())
     }
 
     fn forget_named(&mut self) {
@@ -298,14 +330,13 @@ impl Backend {
         let undone = *statement == Statement::Rollback || self.block == Block::Failed;
         if undone {
             self.inserting.clear();
+            self.ears.orders.clear();
             if let Some(saved) = self.saved.take() {
                 self.settings.restore(saved);
             }
         }
-        self.inserted.append(&mut self.inserting);
         self.block = Block::Idle;
-        self.saved = None;
-        self.portals.clear();
+        self.end_work();
         if undone { "ROLLBACK" } else { "COMMIT" }.to_owned()
     }
 

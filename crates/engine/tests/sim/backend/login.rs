@@ -93,6 +93,7 @@ impl Backend {
                     return Err((sqlstate, "go away".into()));
                 }
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                self.ears.database = text(packet.get("database").unwrap_or_default());
                 login.user = text(packet.get("user").unwrap_or_default());
                 for (name, value) in packet.parameters() {
                     if let Some(known) = Settings::known(&text(name)) {

@@ -73,8 +73,7 @@ impl World {
     /// Whose pool has no server, and has just failed to get one.
     fn excuse_waiting(&mut self) {
         for pool in &self.shared.borrow().pools {
-            let (servers, opening) = pool.counts();
-            if pool.failure.is_none() || servers != opening {
+            if pool.failure.is_none() || !pool.has_none_open() {
                 continue;
             }
             for (at, socket) in self.net.clients.iter_mut().enumerate() {

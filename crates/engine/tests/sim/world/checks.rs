@@ -74,8 +74,9 @@ impl World {
         let mut databases: HashMap<&str, u32> = HashMap::new();
         let mut users: HashMap<&str, u32> = HashMap::new();
         for pool in &shared.pools {
-            let (servers, _) = pool.counts();
-            if servers > self.setup.pool_size_max + global.reserve_pool_size {
+            let (servers, places) = (pool.counts().0, pool.places());
+            if places > self.setup.pool_size_max + global.reserve_pool_size || servers > places + 1
+            {
                 return Err(format!("{servers} servers in {:?}", pool.key));
             }
             *databases.entry(&pool.key.database).or_default() += servers;
@@ -109,6 +110,7 @@ impl World {
                 && !self.suspended[socket.worker]
                 && !client.reference.backend.copy_failed
                 && client.reference.backend.settings.get(OBJECT) == Some("none")
+                && client.reference.backend.ears.channels().is_empty()
                 && socket.up.data.is_empty();
             let Some(slot) = socket.slot.filter(|_| done && !self.setup.may_have_sessions()) else {
                 continue;
@@ -163,7 +165,7 @@ impl World {
             let _ = writeln!(
                 text,
                 "client {at} (worker {}, {:?}): {:?}, next {:?}, unread {} up {} down, pending {}, \
-                 latch {}, blocked {}, awaits {}",
+                 latch {}, blocked {}, awaits {}, lacks {:?}",
                 socket.worker,
                 socket.slot,
                 client.phase,
@@ -177,6 +179,7 @@ impl World {
                 socket.latch,
                 socket.blocked,
                 client.reference.waits_for(),
+                client.hearing.lacks(),
             );
         }
         let open = self.net.servers.iter().enumerate();

@@ -73,11 +73,12 @@ impl World {
             Step::Send(bytes) => {
                 self.net.log(|| format!("client {at} will send {}", show_all(&bytes)));
                 client.reference.sent(&bytes);
+                client.follow_channels();
                 client.may_lose_session |= client.reference.backend.has_lost_role();
                 client.to_send.extend(bytes);
                 self.summary.requests += 1;
             }
-            Step::Await => {}
+            Step::Await | Step::Hear => {}
             Step::Think(micros) => client.thinks_until = self.net.now + micros,
             Step::Cancel { wrong } => {
                 if let Some((pid, mut secret)) = client.key.clone() {

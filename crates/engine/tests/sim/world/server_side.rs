@@ -50,11 +50,19 @@ impl World {
         if self.setup.chatty && backend.is_running() && self.stormy && self.rng.once_in(500) {
             actions.push(Action::ServerChats(at));
         }
+        if backend.has_news() {
+            actions.push(Action::ServerTellsNews(at));
+        }
         let idle = matches!(server.place, Place::Detached { .. });
         if self.setup.sluggish && self.stormy && self.rng.once_in(2000) {
             actions.push(Action::ServerStalls(at));
         }
-        if self.setup.stormy && self.stormy && self.rng.once_in(if idle { 120 } else { 4000 }) {
+        let rarity = match idle {
+            true => 120,
+            false if backend.ears.is_listener() => 400,
+            false => 4000,
+        };
+        if self.setup.stormy && self.stormy && self.rng.once_in(rarity) {
             actions.push(Action::ServerDies(at));
         }
     }
@@ -175,6 +183,9 @@ impl World {
     fn after_death(&mut self, at: usize) {
         let server = &mut self.net.servers[at];
         if !server.up.broken {
+            if server.backend.ears.is_listener() {
+                self.setup.bus.count_loss();
+            }
             server.died_idle = matches!(server.place, Place::Detached { .. });
             // Nobody hears of it before the news has travelled.
             server.stalled_until = self.net.now + self.rng.below(10_000) as u64;

@@ -1,0 +1,132 @@
+//! LISTEN, UNLISTEN and NOTIFY as PostgreSQL does them: they take effect with the commit, and what
+//! was notified is told outside of transactions.
+
+use std::collections::BTreeSet;
+
+use wire::backend;
+
+use super::{Backend, Block};
+use crate::bus::{Bus, Notification};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Listen(String),
+    /// To one, or to all.
+    Unlisten(Option<String>),
+    Notify(String, String),
+}
+
+impl Order {
+    pub(super) fn tag(&self) -> &'static str {
+        match self {
+            Self::Listen(_) => "LISTEN",
+            Self::Unlisten(_) => "UNLISTEN",
+            Self::Notify(..) => "NOTIFY",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ears {
+    bus: Bus,
+    pub(super) database: String,
+    channels: BTreeSet<String>,
+    /// What the present transaction has ordered.
+    pub(super) orders: Vec<Order>,
+    /// How far the queue is read.
+    at: usize,
+    /// Read, and to be told before the next ReadyForQuery.
+    read: Vec<Notification>,
+    /// Channels that were listened to at some moment since somebody asked, and given up.
+    begun: BTreeSet<String>,
+    ended: BTreeSet<String>,
+}
+
+impl Ears {
+    pub(super) fn new(bus: Bus) -> Self {
+        Self { bus, ..Self::default() }
+    }
+
+    pub(crate) fn channels(&self) -> &BTreeSet<String> {
+        &self.channels
+    }
+
+    /// Does it listen for others?
+    pub(crate) fn is_listener(&self) -> bool {
+        self.channels.iter().any(|channel| channel.starts_with("_weir_"))
+    }
+
+    pub(crate) fn take_changes(&mut self) -> (BTreeSet<String>, BTreeSet<String>) {
+        (std::mem::take(&mut self.begun), std::mem::take(&mut self.ended))
+    }
+
+    fn has_news(&self) -> bool {
+        let is_ours = |one: &Notification| {
+            one.database == self.database && self.channels.contains(&one.channel)
+        };
+        !self.channels.is_empty() && self.bus.all()[self.at..].iter().any(is_ours)
+    }
+
+    fn read(&mut self) {
+        let all = self.bus.all();
+        for one in &all[self.at..] {
+            if one.database == self.database && self.channels.contains(&one.channel) {
+                self.read.push(one.clone());
+            }
+        }
+        self.at = all.len();
+    }
+
+    /// What was ordered takes effect.
+    pub(super) fn commit(&mut self, pid: u32) {
+        if self.orders.is_empty() {
+            return;
+        }
+        // Who begins to listen hears of what is committed later.
+        self.read();
+        let mut said = Vec::new();
+        for order in std::mem::take(&mut self.orders) {
+            match order {
+                Order::Listen(channel) => {
+                    self.begun.insert(channel.clone());
+                    self.channels.insert(channel);
+                }
+                Order::Unlisten(Some(channel)) => {
+                    self.channels.remove(&channel);
+                    self.ended.insert(channel);
+                }
+                Order::Unlisten(None) => self.ended.append(&mut self.channels),
+                Order::Notify(channel, payload) => said.push((channel, payload)),
+            }
+        }
+        for (channel, payload) in said {
+            let database = self.database.clone();
+            self.bus.push(Notification { database, channel, payload, pid });
+        }
+    }
+}
+
+impl Backend {
+    /// It is between transactions, and others have notified something.
+    pub(crate) fn has_news(&self) -> bool {
+        self.is_at_rest() && self.is_running() && self.ears.has_news()
+    }
+
+    pub(crate) fn tell_news(&mut self) {
+        self.write_news();
+        self.flush();
+    }
+
+    /// What is to be told, if this is the moment.
+    pub(super) fn write_news(&mut self) {
+        if self.block != Block::Idle || (self.ears.channels.is_empty() && self.ears.read.is_empty())
+        {
+            return;
+        }
+        self.ears.read();
+        for one in self.ears.read.drain(..) {
+            let (channel, payload) = (one.channel.as_bytes(), one.payload.as_bytes());
+            backend::notification(&mut self.buffered, one.pid, channel, payload);
+        }
+    }
+}
