@@ -227,7 +227,10 @@ impl<X: Exchange> Engine<X> {
 
     pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], now: Micros, io: &mut impl Io) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
-        server.replied_at = now;
+        // What has lain unread does not show that the server lives.
+        if !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear)) {
+            server.replied_at = now;
+        }
         match server.phase {
             ServerPhase::Login(_) => self.server_login_bytes(id, bytes, now, io),
             ServerPhase::Connecting(_) => {

@@ -58,6 +58,22 @@ fn what_an_idle_server_has_said_is_heard_before_it_is_used_elsewhere() {
 }
 
 #[test]
+fn what_an_idle_server_has_said_does_not_show_that_it_lives() {
+    let rig = Rig::with_workers(2, |_| {});
+    let (_, server) = (rig.client_at(0), rig.server(0));
+    let there = rig.client_at(1);
+    rig.later(31_000_000);
+    rig.hold_servers(true);
+    server.send([status("application_name", "")]);
+    there.send([query("there")]);
+    server.expect([]);
+    rig.hold_servers(false);
+    server.answers("");
+    server.answers("there");
+    there.expect([done("OK")]);
+}
+
+#[test]
 fn within_the_patience_a_server_stays_with_its_worker() {
     let (rig, here, there, server) = crossing();
     rig.later(1_000);
