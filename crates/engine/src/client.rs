@@ -67,6 +67,8 @@ pub struct Client {
     pub long_key: bool,
     /// Was its present request sent a second time, its first server having been lost?
     pub resent: bool,
+    /// What is held of its input was dealt with before, and nothing of it was sent.
+    pub rewound: bool,
     pub vars: Values,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
@@ -130,6 +132,7 @@ impl Client {
             key: 0,
             long_key: false,
             resent: false,
+            rewound: false,
             vars: Values::default(),
             stream: Stream::default(),
             extended: None,

@@ -397,6 +397,17 @@ impl Ledger {
         self.owed.drain(..).rev().for_each(void);
     }
 
+    /// Nothing of what is owed was sent after all. Before it the server was at rest.
+    pub fn take_back(&mut self, void: &mut dyn FnMut(Entry)) {
+        self.abandon(void);
+        self.in_batch = false;
+    }
+
+    /// Is a message of ours owed an answer that has nothing to do with the client's?
+    pub fn owes_us(&self) -> bool {
+        self.owed.iter().any(|entry| entry.verb == Verb::Internal)
+    }
+
     /// A late CopyDone was ignored by the server: it stands for nothing.
     fn drop_copy_ends(&mut self) {
         while self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd) {

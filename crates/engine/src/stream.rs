@@ -118,6 +118,12 @@ impl<'a> Splice<'a> {
         self.run = self.run.end..self.run.end;
     }
 
+    /// Nothing goes out.
+    pub fn clear(&mut self) {
+        self.scratch.clear();
+        self.run = 0..0;
+    }
+
     /// Bytes gathered so far.
     pub fn gathered(&self) -> usize {
         self.scratch.len()

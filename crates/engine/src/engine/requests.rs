@@ -26,6 +26,7 @@ mod keeping;
 mod lending;
 mod naming;
 mod numbers;
+mod rewinding;
 mod statements;
 mod texts;
 
@@ -116,10 +117,15 @@ impl<X: Exchange> Engine<X> {
             exchange: &mut self.exchange,
             serial: &mut self.serial,
             keeping,
+            begins,
+            from: 0,
             undescribed: 0,
         };
         let global = &self.config.global;
         let stop = requests.run(global.max_packet_size, global.disable_pqexec);
+        if let Stop::Outdated(_) = stop {
+            requests.rewind();
+        }
         let used = requests.at;
         let answers = std::mem::take(&mut requests.answers);
         if begins && !requests.server.ledger.is_at_rest() {
@@ -207,6 +213,10 @@ struct Requests<'a, X> {
     exchange: &'a mut X,
     serial: &'a mut u64,
     keeping: Option<Keeping>,
+    /// Did the server owe nothing before this input?
+    begins: bool,
+    /// Where its first message begins.
+    from: usize,
     /// In auto mode.
     texts: Option<Texts<'a>>,
     /// The statement of the portal last bound, if the client has never been told what it returns;
@@ -261,6 +271,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     fn begin(&mut self, now: Micros) {
         self.stats.queries += 1;
         self.client.request_at = now;
+        self.client.rewound = false;
         if self.client.transaction_at == 0 {
             self.stats.transactions += 1;
             self.client.transaction_at = now;
@@ -276,7 +287,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         if taken > 0 && self.server.scanning.is_some() {
             self.go_on_scan(&self.input[..taken], self.client.stream.remaining == 0);
         }
-        self.at = taken;
+        (self.at, self.from) = (taken, taken);
     }
 
     fn message(&mut self, header: Header, available: usize) -> Result<Fate, Violation> {

@@ -218,6 +218,91 @@ fn behind_other_messages_it_is_taken_as_it_is() {
     server.expect(asked);
 }
 
+/// A transaction's first request, as a driver sends it; and what the server gets of it.
+fn begin_and_use_it(name: &str) -> Vec<Message> {
+    let begin = [parse("", "begin"), bind(""), execute()];
+    begin.into_iter().chain([bind(name), execute(), sync()]).collect()
+}
+
+#[test]
+fn what_came_before_it_in_one_piece_waits_with_it() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    client.send(begin_and_use_it("mine"));
+    let server = second(&rig);
+    server.send(confirmed("a"));
+    server.expect(begin_and_use_it("weir_1"));
+    let begun = || [parsed(), bound(), complete("BEGIN"), bound()];
+    let answer = || begun().into_iter().chain([complete("SELECT 1"), ready('T')]);
+    server.send(answer());
+    client.expect(answer());
+    client.send([query("commit")]);
+    server.answers("commit");
+    assert!(server.is_parked());
+
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    client.send(begin_and_use_it("mine"));
+    let server = second(&rig);
+    server.send(confirmed("b"));
+    server.expect(begin_and_use_it("weir_changed_result"));
+    server.send([parsed(), bound(), complete("BEGIN"), refused(), ready('E')]);
+    client.expect([parsed(), bound(), complete("BEGIN"), changed(), ready('E')]);
+}
+
+#[test]
+fn what_was_parsed_and_closed_before_it_is_so_only_once() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    let input = [parse("new", "other"), bind("new"), execute(), close("new"), bind("mine")];
+    client.send(input.into_iter().chain([execute(), parse("new", "third"), sync()]));
+    let server = second(&rig);
+    server.send(confirmed("a"));
+    // Nobody has had the first of these.
+    let asked = [parse("weir_3", "other"), bind("weir_3"), execute(), bind("weir_1"), execute()];
+    server.expect(asked.into_iter().chain([parse("weir_4", "third"), sync()]));
+    let done = || complete("SELECT 1");
+    server.send([parsed(), bound(), done(), bound(), done(), parsed(), ready('I')]);
+    client.expect([parsed(), bound(), done(), closed(), bound(), done(), parsed(), ready('I')]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn who_leaves_meanwhile_has_had_nothing_done() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    client.send(begin_and_use_it("mine"));
+    let server = second(&rig);
+    client.leave();
+    server.send(confirmed("a"));
+    server.expect([]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn two_statements_where_there_is_room_for_one_are_asked_about_once() {
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.default_pool_size = 2;
+        config.global.max_prepared_statements = 1;
+    });
+    let (client, first) = (rig.client(), rig.server(0));
+    for (name, text) in [("mine", "select"), ("also", "other")] {
+        client.send([parse(name, text), describe(name), sync()]);
+        first.take();
+        let closes = (name == "also").then(closed);
+        let told = [parsed(), parameters(), columns("a"), ready('I')];
+        first.send(closes.into_iter().chain(told));
+        client.take();
+    }
+    rig.client().send([query("begin")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    client.send([bind("mine"), execute(), bind("also"), execute(), sync()]);
+    let server = second(&rig);
+    server.send(confirmed("a"));
+    server.take();
+    server.send([closed(), closed(), parsed(), parameters(), columns("a"), ready('I')]);
+    let asked = [close("weir_2"), parse("weir_1", "select"), bind("weir_1"), execute()];
+    let more = [close("weir_1"), parse("weir_2", "other"), bind("weir_2"), execute(), sync()];
+    server.expect(asked.into_iter().chain(more));
+}
+
 #[test]
 fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
     let (rig, client, _first) = moved();

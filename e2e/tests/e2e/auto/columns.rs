@@ -104,6 +104,27 @@ fn in_a_transaction() {
 }
 
 #[test]
+fn in_the_request_that_begins_a_transaction() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database, mut client) = told(4);
+    let begin = || {
+        [frontend::parse("", "BEGIN"), frontend::bind("", "", &[]), frontend::execute("", 0)]
+            .concat()
+    };
+    let uses = || [frontend::bind("", "mine", &[]), frontend::execute("", 0)].concat();
+    let _strangers = switch(&pooler, &database);
+    assert_eq!(answer(&mut client, &[begin(), uses()]), "12C2DCZ");
+    client.rows("COMMIT");
+    change(&database);
+    let _more = switch(&pooler, &database);
+    assert_eq!(answer(&mut client, &[begin(), uses()]), format!("12C{REFUSED}"));
+    client.rows("ROLLBACK");
+    refused_and_mended(&mut client);
+}
+
+#[test]
 fn an_unchanged_table_is_read_on_every_server() {
     if !support::only_weir() {
         return;

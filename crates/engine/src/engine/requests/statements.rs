@@ -120,9 +120,11 @@ impl<X: Exchange> Requests<'_, X> {
     /// The client is about to use a statement of which it was told that it returns something else
     /// than what is known of the server's copy, or there is none, or nothing is known of it. On a
     /// connection of its own the client would be told if the statement had changed: is that found
-    /// out first? Where it cannot be, behind other messages, nobody can say which of the two is old.
+    /// out first? Where it cannot be, behind messages that were sent, nobody can say which of the two
+    /// is old.
     fn asks_first(&mut self, statement: &Statement, copy: Option<Option<Shape>>) -> bool {
         let is_first = self.server.status != b'E' && self.server.ledger.is_untouched();
+        let is_in_time = is_first || self.can_rewind();
         // What it names would have to be lent first.
         let can_ask = !statement.seen().signs.contains(Signs::PREPARED);
         let is_worth_it = match copy {
@@ -131,7 +133,8 @@ impl<X: Exchange> Requests<'_, X> {
             Some(None) => self.texts.is_some(),
             None => self.texts.is_some() || self.exchange.is_outdated(statement),
         };
-        is_first && can_ask && is_worth_it && !self.client.resent
+        let was_put_off = self.client.resent || self.client.rewound;
+        is_in_time && can_ask && is_worth_it && !was_put_off
     }
 
     /// Does the server have the statement, or will it by the time it gets to the next message? If
