@@ -27,7 +27,8 @@ impl Load {
     }
 
     pub(crate) fn leave(&self, is_secured: bool) {
-        self.count(is_secured).fetch_sub(1, Ordering::Relaxed);
+        let before = self.count(is_secured).fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a client leaves that has not entered, secured: {is_secured}");
     }
 
     pub(crate) fn clients(&self) -> u32 {

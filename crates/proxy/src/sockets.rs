@@ -335,9 +335,11 @@ impl Sockets {
         self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd)
     }
 
-    /// One client less, as far as the balance between workers is concerned.
-    fn count_out(&self, conn: &Conn) {
-        self.shared.gauge(self.worker).load.leave(conn.tls.is_some());
+    /// One client less, as far as the balance between workers is concerned. Its TLS is still there: it
+    /// leaves as what it has entered.
+    fn count_out(&mut self, client: ClientId) {
+        let is_secured = self.client(client).tls.is_some();
+        self.shared.gauge(self.worker).load.leave(is_secured);
     }
 }
 

@@ -23,9 +23,9 @@ impl Sockets {
 
     /// The client is another process's, and so is its socket: nothing is said, nothing shut.
     pub(crate) fn cede_client(&mut self, client: ClientId) {
-        let conn = mem::take(self.client(client));
-        if conn.fd >= 0 {
-            self.count_out(&conn);
+        if self.client(client).fd >= 0 {
+            self.count_out(client);
+            let conn = mem::take(self.client(client));
             self.cede_socket(conn.fd);
         }
     }

@@ -56,10 +56,10 @@ impl Io for Sockets {
     }
 
     fn close_client(&mut self, client: ClientId) {
+        self.count_out(client);
         self.client(client).say_tls_is_over();
         let mut conn = mem::take(self.client(client));
         self.peers[client.0 as usize] = crate::peer::Peer::Unknown;
-        self.count_out(&conn);
         self.queue(mem::take(&mut conn.stalls));
         match conn.pending.take() {
             Some(pending) if !conn.has(FAILED) => self.linger(conn.fd, pending),
@@ -93,9 +93,9 @@ impl Io for Sockets {
     }
 
     fn start_tls(&mut self, client: ClientId, start: TlsStart, connected_at: Micros) {
+        self.count_out(client);
         let conn = mem::take(self.client(client));
         let peer = mem::take(&mut self.peers[client.0 as usize]);
-        self.count_out(&conn);
         let _ = self.epoll().delete(conn.fd);
         self.table.clear(conn.fd);
         let (said, is_direct) = match start {
@@ -168,9 +168,9 @@ impl Io for Sockets {
     }
 
     fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin) {
+        self.count_out(client);
         let conn = mem::take(self.client(client));
         let peer = mem::take(&mut self.peers[client.0 as usize]);
-        self.count_out(&conn);
         let _ = self.epoll().delete(conn.fd);
         self.table.clear(conn.fd);
         let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());
