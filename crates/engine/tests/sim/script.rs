@@ -157,7 +157,7 @@ impl<'a> Author<'a> {
         if self.listens && self.rng.once_in(2) {
             return self.listening();
         }
-        if self.mode == PoolMode::Auto && self.rng.once_in(3) {
+        if self.mode == PoolMode::Auto && self.rng.once_in(2) {
             return self.refusals();
         }
         match self.rng.below(17) {
