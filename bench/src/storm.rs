@@ -139,7 +139,7 @@ impl Storm {
     }
 
     fn rush(&self, kept: &mut Option<Reactor>) -> Result<Duration> {
-        sys::give_way();
+        sys::give_way()?;
         let work = Work::Query(Protocol::Simple);
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let reactor = kept.insert(Reactor::new(Traffic::new(work, credentials))?);

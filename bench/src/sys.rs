@@ -118,15 +118,12 @@ pub(crate) fn pin_thread(thread: u32, cores: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// So much nicer is a thread that gives way: a tenth of the weight of the others, who go first when
-/// they wake.
-const MODESTY: libc::c_int = 10;
-
-/// From now on this thread gives way to the others of this process.
-pub(crate) fn give_way() {
-    // SAFETY: no pointers are passed; on Linux it is about the calling thread alone. It cannot fail:
-    // anybody may become nicer.
-    unsafe { libc::nice(MODESTY) };
+/// From now on this thread gives way to all others at once, and not only when its time is up.
+pub(crate) fn give_way() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a live value; thread 0 is the calling one, which may always have less.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) })?;
+    Ok(())
 }
 
 /// Raises the soft limit of open files to the hard one and returns it; children inherit it.

@@ -190,4 +190,6 @@ fn raise_file_limit(config: &Config) {
     if limit < expected {
         warning!("the file descriptor limit is too low for max_client_conn and the pool sizes");
     }
+    // Nothing is lost if it cannot: the table grows when it must.
+    let _ = process::make_room_for_files(expected.min(limit));
 }

@@ -55,6 +55,18 @@ pub(crate) fn monotonic_us() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
 }
 
+/// The kernel's table of open files has room for so many from now on. It grows by itself, too, each time
+/// to twice its size, but then whoever opened the one too many is held up for ten milliseconds and more:
+/// where a process has several threads the kernel waits until none can still be looking at the old table.
+pub(crate) fn make_room_for_files(count: u64) -> io::Result<()> {
+    let null = std::fs::File::open("/dev/null")?;
+    let last = libc::c_int::try_from(count.saturating_sub(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: takes no pointers.
+    let fd = checked(unsafe { libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last) })?;
+    close(fd);
+    Ok(())
+}
+
 /// What the allocator has no use for at present goes back to the system. Whoever allocates meanwhile may
 /// have to wait, for some milliseconds where there is much.
 pub(crate) fn give_memory_back() {
