@@ -64,12 +64,16 @@ impl<X: Exchange> Engine<X> {
         let joined = server.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let whole = server.stream.at_boundary();
-        // While the client is held back nothing can be meant for it.
-        let reachable = matches!(
-            server.phase,
+        // While the client is held back no answer can be meant for it, but what it hears of on the
+        // server that it has been working with may come at any time.
+        let (client, hearer) = match server.phase {
             ServerPhase::Linked
-                | ServerPhase::Preparing(Preparation::Probe | Preparation::HandOver)
-        );
+            | ServerPhase::Preparing(Preparation::Probe | Preparation::HandOver) => (client, None),
+            ServerPhase::Preparing(
+                Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
+            ) => (None, client),
+            _ => (None, None),
+        };
         // Whoever replicates has a session, whatever the pool's mode is, and so has who is pinned.
         let has_session = server.replication.is_some() || server.pinned.is_some();
         let mode = if has_session { PoolMode::Session } else { view.settings.mode };
@@ -77,7 +81,8 @@ impl<X: Exchange> Engine<X> {
             input,
             at: 0,
             out: Splice::new(input, &mut self.scratch),
-            client: client.filter(|_| reachable),
+            client,
+            hearer,
             server,
             names: &self.names,
             mode,
@@ -191,6 +196,8 @@ struct Replies<'a> {
     at: usize,
     out: Splice<'a>,
     client: Option<&'a mut Client>,
+    /// A client that is held back: it is told of notifications, and of nothing else.
+    hearer: Option<&'a mut Client>,
     server: &'a mut Server,
     names: &'a TrackedNames,
     mode: PoolMode,
@@ -284,6 +291,7 @@ impl Replies<'_> {
             backend::NOTIFICATION => {
                 matches!(self.server.phase, ServerPhase::Listening)
                     || self.client.as_ref().is_some_and(|client| client.session.is_some())
+                    || self.hearer.is_some()
             }
             _ => false,
         }
@@ -312,24 +320,28 @@ impl Replies<'_> {
             return Owner::Nobody;
         }
         self.server.disturbed |= self.server.client.is_none();
-        let session = self.client.as_mut().and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return Owner::Client };
+        let is_held_back = self.hearer.is_some();
+        let Some(client) = self.client.as_deref_mut().or(self.hearer.as_deref_mut()) else {
+            return Owner::Client;
+        };
         let Ok(said) = NotificationResponse::decode(body) else { return Owner::Client };
         let is_own = said.pid == self.server.process_id;
-        let heard = session.listening.as_mut().map(|own| own.hear_server(&said, is_own));
-        if heard == Some(Hearing::Drop) {
-            return Owner::Nobody;
+        let mut pid = said.pid;
+        if let Some(session) = &mut client.session {
+            let heard = session.listening.as_mut().map(|own| own.hear_server(&said, is_own));
+            if heard == Some(Hearing::Drop) {
+                return Owner::Nobody;
+            }
+            // The client knows another number than its server's for its own.
+            if is_own && !mutant::is(Mutant::ShowsServersProcess) {
+                pid = (client.key >> 32) as u32;
+            }
         }
-        // The client knows another number than its server's for its own.
-        if is_own
-            && let Some(client) = &self.client
-            && !mutant::is(Mutant::ShowsServersProcess)
-        {
-            let own = (client.key >> 32) as u32;
-            backend::notification(self.out.insert(), own, said.channel, said.payload);
-            return Owner::Nobody;
+        if pid == said.pid && !is_held_back {
+            return Owner::Client;
         }
-        Owner::Client
+        backend::notification(self.out.insert(), pid, said.channel, said.payload);
+        Owner::Nobody
     }
 
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, String> {

@@ -112,6 +112,20 @@ fn whatever_the_pieces_in_which_it_comes() {
 }
 
 #[test]
+fn what_the_client_hears_of_meanwhile_is_told() {
+    let (rig, client, _first) = moved();
+    client.send(use_it());
+    let server = second(&rig);
+    let news = crate::messages::told(5, "news", "1");
+    server.send([closed(), parsed(), news.clone(), parameters(), columns("a")]);
+    client.expect([news]);
+    server.send([ready('I')]);
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    client.expect([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
 fn what_cannot_be_prepared_any_more_gives_postgresqls_own_error() {
     let (rig, client, _first) = moved();
     client.send(use_it());
