@@ -98,9 +98,11 @@ impl Listener {
         self.changed.insert(name);
     }
 
-    /// Takes the place of what that client has asked for and not got yet.
+    /// A client that asks for a channel once more has not got it, and waits for it in another way now.
+    /// Its other channels may be on their way: their mark is in the queue.
     pub fn subscribe(&mut self, new: Subscription) {
-        self.withdraw(new.who, None);
+        let anew: Vec<_> = new.at_once.iter().chain(&new.from_mark).cloned().collect();
+        self.withdraw(new.who, Some(&anew));
         for channel in new.at_once.iter().chain(&new.from_mark) {
             self.channels.entry(channel.clone()).or_default().awaited += 1;
             self.changed.insert(channel.clone());

@@ -132,6 +132,29 @@ fn who_goes_on_at_once_is_parted_from_its_server_later() {
 }
 
 #[test]
+fn a_mark_on_its_way_is_waited_for_though_the_client_listens_to_more() {
+    let rig = rig(2);
+    let client = rig.client_at(1);
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    let token = handing_over(&server, &mark);
+    let marked = told(5, &mark, &token);
+    server.send([complete("LISTEN"), complete("NOTIFY"), marked.clone(), ready('I')]);
+    server.send([done("UNLISTEN")]);
+    // The listener has not read that yet when it is asked for another channel.
+    client.send([query("LISTEN more")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("LISTEN more")]);
+    server.send([done("LISTEN")]);
+    client.expect([done("LISTEN")]);
+    left(&server, &["news", "more"]);
+    listener.send([marked, told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+}
+
+#[test]
 fn what_comes_in_a_transaction_is_told_behind_it() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
