@@ -16,9 +16,9 @@ use crate::shell::{Event, Exchange, Io, Mail, Weight};
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
 
-/// SQLSTATE for a server that was lost, as drivers know it (PostgreSQL's appendix A, class 08).
 /// PostgreSQL's code for a wrong password.
 const INVALID_PASSWORD: &[u8] = b"28P01";
+/// SQLSTATE for a server that was lost, as drivers know it (PostgreSQL's appendix A, class 08).
 const CONNECTION_FAILURE: &str = "08006";
 
 /// How a client goes.
