@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use config::{Config, Weight};
+use config::Config;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, add_others, app};
@@ -114,70 +114,6 @@ fn the_process_closes_the_server_used_least_recently() {
     asks(&rig, &bob, 1);
     rig.client_of(0, "bob", "other");
     assert_eq!(open(&rig), [0, 1, 3], "one of alice's, of the other database, was the oldest");
-}
-
-/// Plays users of these weights, each with clients that ask on and on, at fewer servers than they
-/// could use; a transaction takes a millisecond. What each of them gets of 10,000 transactions.
-fn shares(workers: usize, limit: u32, weights: &[(&str, u16)]) -> Vec<u32> {
-    let rig = limited(workers, |config| {
-        config.global.max_server_connections = limit;
-        config.global.query_wait_timeout = Duration::ZERO;
-        for (user, weight) in weights {
-            config.auth_file.users.insert((*user).into(), "secret".into());
-            let weight = Weight::try_from(*weight).expect("within the range");
-            config.users.entry((*user).into()).or_default().pool_weight = weight;
-        }
-    });
-    let clients: Vec<_> = (0..weights.len() * 4)
-        .map(|at| {
-            let client = rig.connect_from(at % workers, Default::default());
-            client.say_hello_as(weights[at / 4].0, "app");
-            client
-        })
-        .collect();
-    let (mut had, mut all) = (vec![0; weights.len()], 0);
-    while all < 10_000 {
-        rig.later(1_000);
-        for at in open(&rig) {
-            let server = rig.server(at);
-            if !server.take().is_empty() {
-                server.send([done("OK")]);
-            }
-        }
-        for (at, client) in clients.iter().enumerate() {
-            let heard = client.take();
-            if heard.ends_with(&done("OK")) {
-                had[at / 4] += 1;
-                all += 1;
-            }
-            if !heard.is_empty() {
-                client.send([query("one")]);
-            }
-        }
-        assert!(open(&rig).len() <= limit as usize, "more servers than allowed");
-    }
-    assert!(rig.servers() < 150, "{} servers were opened", rig.servers());
-    had
-}
-
-#[test]
-fn who_competes_for_servers_has_a_share_by_weight() {
-    for workers in [1, 2] {
-        for (limit, weights) in [
-            (1, &[("alice", 1), ("bob", 1)][..]),
-            (3, &[("alice", 1), ("bob", 1)]),
-            (2, &[("alice", 3), ("bob", 1)]),
-            (4, &[("alice", 5), ("bob", 3), ("carol", 2)]),
-        ] {
-            let had = shares(workers, limit, weights);
-            let sum: u32 = weights.iter().map(|(_, weight)| u32::from(*weight)).sum();
-            for (had, (user, weight)) in had.iter().zip(weights) {
-                let fair = 10_000 * u32::from(*weight) / sum;
-                let off = had.abs_diff(fair);
-                assert!(off <= 500, "{weights:?} over {limit}: {had} for {user} and not {fair}");
-            }
-        }
-    }
 }
 
 #[test]

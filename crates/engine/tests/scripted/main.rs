@@ -30,6 +30,7 @@ mod resend;
 mod rig;
 mod scram;
 mod secured;
+mod shares;
 mod timeouts;
 mod unnamed;
 mod welcome;
