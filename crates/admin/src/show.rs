@@ -136,6 +136,17 @@ impl<R> Show for Table<R> {
     }
 }
 
+/// Columns of one table and those that another has behind them.
+const fn joined<R, const N: usize>(first: &[Column<R>], then: &[Column<R>]) -> [Column<R>; N] {
+    let mut all = [first[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < first.len() { first[at] } else { then[at - first.len()] };
+        at += 1;
+    }
+    all
+}
+
 const fn text<R>(
     name: &'static str,
     cell: for<'a> fn(&'a R) -> Cell<'a>,

@@ -67,7 +67,7 @@ pub struct Pin {
     pub reasons: String,
     /// Seconds.
     pub age: u64,
-    /// Of the statement's text.
+    /// Of a statement's text; 0 if that is not known.
     pub fingerprint: u64,
 }
 

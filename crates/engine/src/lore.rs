@@ -2,7 +2,6 @@
 //! PostgreSQL does not list, and functions that were seen to leave nothing behind.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::hash::BuildHasher as _;
 
 use foldhash::fast::RandomState;
 
@@ -23,7 +22,6 @@ pub struct Lore {
     harmless: HashSet<u64, RandomState>,
     /// Has anybody asked what was drawn from a sequence?
     pub asks_numbers: bool,
-    hasher: RandomState,
 }
 
 impl Lore {
@@ -80,11 +78,6 @@ impl Lore {
     /// The schema has changed: functions may not be what they were.
     pub fn doubt_functions(&mut self) {
         self.harmless.clear();
-    }
-
-    /// Tells texts apart, for an operator; never 0.
-    pub fn fingerprint(&self, text: &[u8]) -> u64 {
-        self.hasher.hash_one(text).max(1)
     }
 }
 

@@ -95,7 +95,7 @@ impl BitOrAssign for Pins {
 pub struct Pinned {
     pub pins: Pins,
     pub since: Micros,
-    /// Of the text that brought it about.
+    /// Of the last text of the transaction that brought it about; 0 if that is not known.
     pub fingerprint: u64,
 }
 

@@ -4,8 +4,8 @@
 
 use sql::{Scanner, Seen};
 
-/// Names of settings are looked for in so many bytes of it.
-const HEAD_LEN_MAX: usize = 4_096;
+/// Names of settings are looked for in so many bytes of it, and its fingerprint is made of them.
+pub const HEAD_LEN_MAX: usize = 4_096;
 
 #[derive(Debug)]
 pub struct Scanning {

@@ -64,7 +64,7 @@ pub struct Traces {
     pub signs: Signs,
     /// The functions that are to blame, if those of one text are and nothing else is; or 0.
     pub functions: u64,
-    /// Of the text that was seen last.
+    /// Of the text that was seen last; 0 if it is not known.
     pub fingerprint: u64,
     /// Was a function of `pin_functions` called?
     pub named: bool,

@@ -346,6 +346,53 @@ fn who_asks_for_numbers_keeps_its_server() {
 }
 
 #[test]
+fn a_kept_server_is_counted_and_its_client_shown_with_the_reason() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let pooler = setup.workers(2).set("default_pool_size", 8).start();
+    const TEXT: &str = "CREATE TEMP TABLE mine (a int)";
+    let own = |console: &str| pooler.admin(console).with("database", &database);
+    let kept = |count: u64| {
+        settle(&pooler);
+        assert_eq!(pooler.pool_sums(&database, ["sv_pinned"]), [count]);
+        assert_eq!(own("SHOW PINS").rows.len() as u64, count);
+        let shown = own("SHOW CLIENTS");
+        let reasons = shown.column("pin_reason").into_iter().filter(|reason| !reason.is_empty());
+        assert_eq!(reasons.count() as u64, count);
+    };
+    // On either worker, in either protocol.
+    let mut clients: Vec<_> = (0..4).map(|_| pooler.client(&database)).collect();
+    kept(0);
+    clients[0].rows(TEXT);
+    clients[1].rows(TEXT);
+    for client in &mut clients[2..] {
+        let run = [frontend::bind("", "", &[]), frontend::execute("", 0), frontend::sync()];
+        client.send([frontend::parse("", TEXT), run.concat()].concat());
+        client.read_to_ready();
+    }
+    kept(4);
+    let told = support::direct(&database).value(&format!("SELECT left(md5('{TEXT}'), 16)"));
+    let shown = own("SHOW CLIENTS");
+    let pins = own("SHOW PINS");
+    assert_eq!(pins.column("fingerprint"), [&*told; 4]);
+    for pin in pins.column("client") {
+        let client = shown.with("ptr", pin);
+        assert_eq!(client.only("pin_reason"), "temporary object");
+        assert_eq!(client.only("pin_fingerprint"), told);
+        assert!(client.only("pin_age").parse::<u32>().is_ok());
+    }
+    clients[1].rows("DROP TABLE mine");
+    kept(3);
+    clients.truncate(2);
+    eventually("the others are gone", Duration::from_secs(10), || {
+        (own("SHOW CLIENTS").rows.len() == 2).then_some(())
+    });
+    kept(1);
+}
+
+#[test]
 fn what_cannot_be_had_is_refused_where_that_is_wanted() {
     if !support::only_weir() {
         return;

@@ -1,13 +1,16 @@
-//! SHOW CLIENTS and SHOW SERVERS, which have the same columns. `sockets.rs` has them, too.
+//! SHOW CLIENTS and SHOW SERVERS, which have the same columns but for what a client keeps.
+//! `sockets.rs` has them, too.
 
-use super::{Cell, Column, Table, View, int4, split_micros, text};
-use crate::snapshot::{Address, ClientState, Connection, ServerState};
+use std::collections::HashMap;
+
+use super::{Cell, Column, Table, View, int4, joined, pins, split_micros, text};
+use crate::snapshot::{Address, ClientState, Connection, Pin, ServerState};
 
 pub(super) static CLIENTS: Table<Line> = Table {
     name: "CLIENTS",
     about: "A row for each client that is logged in, by database, user and state, those of the \
             console among them.",
-    columns: &COLUMNS,
+    columns: &CLIENT_COLUMNS,
     rows: clients,
 };
 
@@ -17,6 +20,9 @@ pub(super) static SERVERS: Table<Line> = Table {
     columns: &COLUMNS,
     rows: servers,
 };
+
+static CLIENT_COLUMNS: [Column<Line>; COLUMNS.len() + pins::OF_CLIENT.len()] =
+    joined(&COLUMNS, &pins::OF_CLIENT);
 
 pub(super) const COLUMNS: [Column<Line>; 21] = [
     text("type", |line| line.kind.into(), "`C` for a client, `S` for a server."),
@@ -118,10 +124,15 @@ pub(super) struct Line {
     pub(super) state: &'static str,
     pub(super) local_time: fn(i64) -> String,
     pub(super) connection: Connection,
+    /// Of a client that keeps its server; SHOW CLIENTS alone fills it in.
+    pub(super) pin: Option<Pin>,
 }
 
 fn clients(view: View) -> Vec<Line> {
     let local_time = view.snapshot.local_time;
+    let servers = view.snapshot.servers.into_iter();
+    let mut pins: HashMap<u64, Pin> =
+        servers.filter_map(|server| Some((server.connection.link, server.pin?))).collect();
     let all = view.snapshot.clients.into_iter().chain(view.consoles);
     let lines = all.filter_map(|client| {
         let (rank, state) = match client.state {
@@ -132,7 +143,9 @@ fn clients(view: View) -> Vec<Line> {
             ClientState::ActiveCancel => (2, "active_cancel_req"),
             ClientState::WaitingCancel => (3, "waiting_cancel_req"),
         };
-        Some(Line { kind: "C", rank, state, local_time, connection: client.connection })
+        let connection = client.connection;
+        let pin = pins.remove(&connection.id);
+        Some(Line { kind: "C", rank, state, local_time, connection, pin })
     });
     sorted(lines)
 }
@@ -150,7 +163,7 @@ fn servers(view: View) -> Vec<Line> {
             ServerState::BeingCanceled => (6, "being_canceled"),
             ServerState::Listening => (7, "listening"),
         };
-        Line { kind: "S", rank, state, local_time, connection: server.connection }
+        Line { kind: "S", rank, state, local_time, connection: server.connection, pin: None }
     });
     sorted(lines)
 }

@@ -1,7 +1,7 @@
 //! SHOW PINS, which is Weir's own: who keeps a server between transactions, and why.
 
 use super::connections::pointer;
-use super::{Table, int8, text};
+use super::{Column, Table, int8, text};
 use crate::snapshot::{Connection, Pin};
 
 pub(super) static PINS: Table<Line> = Table {
@@ -23,8 +23,11 @@ pub(super) static PINS: Table<Line> = Table {
         int8("age", |line| line.pin.age.into(), "Seconds since the client keeps it."),
         text(
             "fingerprint",
-            |line| format!("{:016x}", line.pin.fingerprint).into(),
-            "Of the text of the statement that brought it about; equal ones have the same.",
+            |line| fingerprint(&line.pin).into(),
+            "Of the text of the Query or Parse that brought it about, or of the last one of that \
+             transaction that may have left something: what PostgreSQL's `left(md5(text), 16)` \
+             says of its first 4,096 bytes. Equal texts have the same everywhere and always. Empty \
+             if the text is not known.",
         ),
     ],
     rows: |view| {
@@ -35,6 +38,29 @@ pub(super) static PINS: Table<Line> = Table {
         servers.filter_map(line).collect()
     },
 };
+
+/// What SHOW CLIENTS shows of a client's pin, behind PgBouncer's columns.
+pub(super) const OF_CLIENT: [Column<super::connections::Line>; 3] = [
+    text(
+        "pin_reason",
+        |line| line.pin.as_ref().map(|pin| pin.reasons.as_str()).into(),
+        "Weir's own, as the next two: why it keeps its server, as `reason` in SHOW PINS; NULL if \
+         it keeps none.",
+    ),
+    int8("pin_age", |line| line.pin.as_ref().map(|pin| pin.age).into(), "As `age` there."),
+    text(
+        "pin_fingerprint",
+        |line| line.pin.as_ref().map(fingerprint).into(),
+        "As `fingerprint` there.",
+    ),
+];
+
+fn fingerprint(pin: &Pin) -> String {
+    match pin.fingerprint {
+        0 => String::new(),
+        known => format!("{known:016x}"),
+    }
+}
 
 pub(super) struct Line {
     connection: Connection,

@@ -83,6 +83,12 @@ pub(super) static POOLS: Table<PoolLine> = Table {
             |line| line.load_balance_hosts.into(),
             "How one of several hosts is chosen; NULL if there is one host.",
         ),
+        int4(
+            "sv_pinned",
+            |line| line.pinned.into(),
+            "Weir's own: of the servers linked to a client, those that it keeps between \
+             transactions, the ones in SHOW PINS (`pool_mode = auto`).",
+        ),
     ],
     rows: lines,
 };
@@ -93,6 +99,7 @@ pub(super) struct PoolLine {
     user: String,
     client_states: Vec<ClientState>,
     server_states: Vec<ServerState>,
+    pinned: usize,
     oldest_wait: u64,
     pool_mode: &'static str,
     load_balance_hosts: Option<&'static str>,
@@ -139,6 +146,7 @@ fn lines(view: View) -> Vec<PoolLine> {
     for server in &view.snapshot.servers {
         if let Some(number) = number(server.connection.pool) {
             lines[number].server_states.push(server.state);
+            lines[number].pinned += usize::from(server.pin.is_some());
         }
     }
     lines.sort_by(|a, b| (&a.database, &a.user).cmp(&(&b.database, &b.user)));

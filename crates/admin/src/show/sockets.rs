@@ -1,7 +1,7 @@
 //! SHOW SOCKETS and SHOW ACTIVE_SOCKETS: clients and servers with what is under way on them.
 
 use super::connections::{COLUMNS as CONNECTION, Line, sorted};
-use super::{Column, Table, View, int4};
+use super::{Column, Table, View, int4, joined};
 use crate::snapshot::{Buffers, ClientState, ServerState};
 
 pub(super) static SOCKETS: Table<Line> = Table {
@@ -21,16 +21,7 @@ pub(super) static ACTIVE_SOCKETS: Table<Line> = Table {
     rows: active,
 };
 
-static COLUMNS: [Column<Line>; CONNECTION.len() + BUFFERS.len()] = {
-    let mut all = [CONNECTION[0]; CONNECTION.len() + BUFFERS.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] =
-            if at < CONNECTION.len() { CONNECTION[at] } else { BUFFERS[at - CONNECTION.len()] };
-        at += 1;
-    }
-    all
-};
+static COLUMNS: [Column<Line>; CONNECTION.len() + BUFFERS.len()] = joined(&CONNECTION, &BUFFERS);
 
 const BUFFERS: [Column<Line>; 7] = [
     int4(
@@ -78,7 +69,7 @@ fn sockets(view: View) -> Vec<Line> {
             ClientState::Login => (LOGIN, "cl_login"),
             ClientState::ActiveCancel | ClientState::WaitingCancel => return None,
         };
-        Some(Line { kind: "C", rank, state, local_time, connection: client.connection })
+        Some(Line { kind: "C", rank, state, local_time, connection: client.connection, pin: None })
     });
     let servers = view.snapshot.servers.into_iter().filter_map(|server| {
         let (rank, state) = match server.state {
@@ -90,7 +81,7 @@ fn sockets(view: View) -> Vec<Line> {
             ServerState::Listening => (7, "sv_listening"),
             ServerState::ActiveCancel | ServerState::BeingCanceled => return None,
         };
-        Some(Line { kind: "S", rank, state, local_time, connection: server.connection })
+        Some(Line { kind: "S", rank, state, local_time, connection: server.connection, pin: None })
     });
     let mut lines = sorted(clients.chain(servers));
     lines.sort_by_key(|line| line.rank == LOGIN);

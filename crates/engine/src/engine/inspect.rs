@@ -161,7 +161,8 @@ pub fn server_row(
         statement_bytes: server.statements.bytes(),
         reading: reading(&server.stream),
         replication: server.replication,
-        pinned: server.pinned.as_deref().copied(),
+        // Who has gone keeps nothing, though what it left may not be taken away yet.
+        pinned: server.pinned.as_deref().filter(|_| server.client.is_some()).copied(),
         doomed: server.doomed.is_some(),
     }
 }

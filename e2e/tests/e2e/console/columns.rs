@@ -1,4 +1,5 @@
-//! Names and types of the columns, which dashboards and exporters rely on: those of 1.25.2.
+//! Names and types of the columns, which dashboards and exporters rely on: those of 1.25.2, and
+//! behind them a few of Weir's own.
 
 use crate::support;
 use testkit::{Pooler, frontend};
@@ -13,9 +14,13 @@ const POOLS: &str = "database:t user:t cl_active cl_waiting cl_active_cancel_req
     cl_waiting_cancel_req sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested \
     sv_login maxwait maxwait_us pool_mode:t load_balance_hosts:t";
 
+const OWN_POOLS: &str = "sv_pinned";
+
 const SOCKETS: &str = "type:t user:t database:t replication:t state:t addr:t port local_addr:t \
     local_port connect_time:t request_time:t wait wait_us close_needed ptr:t link:t remote_pid \
     tls:t application_name:t prepared_statements id";
+
+const OWN_CLIENTS: &str = "pin_reason:t pin_age:q pin_fingerprint:t";
 
 const BUFFERS: &str = "recv_pos pkt_pos pkt_remain send_pos send_remain pkt_avail send_avail";
 
@@ -66,8 +71,8 @@ fn every_show_command_has_the_columns_of_pgbouncer() {
     client.rows("SELECT 1");
     assert_columns(&pooler, "SHOW VERSION", "version:t");
     assert_columns(&pooler, "SHOW CONFIG", "key:t value:t default:t changeable:t");
-    assert_columns(&pooler, "SHOW POOLS", POOLS);
-    assert_columns(&pooler, "SHOW CLIENTS", SOCKETS);
+    assert_columns(&pooler, "SHOW POOLS", &format!("{POOLS} {OWN_POOLS}"));
+    assert_columns(&pooler, "SHOW CLIENTS", &format!("{SOCKETS} {OWN_CLIENTS}"));
     assert_columns(&pooler, "SHOW SERVERS", SOCKETS);
     for command in ["SHOW SOCKETS", "SHOW ACTIVE_SOCKETS"] {
         assert_columns(&pooler, command, &format!("{SOCKETS} {BUFFERS}"));

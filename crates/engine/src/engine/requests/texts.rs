@@ -13,7 +13,7 @@ use crate::ledger::{Entry, Expect, Reply, Verb};
 use crate::lore::Lore;
 use crate::prepared::Statement;
 use crate::realm;
-use crate::scanning::Scanning;
+use crate::scanning::{HEAD_LEN_MAX, Scanning};
 use crate::session::Session;
 use crate::shell::Exchange;
 use crate::vars::STANDARD_CONFORMING_STRINGS;
@@ -153,12 +153,17 @@ impl<X: Exchange> Requests<'_, X> {
         if name.is_empty()
             && let Some(own) = self.client.extended.take()
         {
-            self.leaves(own.unnamed_seen, &own.unnamed_parse, bind);
-            let names = own.unnamed_seen.signs.contains(Signs::PREPARED);
-            let parse = if names { own.unnamed_parse.clone() } else { Vec::new() };
+            let seen = own.unnamed_seen;
+            let looks = self.looks_at(seen);
+            let parse = if looks { own.unnamed_parse.clone() } else { Vec::new() };
             self.client.extended = Some(own);
-            if let Ok(parse) = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default()) {
-                self.lend(parse.sql);
+            if looks {
+                let parse = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default());
+                let text = parse.map_or(&b""[..], |parse| parse.sql);
+                self.leave_traces(seen, text, bind);
+                if seen.signs.contains(Signs::PREPARED) {
+                    self.lend(text);
+                }
             }
         } else {
             self.see_unknown();
@@ -183,11 +188,15 @@ impl<X: Exchange> Requests<'_, X> {
 
     #[inline]
     fn leaves(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
-        let Some(texts) = &self.texts else { return };
-        let looks = texts.lore.asks_numbers || !self.settings.pin_functions.is_empty();
-        if looks || !seen.signs.is_empty() {
+        if self.looks_at(seen) {
             self.leave_traces(seen, text, bind);
         }
+    }
+
+    #[inline]
+    fn looks_at(&self, seen: Seen) -> bool {
+        let Some(texts) = &self.texts else { return false };
+        texts.lore.asks_numbers || !self.settings.pin_functions.is_empty() || !seen.signs.is_empty()
     }
 
     #[cold]
@@ -220,8 +229,15 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let vars = &self.client.vars;
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
-        let fingerprint = texts.lore.fingerprint(text);
-        self.server.suspect(Seen { signs, ..seen }, fingerprint);
+        self.server.suspect(Seen { signs, ..seen }, fingerprint(text));
         self.server.traces.named |= named;
+    }
+}
+
+/// What an operator knows a text by; 0 if it is not known.
+fn fingerprint(text: &[u8]) -> u64 {
+    match text {
+        [] => 0,
+        _ => wire::md5::fingerprint(&text[..text.len().min(HEAD_LEN_MAX)]),
     }
 }

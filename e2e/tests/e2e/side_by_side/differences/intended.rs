@@ -4,7 +4,7 @@ use super::Difference;
 
 pub(in super::super) const INTENDED: &[Difference] = &[
     Difference {
-        why: "Keys of Weir's own.",
+        why: "Keys of Weir's own, and columns behind PgBouncer's.",
         lines: &[
             ("*", "+ row key=workers *"),
             ("*", "+ row key=session_schedule *"),
@@ -17,6 +17,10 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "+ row key=auto_unsupported *"),
             ("*", "+ row key=pin_functions *"),
             ("*", "+ row key=pin_timeout *"),
+            ("*", "+ column sv_pinned 23"),
+            ("*", "+ column pin_reason 25"),
+            ("*", "+ column pin_age 20"),
+            ("*", "+ column pin_fingerprint 25"),
         ],
     },
     Difference {
