@@ -65,8 +65,13 @@ impl Client {
 
     /// Asks, if there is nothing in flight.
     pub(crate) fn ask(&mut self, traffic: &mut Traffic, out: &mut Vec<u8>) {
+        self.ask_due(Instant::now(), traffic, out);
+    }
+
+    /// The same, when that was due earlier: its latency counts from then.
+    pub(crate) fn ask_due(&mut self, due: Instant, traffic: &mut Traffic, out: &mut Vec<u8>) {
         if let Step::Idle = self.step {
-            self.asked = Instant::now();
+            self.asked = due;
             self.step = Step::Answer(match traffic.work {
                 Work::Query(protocol) => {
                     ask_number(protocol, traffic.next_number(), &self.values, out)

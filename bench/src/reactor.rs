@@ -4,7 +4,7 @@
 //! is saturated.
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -141,10 +141,10 @@ impl Reactor {
         self.give_turns()
     }
 
-    /// A client drawn by lot asks; no one may if hardly anybody is at rest.
-    pub(crate) fn ask_somebody(&mut self) -> Result<bool> {
+    /// A client drawn by lot asks what was due then; no one may if hardly anybody is at rest.
+    pub(crate) fn ask_somebody(&mut self, due: Instant) -> Result<bool> {
         for _ in 0..DRAWS_MAX {
-            if self.draw_asker()? {
+            if self.draw_asker(due)? {
                 return Ok(true);
             }
         }
@@ -154,19 +154,19 @@ impl Reactor {
     /// Clients drawn by lot ask, until as many are at work as are to be.
     fn give_turns(&mut self) -> Result<()> {
         while self.traffic.turns > 0 {
-            self.traffic.turns -= usize::from(self.draw_asker()?);
+            self.traffic.turns -= usize::from(self.draw_asker(Instant::now())?);
         }
         Ok(())
     }
 
     /// Draws one, who asks if it is a client at rest.
-    fn draw_asker(&mut self) -> Result<bool> {
+    fn draw_asker(&mut self, due: Instant) -> Result<bool> {
         let index = self.traffic.draw(self.slots.len());
         if let Slot::Connection(connection) = &mut self.slots[index]
             && let Peer::Client(client) = &mut connection.peer
             && client.is_idle()
         {
-            client.ask(&mut self.traffic, &mut connection.said);
+            client.ask_due(due, &mut self.traffic, &mut connection.said);
             connection.flush(&self.epoll, index)?;
             return Ok(true);
         }

@@ -27,6 +27,8 @@ const STORM_MAX: Duration = Duration::from_secs(120);
 /// Connections begun before those are served that are there already: a client says who it is as soon as
 /// it is connected, and does not wait for thousands of others.
 const BEGUN_MAX: usize = 32;
+/// So long the last of those at work wait for their answers.
+const ANSWERS_MAX: Duration = Duration::from_secs(10);
 const TURN_MAX: Duration = Duration::from_millis(20);
 
 /// What happens.
@@ -112,22 +114,28 @@ impl Storm {
         })
     }
 
-    /// Those at work ask at their pace, until `done`.
+    /// Those at work ask at their pace, until `done`. Latencies count from when each was due: if
+    /// nobody gets an answer, nobody is free to ask, and what could not be asked was slow, too. For the
+    /// same reason all that was due by the end is waited for.
     fn work(&self, reactor: &mut Reactor, mut done: impl FnMut() -> bool) -> Result<Steady> {
-        let transactions = reactor.traffic.transactions;
+        let first = reactor.traffic.transactions;
         reactor.traffic.latency = Histogram::new();
         let gap = Duration::from_secs_f64(1.0 / self.rate);
-        let mut due = Instant::now();
-        while !done() {
-            while due <= Instant::now() && reactor.ask_somebody()? {
-                due += gap;
+        let (mut due, mut asked, mut end) = (Instant::now(), 0, None);
+        while end.is_none_or(|end| due <= end) || reactor.traffic.transactions - first < asked {
+            if end.is_none() && done() {
+                end = Some(Instant::now());
             }
-            reactor.turn(due.saturating_duration_since(Instant::now()))?;
+            while due <= end.unwrap_or_else(Instant::now) && reactor.ask_somebody(due)? {
+                due += gap;
+                asked += 1;
+            }
+            let late = end.map_or(Duration::ZERO, |end| end.elapsed());
+            ensure!(late < ANSWERS_MAX, "{asked} were asked and not all answered after {late:?}");
+            let rest = due.saturating_duration_since(Instant::now());
+            reactor.turn(if end.is_some() { TURN_MAX } else { rest })?;
         }
-        Ok(Steady {
-            transactions: reactor.traffic.transactions - transactions,
-            p99_us: reactor.traffic.latency.percentile_us(0.99),
-        })
+        Ok(Steady { transactions: asked, p99_us: reactor.traffic.latency.percentile_us(0.99) })
     }
 
     /// The thread of those who come; they stay until the other end is dropped.
@@ -160,5 +168,36 @@ impl Storm {
             );
         }
         Ok(began.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_could_ask_in_time_counts_from_when_it_was_due() {
+        let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
+        let work = Work::Query(Protocol::Simple);
+        let mut reactor = Reactor::new(Traffic::new(work, credentials)).unwrap();
+        let pooler = reactor.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+        let (rate, calm) = (1_000.0, Duration::ZERO);
+        let storm = Storm { pooler, at_work: 2, rate, calm, coming: 0, watch: 0 };
+        for _ in 0..storm.at_work {
+            reactor.open_client(Stream::begin(&storm.pooler).unwrap()).unwrap();
+        }
+        while reactor.traffic.ready < storm.at_work {
+            reactor.turn(TURN_MAX).unwrap();
+        }
+        // Nothing gets done for a while, and then it is over.
+        let stall = Duration::from_millis(100);
+        let began = Instant::now();
+        let steady = storm.work(&mut reactor, || {
+            while began.elapsed() < stall {}
+            true
+        });
+        let steady = steady.unwrap();
+        assert!(steady.transactions >= 100, "{steady:?}");
+        assert!(steady.p99_us >= 90_000, "{steady:?}");
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Line {
     sides: [&'static str; 2],
     /// See [`Row::parts`].
     parts: &'static [&'static str],
+    /// See [`Row::waits_by_design`].
+    waits_by_design: bool,
     samples: [Vec<Sample>; 2],
 }
 
@@ -30,6 +32,7 @@ impl Line {
             unit: row.unit(),
             sides: row.sides(),
             parts: row.parts(),
+            waits_by_design: row.waits_by_design(),
             samples: [Vec::new(), Vec::new()],
         }
     }
@@ -150,7 +153,8 @@ impl Report {
     /// The share of time the poolers waited for their core is what other work took from them.
     fn warning(&self) -> Option<String> {
         let (mut run, mut wait) = (0.0, 0.0);
-        for sample in self.lines.iter().flat_map(|line| line.samples.iter().flatten()) {
+        let lines = self.lines.iter().filter(|line| !line.waits_by_design);
+        for sample in lines.flat_map(|line| line.samples.iter().flatten()) {
             run += sample.detail["pooler_cpu_ns"].as_f64().unwrap_or(0.0);
             wait += sample.detail["pooler_wait_ns"].as_f64().unwrap_or(0.0);
         }
@@ -203,6 +207,19 @@ mod tests {
         let text = report(line);
         let row: Vec<_> = text.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(row, ["cpu-10", "10.0", "9.00", "0.80", "0.50..0.90", "1000", "1000"]);
+    }
+
+    #[test]
+    fn who_waits_for_its_core_is_warned_of_unless_the_row_means_it() {
+        let waiting = || Sample {
+            detail: json!({ "pooler_cpu_ns": 80, "pooler_wait_ns": 20 }),
+            ..sample(1.0)
+        };
+        for (name, warns) in [("cpu-10", true), ("workers-2", false), ("schedule-random", false)] {
+            let mut line = Line::new(ROWS.iter().find(|row| row.name == name).unwrap());
+            line.samples[1].push(Sample { figures: vec![1.0; line.parts.len()], ..waiting() });
+            assert_eq!(report(line).contains("20 % of the time"), warns, "{name}");
+        }
     }
 
     #[test]

@@ -187,6 +187,11 @@ impl Row {
         }
     }
 
+    /// Does the pooler share a core, with itself or with the peers, so that it waits for it?
+    pub(super) fn waits_by_design(&self) -> bool {
+        matches!(self.contest, Contest::Workers { .. })
+    }
+
     /// What its two sides are.
     pub(super) fn sides(&self) -> [&'static str; 2] {
         match self.contest {
@@ -230,7 +235,8 @@ impl Row {
             }
             Job::Storm { .. } => {
                 "ms until all who come are logged in\n  \
-                 p99: of those at work, µs, before and meanwhile; growth: the one by the other\n  \
+                 p99: of those at work, µs, before and meanwhile, from when each was due; growth: \
+                 the one by the other, the goal is 2 at most\n  \
                  resident: MB of the pooler with all of them"
             }
         }
