@@ -77,6 +77,8 @@ pub enum Preparation {
     Restore,
     /// Answer `auth_query`.
     Ask,
+    /// Nothing yet: a cancel request is under way that would hit the question.
+    AwaitCancel,
     /// Tell what its client's last transaction has left in the session.
     Probe,
     /// Send a mark to the listener, and listen no more.
@@ -94,6 +96,7 @@ impl Preparation {
             | Self::Renew
             | Self::Confirm
             | Self::Ask
+            | Self::AwaitCancel
             | Self::Probe
             | Self::HandOver => false,
         }

@@ -72,11 +72,18 @@ pub struct Traces {
     pub deallocates: bool,
     /// Has PostgreSQL said that something was reset?
     pub resets: bool,
+    /// The question about them has failed. It is asked again behind the next transaction.
+    pub put_off: bool,
 }
 
 impl Traces {
     pub fn is_empty(self) -> bool {
         self.signs.is_empty()
+    }
+
+    /// Is the server to be asked about them as soon as the transaction is over?
+    pub fn are_due(self) -> bool {
+        !self.is_empty() && !self.put_off
     }
 
     pub fn add(&mut self, seen: Seen, fingerprint: u64) {
@@ -87,6 +94,7 @@ impl Traces {
         if self.functions != seen.functions {
             self.functions = 0;
         }
+        self.put_off = false;
         self.signs |= seen.signs;
         self.fingerprint = fingerprint;
     }

@@ -11,7 +11,7 @@ mod torture;
 
 use std::time::Duration;
 
-use testkit::{Pooler, RawClient, Role, eventually, frontend};
+use testkit::{Pooler, Postgres, RawClient, Role, eventually, frontend};
 
 use crate::support;
 
@@ -489,6 +489,36 @@ fn a_question_that_fails_is_no_answer() {
         pooler.admin("SHOW PINS").rows.is_empty().then_some(())
     });
     assert_eq!(client.value("SHOW statement_timeout"), "0");
+}
+
+#[test]
+fn what_a_question_that_failed_was_about_is_not_forgotten() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let mut client = pooler.client(&database);
+    let own = backend(&mut client);
+    // The question about settings has to wait for this lock, until it is cancelled.
+    let mut superuser = Postgres::shared().superuser(&database);
+    superuser.rows("BEGIN; LOCK TABLE pg_catalog.pg_settings IN ACCESS EXCLUSIVE MODE");
+    client.rows("SET work_mem = '7MB'");
+    eventually("the question has failed", Duration::from_secs(10), || {
+        let waits = format!("pid = {own} AND wait_event_type = 'Lock'");
+        superuser
+            .rows(&format!("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE {waits}"));
+        (pooler.admin("SHOW PINS").column("reason") == ["unverified"]).then_some(())
+    });
+    superuser.rows("ROLLBACK");
+    // Whatever it does next: what was not answered is asked again.
+    client.rows("DROP TABLE IF EXISTS nothing");
+    eventually("it is known", Duration::from_secs(10), || {
+        pooler.admin("SHOW PINS").rows.is_empty().then_some(())
+    });
+    let mut other = pooler.client(&database);
+    assert_eq!(backend(&mut other), own);
+    assert_eq!(other.value("SHOW work_mem"), "4MB");
+    assert_eq!(client.value("SHOW work_mem"), "7MB");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::leave::Leaving;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::mutant::{self, Mutant};
-use crate::server::ServerPhase;
+use crate::server::{Preparation, ServerPhase};
 use crate::settings::Target;
 use crate::shell::{CancelFate, Event, Exchange, Io, Mail};
 
@@ -181,7 +181,10 @@ impl<X: Exchange> Engine<X> {
             found.cancel_pending = false;
             let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
             let over = found.doomed.is_some() || found.ledger.is_at_rest();
-            if waits && found.client.is_none() && over {
+            let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel));
+            if let (true, Some(client)) = (judged, found.client) {
+                self.judge(client, server, now, io);
+            } else if waits && found.client.is_none() && over {
                 self.free(server, now, io);
             }
         }

@@ -144,8 +144,10 @@ pub fn server_row(
                 Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
             )
             | ServerPhase::Linked => ServerState::Active,
+            ServerPhase::Preparing(Preparation::AwaitCancel) | ServerPhase::Finishing => {
+                ServerState::BeingCanceled
+            }
             ServerPhase::Preparing(_) => ServerState::Tested,
-            ServerPhase::Finishing => ServerState::BeingCanceled,
             ServerPhase::Settling if server.cancel_pending => ServerState::BeingCanceled,
             ServerPhase::Settling => ServerState::Tested,
             ServerPhase::Listening => ServerState::Listening,

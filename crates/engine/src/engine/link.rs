@@ -164,6 +164,8 @@ impl<X: Exchange> Engine<X> {
             Preparation::Hear => self.prepare(id, on, now, io),
             Preparation::Restore => return self.restored(on, now, io),
             Preparation::Ask => return self.answered(on, now, io),
+            // Whatever it has said, it was not asked.
+            Preparation::AwaitCancel => return,
             Preparation::Probe => return self.probed(on, now, io),
             Preparation::HandOver => self.handed_over(id, on, now, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),

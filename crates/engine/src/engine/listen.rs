@@ -337,7 +337,7 @@ impl<X: Exchange> Engine<X> {
             let server = self.server(on);
             client.transaction_at == 0
                 && server.status == b'I'
-                && server.traces.is_empty()
+                && !server.traces.are_due()
                 && !server.stream.is_mid_message()
         })
     }

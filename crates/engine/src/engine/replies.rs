@@ -68,7 +68,9 @@ impl<X: Exchange> Engine<X> {
         // server that it has been working with may come at any time.
         let (client, hearer) = match server.phase {
             ServerPhase::Linked
-            | ServerPhase::Preparing(Preparation::Probe | Preparation::HandOver) => (client, None),
+            | ServerPhase::Preparing(
+                Preparation::AwaitCancel | Preparation::Probe | Preparation::HandOver,
+            ) => (client, None),
             ServerPhase::Preparing(
                 Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
             ) => (None, client),
@@ -184,6 +186,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if server.has_traces() {
+            server.traces.put_off = false;
             return self.judge(id, on, now, io);
         }
         self.unlink(id, on, now, io);

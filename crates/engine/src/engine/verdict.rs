@@ -5,6 +5,7 @@
 //!                    ├─ pinned, no new traces ─► the client keeps the server
 //!                    └─ traces ─► probe ─┬─ settings ─► carried: they are the client's from now on
 //!                                        ├─ objects ──► pinned: the client keeps the server
+//!                                        ├─ no answer ─► pinned; asked again behind the next one
 //!                                        └─ neither ──► unlink
 //!  the client goes ── pinned, or not probed yet ─► DISCARD ALL ─► others may have the server
 //! ```
@@ -36,10 +37,10 @@ impl<X: Exchange> Engine<X> {
     /// The client's transaction is over, and there are traces of it on the server, or of an
     /// earlier one.
     pub(super) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
-        self.server_mut(on).has_moved = false;
-        let server = self.server(on);
+        let server = self.server_mut(on);
         let signs = server.traces.signs;
-        if signs.is_empty() {
+        server.has_moved = server.traces.put_off;
+        if !server.traces.are_due() {
             self.tell_untold(id, now, io);
             if self.clients.contains(id.0 as usize) {
                 self.pass_channels(id, on, now, io);
@@ -50,6 +51,10 @@ impl<X: Exchange> Engine<X> {
             self.server_mut(on).traces = Traces::default();
             return self.unlink(id, on, now, io);
         }
+        if self.server(on).cancel_pending {
+            return self.await_cancel(id, on, now);
+        }
+        let server = self.server(on);
         let pool = server.pool;
         let topics = Topics {
             settings: signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
@@ -64,6 +69,13 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.ask_what_is_left(on, Preparation::Probe, topics, &sql, now, io);
         self.take_lent_back(on, io);
+    }
+
+    /// It is asked when the cancel request is over, which was meant for the transaction.
+    fn await_cancel(&mut self, id: ClientId, on: ServerId, now: Micros) {
+        self.client_mut(id).phase =
+            ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
+        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::AwaitCancel);
     }
 
     /// Statements that were lent are gone when the probe is answered.
@@ -102,14 +114,20 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         let error = server.own_error.take();
-        let traces = std::mem::take(&mut server.traces);
         let left = server.probe.take().and_then(|probe| probe.finish());
+        let left = left.filter(|_| error.is_none());
+        let traces = server.traces;
+        match left {
+            Some(_) => server.traces = Traces::default(),
+            // It has changed what nobody knows: none of that may be forgotten.
+            None => (server.traces.put_off, server.has_moved) = (true, true),
+        }
         let lent = std::mem::take(&mut server.lent);
         let mut pins = unseen_pins(traces);
         if let Some(pinned) = &server.pinned {
             pins |= pinned.pins.unseen();
         }
-        match left.filter(|_| error.is_none()) {
+        match left {
             Some(left) => {
                 pins |= left.pins;
                 self.forget_deallocated(id, &lent, &left);

@@ -7,7 +7,7 @@ use wire::backend;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-fn auto(change: impl FnOnce(&mut Config)) -> Rig {
+pub(crate) fn auto(change: impl FnOnce(&mut Config)) -> Rig {
     Rig::new(|config| {
         config.global.pool_mode = PoolMode::Auto;
         config.global.default_pool_size = 1;
@@ -17,7 +17,7 @@ fn auto(change: impl FnOnce(&mut Config)) -> Rig {
 
 /// The server is asked what is left, and has these settings.
 #[track_caller]
-fn tells(server: &Server, settings: &[(&str, &str)]) {
+pub(crate) fn tells(server: &Server, settings: &[(&str, &str)]) {
     let question = String::from_utf8_lossy(&server.take()).into_owned();
     assert!(question.starts_with("Q") && question.contains("found (kind"), "{question}");
     let mut answer = Vec::new();

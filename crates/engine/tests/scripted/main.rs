@@ -33,5 +33,6 @@ mod secured;
 mod shares;
 mod timeouts;
 mod unnamed;
+mod unverified;
 mod welcome;
 mod workers;

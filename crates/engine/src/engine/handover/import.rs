@@ -13,6 +13,7 @@ use crate::ids::{ClientId, Micros, ServerId};
 use crate::parcel::{
     ClientRecord, ExtendedRecord, Parcel, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
 };
+use crate::pins::Pins;
 use crate::pool::REMOVED;
 use crate::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
@@ -227,8 +228,9 @@ impl<X: Exchange> Engine<X> {
         server.vars = shelf.vars(record.vars);
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
         server.pinned = record.pinned.map(Box::new);
-        if record.status != b'I' && self.settings(pool).is_auto() {
-            // What its open transaction has done so far was not written down.
+        let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
+        if (record.status != b'I' || is_unverified) && self.settings(pool).is_auto() {
+            // What its transaction has done, or may have, was not written down.
             server.traces.signs = Signs::OPAQUE;
             server.has_moved = true;
         }

@@ -1,0 +1,123 @@
+//! Auto mode's question what is left that fails, or would: nothing is forgotten over it.
+
+use crate::carried::{auto, tells};
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+const SET: &str = "SET work_mem = '5MB'";
+
+/// A client that has set something, the question about which has failed.
+fn unverified() -> (Rig, Client, Server) {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([query(SET)]);
+    server.answers(SET);
+    client.expect([done("OK")]);
+    assert!(asks(&server).contains("pg_settings"));
+    server.send([error("57014", "canceling statement due to statement timeout"), ready('I')]);
+    assert!(!server.is_parked());
+    (rig, client, server)
+}
+
+fn asks(server: &Server) -> String {
+    let question = String::from_utf8_lossy(&server.take()).into_owned();
+    assert!(question.contains("found (kind"), "{question}");
+    question
+}
+
+#[test]
+fn what_was_not_answered_is_asked_again_behind_the_next_transaction() {
+    for next in ["SELECT 1", "DROP TABLE gone", "SELECT pg_advisory_unlock(1)"] {
+        let (rig, client, server) = unverified();
+        let other = rig.client();
+        other.send([query("SELECT 2")]);
+        server.expect([]);
+        client.send([query(next)]);
+        server.answers(next);
+        client.expect([done("OK")]);
+        tells(&server, &[("work_mem", "5MB")]);
+        server.answers("RESET \"work_mem\";");
+        server.answers("SELECT 2");
+        other.expect([done("OK")]);
+        client.send([query("SELECT 3")]);
+        server.answers("SELECT pg_catalog.set_config('work_mem','5MB',false) IS NULL;");
+        server.answers("SELECT 3");
+    }
+}
+
+#[test]
+fn a_question_that_has_failed_is_not_asked_all_the_time() {
+    let (_rig, client, server) = unverified();
+    client.poke();
+    server.expect([]);
+    // Half a message is no transaction.
+    let next = query("SELECT 1");
+    client.send([next[..7].to_vec()]);
+    server.expect([]);
+    client.send([next[7..].to_vec()]);
+    server.answers("SELECT 1");
+    assert!(asks(&server).contains("pg_settings"));
+}
+
+#[test]
+fn what_was_not_answered_is_asked_by_the_next_process() {
+    let (rig, client, server) = unverified();
+    rig.hand_over();
+    client.send([query("DROP TABLE gone")]);
+    server.answers("DROP TABLE gone");
+    client.expect([done("OK")]);
+    tells(&server, &[("work_mem", "5MB")]);
+    assert!(server.is_parked());
+    rig.client().send([query("SELECT 1")]);
+    server.answers("RESET \"work_mem\";");
+    server.answers("SELECT 1");
+}
+
+#[test]
+fn texts_are_of_nobody_elses_path_while_the_path_is_not_known() {
+    let (rig, client, server) = unverified();
+    client.send([parse("mine", "select * from t"), sync()]);
+    server.expect([parse("weir_1", "select * from t"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    tells(&server, &[]);
+    let other = rig.client();
+    other.send([parse("its", "select * from t"), sync()]);
+    server.expect([parse("weir_2", "select * from t"), sync()]);
+}
+
+#[test]
+fn a_cancel_request_on_its_way_does_not_hit_the_question() {
+    let rig = auto(|_| {});
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let (pid, secret) = client.expect_welcome(&[]);
+    let server = rig.server(0);
+    for stays in [true, false] {
+        client.send([query(SET)]);
+        server.expect([query(SET)]);
+        let requester = rig.connect();
+        requester.send([cancel_request(pid, &secret)]);
+        server.send([done("SET")]);
+        client.expect([done("SET")]);
+        server.expect([]);
+        // What it says of itself meanwhile is no answer, and what the client sends has to wait.
+        server.send([status("TimeZone", "UTC")]);
+        client.expect([status("TimeZone", "UTC")]);
+        if stays {
+            client.send([query("SELECT 1")]);
+            server.expect([]);
+            rig.finish_cancel();
+            tells(&server, &[("work_mem", "5MB")]);
+            server.answers("SELECT 1");
+            client.expect([done("OK")]);
+        } else {
+            client.leave();
+            server.expect([]);
+            rig.finish_cancel();
+            server.answers("DISCARD ALL");
+        }
+        assert!(server.is_parked());
+    }
+}
