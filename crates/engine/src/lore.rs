@@ -1,25 +1,51 @@
 //! What a worker has learnt of a pool's texts (`pool_mode = auto`): the names of settings that
 //! PostgreSQL does not list, and functions that were seen to leave nothing behind.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
+
+use crate::ids::Micros;
 
 /// So many names of settings at most; what is set under further ones stays on its server unseen.
 const CUSTOMS_MAX: usize = 256;
 /// So many names that may be settings: most are columns of tables. The oldest make room.
 const CANDIDATES_MAX: usize = 256;
-/// So many functions at most; when there are more they are learnt anew.
-const HARMLESS_MAX: usize = 4_096;
+/// So many sets of functions at most; when there are more they are learnt anew.
+const FUNCTIONS_MAX: usize = 4_096;
+/// So many transactions have to leave nothing before functions are trusted: one may leave something
+/// in some calls only.
+const WATCHED_TIMES: u8 = 8;
+/// Then they are asked about once in that time: they may have been replaced by somebody who was not
+/// connected through us.
+const TRUST: Micros = 60_000_000;
 const NAME_LEN_MAX: usize = 128;
+
+/// What is known of functions that are called in one text.
+#[derive(Debug)]
+enum Standing {
+    /// So many transactions with them have left nothing.
+    Watched {
+        times: u8,
+    },
+    /// Until then they are held to leave nothing.
+    Trusted {
+        until: Micros,
+    },
+    Guilty,
+}
 
 #[derive(Debug, Default)]
 pub struct Lore {
     /// Names that a server has shown to be settings.
     customs: BTreeSet<Box<[u8]>>,
-    /// And those that no server has (yet), in the order in which they were seen.
-    candidates: VecDeque<Box<[u8]>>,
-    harmless: HashSet<u64, RandomState>,
+    /// And those that no server has (yet), in the order in which they were seen: in texts that
+    /// set something by their own words, and in those that call functions. The latter are many and
+    /// mostly no settings; they must not make the former go before a server was asked about them.
+    candidates: [VecDeque<Box<[u8]>>; 2],
+    functions: HashMap<u64, Standing, RandomState>,
+    /// How often the schema had changed when that was known.
+    schema: u64,
     /// Has anybody asked what was drawn from a sequence?
     pub asks_numbers: bool,
 }
@@ -27,7 +53,7 @@ pub struct Lore {
 impl Lore {
     /// Notes every `word.word` in a text that sets something: it may be a setting of the
     /// application's own, such as `app.tenant`.
-    pub fn note_customs(&mut self, text: &[u8]) {
+    pub fn note_customs(&mut self, text: &[u8], sets: bool) {
         let is_part =
             |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
         let is_name = |byte: &u8| is_part(byte) || *byte == b'.';
@@ -36,48 +62,76 @@ impl Lore {
         for name in bare.split(|byte| !is_name(byte)) {
             let has_parts = name.contains(&b'.') && name.split(|byte| *byte == b'.').all(is_word);
             if has_parts && name.len() <= NAME_LEN_MAX {
-                self.note_custom(name.to_ascii_lowercase().into());
+                self.note_custom(name.to_ascii_lowercase().into(), sets);
             }
         }
     }
 
-    fn note_custom(&mut self, name: Box<[u8]>) {
-        if self.customs.contains(&name) || self.candidates.contains(&name) {
+    fn note_custom(&mut self, name: Box<[u8]>, sets: bool) {
+        let [likely, others] = &mut self.candidates;
+        if self.customs.contains(&name) || likely.contains(&name) {
             return;
         }
-        if self.candidates.len() == CANDIDATES_MAX {
-            self.candidates.pop_front();
+        let candidates = if sets { likely } else { others };
+        if candidates.contains(&name) {
+            return;
         }
-        self.candidates.push_back(name);
+        if candidates.len() == CANDIDATES_MAX {
+            candidates.pop_front();
+        }
+        candidates.push_back(name);
     }
 
     /// A server has a setting of that name.
     pub fn learn_custom(&mut self, name: &[u8]) {
-        let at = self.candidates.iter().position(|one| **one == *name);
-        if let Some(at) = at.filter(|_| self.customs.len() < CUSTOMS_MAX) {
-            self.customs.extend(self.candidates.remove(at));
+        for candidates in &mut self.candidates {
+            let at = candidates.iter().position(|one| **one == *name);
+            if let Some(at) = at.filter(|_| self.customs.len() < CUSTOMS_MAX) {
+                self.customs.extend(candidates.remove(at));
+            }
         }
     }
 
     pub fn customs(&self) -> impl Iterator<Item = &[u8]> {
-        self.customs.iter().chain(&self.candidates).map(|name| &**name)
+        self.customs.iter().chain(self.candidates.iter().flatten()).map(|name| &**name)
     }
 
-    pub fn is_harmless(&self, functions: u64) -> bool {
-        functions != 0 && self.harmless.contains(&functions)
+    /// May a text that calls them be run without the question what it has left?
+    pub fn is_harmless(&mut self, functions: u64, schema: u64, now: Micros) -> bool {
+        self.forget_other_schemas(schema);
+        matches!(self.functions.get(&functions), Some(Standing::Trusted { until }) if now < *until)
     }
 
-    /// Nothing was left by a transaction that called them.
-    pub fn learn_harmless(&mut self, functions: u64) {
-        if self.harmless.len() >= HARMLESS_MAX {
-            self.harmless.clear();
+    /// A transaction that called them was committed, and has left nothing.
+    pub fn has_left_nothing(&mut self, functions: u64, schema: u64, now: Micros) {
+        self.forget_other_schemas(schema);
+        if self.functions.len() >= FUNCTIONS_MAX {
+            self.functions.clear();
         }
-        self.harmless.insert(functions);
+        let standing = self.functions.entry(functions).or_insert(Standing::Watched { times: 0 });
+        let times = match standing {
+            Standing::Watched { times } => *times + 1,
+            Standing::Trusted { .. } => WATCHED_TIMES,
+            Standing::Guilty => return,
+        };
+        *standing = match times {
+            WATCHED_TIMES.. => Standing::Trusted { until: now + TRUST },
+            times => Standing::Watched { times },
+        };
     }
 
-    /// The schema has changed: functions may not be what they were.
-    pub fn doubt_functions(&mut self) {
-        self.harmless.clear();
+    /// It has left something.
+    pub fn has_left_something(&mut self, functions: u64, schema: u64) {
+        self.forget_other_schemas(schema);
+        self.functions.insert(functions, Standing::Guilty);
+    }
+
+    /// Functions may not be what they were.
+    fn forget_other_schemas(&mut self, schema: u64) {
+        if self.schema != schema {
+            self.schema = schema;
+            self.functions.clear();
+        }
     }
 }
 
@@ -91,7 +145,7 @@ mod tests {
 
     fn customs(text: &str) -> Vec<String> {
         let mut lore = Lore::default();
-        lore.note_customs(text.as_bytes());
+        lore.note_customs(text.as_bytes(), true);
         lore.customs().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
 
@@ -106,23 +160,42 @@ mod tests {
     #[test]
     fn names_that_are_no_settings_make_room() {
         let mut lore = Lore::default();
-        lore.note_customs(b"SET app.tenant = '7'");
+        lore.note_customs(b"SET app.tenant = '7'", true);
         lore.learn_custom(b"app.tenant");
-        lore.note_customs(b"SET app.other = '7'");
+        lore.note_customs(b"SET app.other = '7'", true);
+        lore.note_customs(b"SELECT f(t.c)", false);
         for number in 0..CANDIDATES_MAX {
-            lore.note_customs(format!("t.c{number}").as_bytes());
+            lore.note_customs(format!("SELECT f(t.c{number})").as_bytes(), false);
         }
         let names: Vec<_> = lore.customs().collect();
-        assert_eq!(names.len(), 1 + CANDIDATES_MAX);
-        assert!(names.contains(&&b"app.tenant"[..]) && !names.contains(&&b"app.other"[..]));
+        assert_eq!(names.len(), 2 + CANDIDATES_MAX);
+        assert!(names.contains(&&b"app.tenant"[..]) && names.contains(&&b"app.other"[..]));
+        assert!(!names.contains(&&b"t.c"[..]));
     }
 
     #[test]
-    fn what_is_learnt_is_forgotten_with_the_schema() {
+    fn functions_are_trusted_after_a_while_and_for_a_while() {
         let mut lore = Lore::default();
-        lore.learn_harmless(7);
-        assert!(lore.is_harmless(7) && !lore.is_harmless(0));
-        lore.doubt_functions();
-        assert!(!lore.is_harmless(7));
+        for _ in 1..WATCHED_TIMES {
+            lore.has_left_nothing(7, 0, 0);
+            assert!(!lore.is_harmless(7, 0, 0));
+        }
+        lore.has_left_nothing(7, 0, 0);
+        assert!(lore.is_harmless(7, 0, TRUST - 1) && !lore.is_harmless(8, 0, 0));
+        assert!(!lore.is_harmless(7, 0, TRUST));
+        lore.has_left_nothing(7, 0, TRUST);
+        assert!(lore.is_harmless(7, 0, TRUST));
+        assert!(!lore.is_harmless(7, 1, TRUST), "the schema has changed");
+        assert!(!lore.is_harmless(7, 0, TRUST), "that is over");
+    }
+
+    #[test]
+    fn what_has_once_left_something_is_always_asked_about() {
+        let mut lore = Lore::default();
+        lore.has_left_something(7, 0);
+        for _ in 0..2 * WATCHED_TIMES {
+            lore.has_left_nothing(7, 0, 0);
+        }
+        assert!(!lore.is_harmless(7, 0, 0));
     }
 }

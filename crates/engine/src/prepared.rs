@@ -97,6 +97,11 @@ impl Interner {
         self.schema += 1;
     }
 
+    /// How often that was so.
+    pub fn schema(&self) -> u64 {
+        self.schema
+    }
+
     /// How far the numbering has come; for another process.
     pub fn numbering(&self) -> Numbering {
         Numbering { last_id: self.next_id, schema: self.schema }

@@ -48,6 +48,11 @@ impl Realm {
         }
     }
 
+    /// A digest for what is found there by what has this digest.
+    pub fn digest(self, of: u64) -> u64 {
+        FixedState::default().hash_one((self, of)) | 1
+    }
+
     /// Nobody else's, and not even the same client's a moment later. A `key` is one client's, and
     /// `serial` the number of one of its messages.
     pub fn private(key: u64, serial: u64) -> Self {
@@ -55,15 +60,15 @@ impl Realm {
     }
 }
 
-/// May a text with these signs, run with these parameters, change where names are looked up?
+/// May a text with these signs, run with these parameters, change by its own words where names are
+/// looked up? Functions that it calls may do so as well.
 pub fn may_move(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
     let sets = signs.intersects(Signs::SETTINGS | Signs::LOCAL);
     let says = |words: &[&[u8]], text: &[u8]| {
         let text = &text[..text.len().min(SEARCHED_LEN_MAX)];
         words.iter().any(|word| contains(text, word))
     };
-    signs.intersects(Signs::OPAQUE)
-        || sets && (says(&WORDS, text) || says(&ESCAPES, text) || says(&WORDS, parameters))
+    sets && (says(&WORDS, text) || says(&ESCAPES, text) || says(&WORDS, parameters))
 }
 
 fn contains(text: &[u8], word: &[u8]) -> bool {
@@ -131,8 +136,6 @@ mod tests {
             "SELECT set_config(E'\\x73earch_p\\x61th', 'a', true)",
             "SET U&\"\\0073earch_pa\\0074h\" = a",
             "UPDATE pg_settings SET setting = 'a' WHERE name LIKE 'sea%'",
-            "DO $$ BEGIN END $$",
-            "SELECT mine()",
         ] {
             assert!(moves(text, ""), "{text}");
         }
@@ -142,6 +145,7 @@ mod tests {
             "SET LOCAL statement_timeout = 5",
             "SET app.tenant = 7",
             "SELECT set_config('app.tenant', $1, true)",
+            "SELECT mine()",
         ] {
             assert!(!moves(text, "seven"), "{text}");
         }

@@ -74,6 +74,44 @@ pub struct Traces {
     pub resets: bool,
     /// The question about them has failed. It is asked again behind the next transaction.
     pub put_off: bool,
+    pub outcome: Outcome,
+}
+
+/// What has become of the texts, as far as PostgreSQL has told: a function that nobody has called
+/// has left nothing, and nor has one whose transaction was rolled back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// They were to be run, and not only prepared.
+    pub called: bool,
+    /// Rows have come of something.
+    rows: bool,
+    /// Something failed, was taken back, had no rows, or was another command than those that run
+    /// functions.
+    pub doubtful: bool,
+}
+
+impl Outcome {
+    /// A command was completed.
+    pub fn completed(&mut self, tag: &[u8]) {
+        let (command, count) = match tag.iter().rposition(|byte| *byte == b' ') {
+            Some(at) => (&tag[..at], &tag[at + 1..]),
+            None => (tag, &b""[..]),
+        };
+        let of_rows = [&b"SELECT"[..], b"INSERT 0", b"UPDATE", b"DELETE", b"MERGE", b"COPY"];
+        if of_rows.contains(&command) && count != b"0" {
+            self.rows = true;
+        } else if !matches!(
+            tag,
+            b"BEGIN" | b"START TRANSACTION" | b"SAVEPOINT" | b"RELEASE" | b"COMMIT"
+        ) {
+            self.doubtful = true;
+        }
+    }
+
+    /// The functions were called, and what they did was committed.
+    pub fn is_proof(self) -> bool {
+        self.called && self.rows && !self.doubtful
+    }
 }
 
 impl Traces {
@@ -99,7 +137,7 @@ impl Traces {
         self.fingerprint = fingerprint;
     }
 
-    /// Functions that are harmless if nothing is left.
+    /// Functions that left it, if anything was left.
     pub fn suspects(self) -> Option<u64> {
         (self.signs == Signs::OPAQUE && self.functions != 0).then_some(self.functions)
     }

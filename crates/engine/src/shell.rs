@@ -128,6 +128,9 @@ pub trait Exchange {
     /// A server has said that it has changed the schema.
     fn schema_changed(&mut self);
 
+    /// How often any has said so, to whichever worker.
+    fn schema(&mut self) -> u64;
+
     /// Has the schema changed since that statement was first prepared?
     fn is_outdated(&mut self, statement: &Statement) -> bool;
 

@@ -24,7 +24,7 @@ use engine::{
 
 use super::{
     mailbox::{Mailbox, Wake},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, RwLock},
 };
 
 /// Pools by number; none where a number is free.
@@ -36,6 +36,8 @@ pub(crate) struct Hub<M, W> {
     pools: RwLock<Slots>,
     registry: Mutex<Registry>,
     interner: Mutex<Interner>,
+    /// [`Interner::schema`], for those who have no time to wait for the lock.
+    schema: AtomicU64,
     limits: Mutex<Limits>,
     mailboxes: Vec<Mailbox<M, W>>,
 }
@@ -84,6 +86,7 @@ impl<M, W: Wake> Hub<M, W> {
             pools: RwLock::new(Vec::new()),
             registry: Mutex::default(),
             interner: Mutex::new(Interner::default()),
+            schema: AtomicU64::default(),
             limits: Mutex::new(Limits::default()),
             mailboxes: wakers.into_iter().map(Mailbox::new).collect(),
         }
@@ -273,6 +276,11 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
 
     fn schema_changed(&mut self) {
         lock(&self.hub.interner).schema_changed();
+        self.hub.schema.fetch_add(1, Ordering::Release);
+    }
+
+    fn schema(&mut self) -> u64 {
+        self.hub.schema.load(Ordering::Acquire)
     }
 
     fn is_outdated(&mut self, statement: &Statement) -> bool {

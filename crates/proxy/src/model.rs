@@ -18,7 +18,7 @@ mod sync {
 
     pub(crate) use shuttle::sync::{
         Condvar, Mutex, MutexGuard, RwLock,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     };
 }
 

@@ -2,4 +2,7 @@
 //! `super::sync`, so that the model check can compile the very same files against the primitives
 //! of a scheduler that tries all interleavings.
 
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+pub(crate) use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
+    atomic::{AtomicU64, Ordering},
+};

@@ -3,6 +3,7 @@
 
 mod columns;
 mod defects;
+mod functions;
 mod lending;
 mod listen;
 mod paths;

@@ -99,7 +99,6 @@ impl<X: Exchange> Engine<X> {
         if replies.schema_changed {
             // Before anybody can have heard of it.
             self.exchange.schema_changed();
-            view.lore.doubt_functions();
         }
         let out = replies.out.finish();
         // Whoever begins a transaction where there are none is not told that it has begun.
@@ -378,6 +377,9 @@ impl Replies<'_> {
             }
             backend::COMMAND_COMPLETE => {
                 let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
+                if settled.owner == Owner::Client && !self.server.traces.is_empty() {
+                    self.server.traces.outcome.completed(tag);
+                }
                 self.command_complete(tag, settled.serial);
             }
             backend::ROW_DESCRIPTION | backend::NO_DATA if settled.statement != 0 => {
@@ -468,6 +470,7 @@ impl Replies<'_> {
             return Ok(Owner::Nobody);
         }
         self.farewell = ends;
+        self.server.traces.outcome.doubtful = true;
         if settled.statement != 0
             && let Some(fields) = fields
         {

@@ -31,7 +31,7 @@ mod statements;
 mod texts;
 
 use keeping::Keeping;
-use texts::{REMEMBERED_LEN_MAX, Sight, Texts};
+use texts::{REMEMBERED_LEN_MAX, Sent, Sight, Texts};
 
 /// An unnamed Parse up to this length is remembered, in case its Bind comes in another
 /// transaction and finds another server. In auto mode longer ones are, too.
@@ -116,6 +116,7 @@ impl<X: Exchange> Engine<X> {
             stats: &mut view.stats,
             exchange: &mut self.exchange,
             serial: &mut self.serial,
+            now,
             keeping,
             begins,
             from: 0,
@@ -212,6 +213,7 @@ struct Requests<'a, X> {
     stats: &'a mut Stats,
     exchange: &'a mut X,
     serial: &'a mut u64,
+    now: Micros,
     keeping: Option<Keeping>,
     /// Did the server owe nothing before this input?
     begins: bool,
@@ -426,7 +428,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         // What the text itself changes comes later.
         let realm = self.realm();
         let mut parse = parse;
-        if let Sight::Replace(sql) = self.see(parse.sql) {
+        if let Sight::Replace(sql) = self.see(parse.sql, Sent::Parse) {
             parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse };
         }
         self.parse_named(&parse, realm);

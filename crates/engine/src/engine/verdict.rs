@@ -132,9 +132,7 @@ impl<X: Exchange> Engine<X> {
                 pins |= left.pins;
                 self.forget_deallocated(id, &lent, &left);
                 let changed = self.take_over(id, on, traces, &left, io);
-                if !changed && left.pins.is_empty() {
-                    self.clear_suspects(on, traces);
-                }
+                self.judge_functions(on, traces, changed, left.pins, now);
                 if left.channels.is_some() && self.follow_channels(id) {
                     pins |= Pins::LISTEN;
                 }
@@ -249,12 +247,25 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Nothing was left: if only its functions had made the transaction suspect, they are not any
-    /// more.
-    fn clear_suspects(&mut self, on: ServerId, traces: Traces) {
-        let pool = self.server(on).pool;
-        if let (Some(functions), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) {
-            view.lore.learn_harmless(functions);
+    /// If only its functions have made the transaction suspect, something is known of them now.
+    fn judge_functions(
+        &mut self,
+        on: ServerId,
+        traces: Traces,
+        changed: bool,
+        pins: Pins,
+        now: Micros,
+    ) {
+        let schema = self.exchange.schema();
+        let server = self.server(on);
+        let (pool, was_pinned) = (server.pool, server.pinned.is_some());
+        let (Some(functions), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) else {
+            return;
+        };
+        if changed || !(pins.is_empty() || was_pinned) {
+            view.lore.has_left_something(functions, schema);
+        } else if pins.is_empty() && traces.outcome.is_proof() {
+            view.lore.has_left_nothing(functions, schema, now);
         }
     }
 

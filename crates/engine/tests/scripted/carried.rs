@@ -1,5 +1,7 @@
 //! What a client has set follows it in auto mode, whatever happens on the way.
 
+use std::time::Duration;
+
 use config::{Config, PoolMode};
 use engine::pool::Gate;
 use wire::backend;
@@ -345,4 +347,39 @@ fn what_is_parsed_behind_a_change_of_the_path_in_a_transaction_is_shared_with_no
         second.send([parse("behind", TEXT), bind("behind"), sync()]);
         server.expect([bind("weir_1"), sync()]);
     }
+}
+
+#[test]
+fn functions_that_were_seen_to_leave_nothing_are_not_asked_about_for_a_while() {
+    const CALL: &str = "SELECT mine()";
+    let rig = auto(|config| config.global.server_check_delay = Duration::from_secs(3_600));
+    let client = rig.client();
+    let server = rig.server(0);
+    let call = || {
+        client.send([query(CALL)]);
+        server.expect([query(CALL)]);
+        server.send([complete("SELECT 1"), ready('I')]);
+        client.expect([complete("SELECT 1"), ready('I')]);
+    };
+    for _ in 0..8 {
+        call();
+        tells(&server, &[]);
+    }
+    for _ in 0..3 {
+        call();
+        assert!(server.is_parked());
+    }
+    rig.wait(60);
+    call();
+    tells(&server, &[]);
+    call();
+    assert!(server.is_parked());
+    // Somebody changes the schema.
+    client.send([query("CREATE OR REPLACE FUNCTION mine() …")]);
+    server.expect([query("CREATE OR REPLACE FUNCTION mine() …")]);
+    server.send([complete("CREATE FUNCTION"), ready('I')]);
+    client.expect([complete("CREATE FUNCTION"), ready('I')]);
+    tells(&server, &[]);
+    call();
+    tells(&server, &[]);
 }

@@ -137,6 +137,10 @@ impl Exchange for SimExchange {
         self.0.borrow_mut().interner.schema_changed();
     }
 
+    fn schema(&mut self) -> u64 {
+        self.0.borrow_mut().interner.schema()
+    }
+
     fn is_outdated(&mut self, statement: &Statement) -> bool {
         self.0.borrow_mut().interner.is_outdated(statement)
     }

@@ -31,6 +31,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
             return Ok(Fate::Hold);
         };
+        if self.needs_more(name, header, available) {
+            self.stats.binds -= 1;
+            return Ok(Fate::Hold);
+        }
         let mut entry = Entry::new(Expect::Bind, Verb::Forward);
         let mut used = None;
         self.undescribed = 0;

@@ -12,7 +12,7 @@ use super::{BROKEN_PARSE, Requests};
 use crate::ledger::{Entry, Expect, Reply, Verb};
 use crate::lore::Lore;
 use crate::prepared::Statement;
-use crate::realm;
+use crate::realm::{self, Realm};
 use crate::scanning::{HEAD_LEN_MAX, Scanning};
 use crate::session::Session;
 use crate::shell::Exchange;
@@ -23,8 +23,8 @@ const HELD_LEN_MAX: usize = 65_536;
 /// An unnamed Parse up to this length is remembered as shorter ones are: one with as many parameters
 /// as there can be, 65,535, and their types.
 pub(super) const REMEMBERED_LEN_MAX: usize = 1_048_576;
-/// Names of settings are looked for in so many bytes of a Bind.
-const BIND_LEN_MAX: usize = 4_096;
+/// Names of settings are looked for in so many bytes of a Bind, which are waited for.
+const SEARCHED_BIND_LEN: usize = 65_536;
 
 /// What needs a session of its own and leaves nothing by which a probe could see it.
 const UNSEEN: Signs = Signs::SEQUENCE.with(Signs::SEED).with(Signs::LOAD);
@@ -38,6 +38,17 @@ const REFUSAL: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '0A000',
 pub(super) struct Texts<'a> {
     pub(super) cache: &'a mut sql::Cache,
     pub(super) lore: &'a mut Lore,
+}
+
+/// What a text is sent for.
+#[derive(Clone, Copy)]
+pub(super) enum Sent<'a> {
+    /// To be run.
+    Query,
+    /// To be prepared.
+    Parse,
+    /// It was prepared before, and is to be run with these parameters.
+    Bind(&'a [u8]),
 }
 
 /// What becomes of a text.
@@ -64,7 +75,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
-        self.see(body.strip_suffix(&[0]).unwrap_or(body))
+        self.see(body.strip_suffix(&[0]).unwrap_or(body), Sent::Query)
     }
 
     /// A Parse of the unnamed statement, which may not be there as a whole.
@@ -79,11 +90,11 @@ impl<X: Exchange> Requests<'_, X> {
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
         let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
-        Ok(self.see(parse.sql))
+        Ok(self.see(parse.sql, Sent::Parse))
     }
 
     /// A text.
-    pub(super) fn see(&mut self, text: &[u8]) -> Sight {
+    pub(super) fn see(&mut self, text: &[u8], sent: Sent<'_>) -> Sight {
         let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
         let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
         let seen = texts.cache.scan(text, standard);
@@ -91,7 +102,7 @@ impl<X: Exchange> Requests<'_, X> {
         if refuses && seen.signs.intersects(UNSEEN) {
             return Sight::Replace(REFUSAL);
         }
-        self.leaves(seen, text, &[]);
+        self.leaves(seen, text, sent);
         if seen.signs.contains(Signs::PREPARED) {
             self.lend(text);
         }
@@ -130,7 +141,7 @@ impl<X: Exchange> Requests<'_, X> {
             // It has been passed on already.
             seen.signs = seen.signs.without(UNSEEN);
         }
-        self.leaves(seen, &head, &[]);
+        self.leaves(seen, &head, if parse == 0 { Sent::Query } else { Sent::Parse });
         let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
         if let Some(own) = own {
             own.unnamed_seen = seen;
@@ -141,7 +152,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// A function is called by its number, or a statement is used that we know nothing of.
     pub(super) fn see_unknown(&mut self) -> Seen {
         let seen = Seen { signs: Signs::OPAQUE, functions: 0 };
-        self.leaves(seen, &[], &[]);
+        self.leaves(seen, &[], Sent::Query);
         seen
     }
 
@@ -160,7 +171,7 @@ impl<X: Exchange> Requests<'_, X> {
             if looks {
                 let parse = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default());
                 let text = parse.map_or(&b""[..], |parse| parse.sql);
-                self.leave_traces(seen, text, bind);
+                self.leave_traces(seen, text, Sent::Bind(bind));
                 if seen.signs.contains(Signs::PREPARED) {
                     self.lend(text);
                 }
@@ -173,10 +184,23 @@ impl<X: Exchange> Requests<'_, X> {
     /// A statement is used with these parameters.
     pub(super) fn see_use(&mut self, statement: &Statement, bind: &[u8]) {
         if self.texts.is_some() {
-            let bind = &bind[..bind.len().min(BIND_LEN_MAX)];
-            self.leaves(statement.seen(), &statement.sql, bind);
+            self.leaves(statement.seen(), &statement.sql, Sent::Bind(bind));
             self.lend_for(statement);
         }
+    }
+
+    /// Is more needed of a Bind of that statement, since names of settings may be among its
+    /// parameters?
+    pub(super) fn needs_more(&self, name: &[u8], header: Header, available: usize) -> bool {
+        if self.texts.is_none() || available >= header.total.min(SEARCHED_BIND_LEN) {
+            return false;
+        }
+        let Some(own) = &self.client.extended else { return false };
+        let seen = match name {
+            b"" => Some(own.unnamed_seen),
+            name => own.statements.find(name).map(|found| found.used.statement.seen()),
+        };
+        seen.is_some_and(|seen| seen.signs.intersects(Signs::SETTINGS | Signs::OPAQUE))
     }
 
     /// A statement may name others; what it names is looked up.
@@ -187,9 +211,9 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     #[inline]
-    fn leaves(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
+    fn leaves(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
         if self.looks_at(seen) {
-            self.leave_traces(seen, text, bind);
+            self.leave_traces(seen, text, sent);
         }
     }
 
@@ -200,37 +224,55 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     #[cold]
-    fn leave_traces(&mut self, seen: Seen, text: &[u8], bind: &[u8]) {
+    fn leave_traces(&mut self, mut seen: Seen, text: &[u8], sent: Sent<'_>) {
         self.guard_numbers(seen.signs.intersects(Signs::SEQUENCE));
         self.note_draws(seen.signs);
         let pins = self.settings.auto_unsupported == Unsupported::Pin;
         let quiet = Signs::DRAWS | Signs::LOCAL;
         let quiet = if pins { quiet } else { quiet | UNSEEN };
         // Once for a text, and not for each use of a statement.
-        if !pins && bind.is_empty() && seen.signs.intersects(UNSEEN) {
+        if !pins && !matches!(sent, Sent::Bind(_)) && seen.signs.intersects(UNSEEN) {
             // The server is sent nothing for it, so nothing is expected of it either.
             self.owe(Entry::new(Expect::Close, Verb::Synthesize(Reply::Unsupported)));
         }
         let mut signs = seen.signs.without(quiet);
+        let parameters = if let Sent::Bind(parameters) = sent { parameters } else { &[] };
+        let moves = realm::may_move(seen.signs, text, parameters);
+        seen.functions = if moves { 0 } else { self.functions_here(seen.functions) };
         let Some(texts) = &mut self.texts else { return };
         let named = self.settings.pins(text);
         if named {
             signs |= Signs::OPAQUE;
         }
-        let is_harmless = signs == Signs::OPAQUE && texts.lore.is_harmless(seen.functions);
-        let known = if is_harmless { Signs::OPAQUE } else { Signs::NONE };
-        self.server.has_moved |= realm::may_move(seen.signs.without(known), text, bind);
+        let is_harmless = signs == Signs::OPAQUE
+            && seen.functions != 0
+            && texts.lore.is_harmless(seen.functions, self.exchange.schema(), self.now);
+        let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
+        self.server.has_moved |= moves || is_unknown;
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
         if signs.intersects(Signs::SETTINGS | Signs::OPAQUE) {
-            texts.lore.note_customs(text);
-            texts.lore.note_customs(bind);
+            let sets = signs.intersects(Signs::SETTINGS);
+            texts.lore.note_customs(text, sets);
+            let searched = parameters.len().min(SEARCHED_BIND_LEN);
+            texts.lore.note_customs(&parameters[..searched], sets);
         }
         let vars = &self.client.vars;
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
         self.server.suspect(Seen { signs, ..seen }, fingerprint(text));
         self.server.traces.named |= named;
+        self.server.traces.outcome.called |= !matches!(sent, Sent::Parse);
+    }
+
+    /// These functions as they are found by their names at present: elsewhere they may be others.
+    /// 0 where that is not known.
+    fn functions_here(&self, functions: u64) -> u64 {
+        // What has moved without a trace is SET LOCAL.
+        if functions == 0 || (self.server.has_moved && self.server.traces.is_empty()) {
+            return 0;
+        }
+        Realm::of(&self.client.vars, self.names).digest(functions)
     }
 }
 

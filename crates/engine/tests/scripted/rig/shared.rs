@@ -72,6 +72,10 @@ impl Exchange for Shared {
         self.state(|state| state.interner.schema_changed());
     }
 
+    fn schema(&mut self) -> u64 {
+        self.state(|state| state.interner.schema())
+    }
+
     fn is_outdated(&mut self, statement: &Statement) -> bool {
         self.state(|state| state.interner.is_outdated(statement))
     }
