@@ -5,6 +5,7 @@
 
 mod cluster;
 mod generator;
+mod meter;
 mod report;
 mod row;
 mod scene;
@@ -19,7 +20,7 @@ use crate::run::{Programs, Workplace};
 use cluster::Cluster;
 use generator::Generator;
 use report::Report;
-use row::{ROWS, Scene};
+use row::ROWS;
 
 /// Whom the clients talk to, in the order of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,7 @@ const SIDES: [Side; 3] = [Side::Direct, Side::PgBouncer, Side::Weir];
 #[derive(Debug, Args)]
 pub(crate) struct RealOptions {
     /// The rows to measure, by name or by what their names begin with; see --list. When none is named,
-    /// the first thirteen
+    /// the first fifteen
     #[arg(value_name = "ROW")]
     rows: Vec<String>,
     /// Name the rows and end
@@ -82,7 +83,7 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         return Ok(());
     }
     let rows = row::select(&options.rows)?;
-    let is_plain = rows.iter().all(|row| row.scene == Scene::Nothing);
+    let is_plain = rows.iter().all(|row| row.scene.is_for_any_generator());
     ensure!(
         is_plain || options.generator == Generator::Weir,
         "pgbench cannot do all of these rows"

@@ -108,10 +108,35 @@ pub(super) struct Load<'a> {
 impl Load<'_> {
     /// Runs it to its end.
     pub(super) fn run(&self) -> Result<Figures> {
-        let said = output(&mut self.command()?)?;
+        self.figures(&output(&mut self.command()?)?)
+    }
+
+    /// Runs it to its end; `heed` hears each second while it is at work how many transactions a second
+    /// were done in the last one.
+    pub(super) fn run_heeded(&self, mut heed: impl FnMut(f64) -> Result<()>) -> Result<Figures> {
+        let mut command = self.command()?;
+        command.args(["-P", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
+        let told = child.stderr.take().context("a pipe was asked for")?;
+        let (mut heeded, mut all) = (Ok(()), String::new());
+        for line in BufReader::new(told).lines().map_while(Result::ok) {
+            let tps = progress_of(&line, self.seconds);
+            if let (Some(tps), true) = (tps, heeded.is_ok()) {
+                heeded = heed(tps);
+            }
+            all += &(line + "\n");
+        }
+        let output = child.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{command:?}: {}\n{said}{all}", output.status);
+        heeded?;
+        self.figures(&said)
+    }
+
+    fn figures(&self, said: &str) -> Result<Figures> {
         match self.generator {
             Generator::Weir => read_figures(&self.json),
-            Generator::Pgbench => of_report(&said),
+            Generator::Pgbench => of_report(said),
         }
     }
 
@@ -222,6 +247,14 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
     Ok(said)
 }
 
+/// Transactions a second by a line of progress, unless it is that of the run's end.
+fn progress_of(line: &str, seconds: u32) -> Option<f64> {
+    let (when, rest) = line.strip_prefix("progress: ")?.split_once(" s, ")?;
+    let is_end = when.parse::<f64>().ok()? > f64::from(seconds) - 0.5;
+    let tps = rest.split_once(" tps")?.0.parse().ok()?;
+    (!is_end).then_some(tps)
+}
+
 fn read_figures(json: &Path) -> Result<Figures> {
     let text = fs::read_to_string(json).with_context(|| json.display().to_string())?;
     of_json(&serde_json::from_str(&text)?)
@@ -269,6 +302,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn progress_is_heeded_until_the_run_ends() {
+        let line =
+            |when| format!("progress: {when} s, 2861.5 tps, lat 0.349 ms stddev 0.100, 0 failed");
+        assert_eq!(progress_of(&line("9.0"), 10), Some(2861.5));
+        assert_eq!(progress_of(&line("10.0"), 10), None);
+        assert_eq!(progress_of("starting vacuum...end.", 10), None);
+    }
 
     #[test]
     fn both_generators_are_understood() {

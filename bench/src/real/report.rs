@@ -28,9 +28,8 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    pub(super) fn new(figures: Figures, cpu_ns: Option<u64>) -> Self {
-        let each = |ns: u64| ns as f64 / 1e3 / figures.transactions;
-        Self { cpu_us: cpu_ns.map(each), figures, facts: Vec::new(), notes: Vec::new() }
+    pub(super) fn new(figures: Figures, cpu_us: Option<f64>) -> Self {
+        Self { cpu_us, figures, facts: Vec::new(), notes: Vec::new() }
     }
 
     fn to_json(&self) -> Value {
@@ -60,6 +59,7 @@ pub(super) struct Report {
     labels: [String; 3],
     lines: Vec<Line>,
     fleet: usize,
+    direct_max: usize,
 }
 
 impl Report {
@@ -71,12 +71,18 @@ impl Report {
         let [pgbouncer, weir] =
             [&programs.pgbouncer, &programs.weir].map(|program| program.label.clone());
         let labels = ["direct".to_owned(), pgbouncer, weir];
-        Self { head, labels, lines: Vec::new(), fleet: options.fleet }
+        Self {
+            head,
+            labels,
+            lines: Vec::new(),
+            fleet: options.fleet,
+            direct_max: options.direct_max,
+        }
     }
 
     /// What is added from now on is of this row.
     pub(super) fn begin(&mut self, row: &'static Row) {
-        self.lines.push(Line::new(row, self.fleet));
+        self.lines.push(Line::new(row, self.fleet, self.direct_max));
     }
 
     pub(super) fn add(&mut self, side: Side, sample: Sample) {
@@ -93,8 +99,15 @@ impl Report {
             "  {:<24} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}",
             "", "tps", "mean ms", "p50", "p99", "p99.9", "CPU µs"
         );
-        self.lines.iter().for_each(|line| line.write(&mut text, &self.labels));
+        for line in &self.lines {
+            line.write(&mut text, &self.labels, self.few_beside(line));
+        }
         text
+    }
+
+    /// The row of few clients that this one is compared with, if it was measured.
+    fn few_beside(&self, line: &Line) -> Option<&Line> {
+        self.lines.iter().find(|few| line.few() == Some(few.name()) && line.name() != few.name())
     }
 
     pub(super) fn write_json(&self, path: &Path) -> Result<()> {
@@ -105,7 +118,7 @@ impl Report {
             "how": self.head,
             "pgbouncer": self.labels[1],
             "weir": self.labels[2],
-            "rows": self.lines.iter().map(Line::to_json).collect::<Value>(),
+            "rows": self.lines.iter().map(|line| line.to_json(self.few_beside(line))).collect::<Value>(),
         });
         let text = serde_json::to_string_pretty(&document)?;
         fs::write(path, text).with_context(|| path.display().to_string())

@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 
+use super::scene::Way;
 use crate::named::{self, Named};
 use crate::run::{Key, Setting, Tls};
 
@@ -49,6 +50,15 @@ pub(super) enum Scene {
     Pages,
     /// Where PostgreSQL's time goes is looked at.
     Profile,
+    /// In place of the load: a large table is copied.
+    Copy(Way),
+}
+
+impl Scene {
+    /// Can any generator put its load on? Those of the others are for `weir bench`.
+    pub(super) fn is_for_any_generator(self) -> bool {
+        matches!(self, Self::Nothing | Self::Copy(_))
+    }
 }
 
 /// What a pooler's figures are compared with besides the other's.
@@ -58,6 +68,11 @@ pub(super) enum Beside {
     /// Transactions a second by those of a direct connection, which seed 001 had so many of.
     Direct {
         seed: f64,
+    },
+    /// Transactions a second by those of that row, which has few clients.
+    Few {
+        row: &'static str,
+        least: f64,
     },
     /// The median latency, which is to be so many milliseconds longer at most.
     Latency {
@@ -96,10 +111,16 @@ const fn row(name: &'static str, options: &'static [&'static str], what: &'stati
 }
 
 /// What a pooler is for: so many clients that few of them can be served at once.
-const fn many(name: &'static str, options: &'static [&'static str], clients: usize) -> Row {
+const fn many(
+    name: &'static str,
+    options: &'static [&'static str],
+    clients: usize,
+    few: &'static str,
+) -> Row {
     Row {
         clients: Some(clients),
         servers: 56,
+        beside: Beside::Few { row: few, least: 0.95 },
         is_extra: true,
         ..row(name, options, "56 servers, all they can")
     }
@@ -121,13 +142,17 @@ const fn seed001_tls(name: &'static str, clients: usize, seed: f64) -> Row {
     Row { tls: SECURED, what: "8 servers, one select over TLS", ..seed001(name, clients, seed) }
 }
 
+const fn copy(name: &'static str, way: Way, what: &'static str) -> Row {
+    Row { scene: Scene::Copy(way), clients: Some(1), ..row(name, &[], what) }
+}
+
 const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
     Row { scene, clients: None, is_extra: true, ..row(name, &["-S"], what) }
 }
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 36] = [
+pub(super) static ROWS: [Row; 38] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -138,19 +163,21 @@ pub(super) static ROWS: [Row; 36] = [
     Row { tls: SECURED, ..row("tls-select", &["-S"], "one select over TLS") },
     Row { tls: SECURED, ..row("tls-connect", &["-S", "-C"], "a login over TLS for each select") },
     Row { script: Some(THOUSAND_ROWS), ..row("rows-1000", &[], "a thousand rows") },
+    copy("copy-out", Way::Out, "100 MB from a table to psql"),
+    copy("copy-in", Way::In, "100 MB from psql into a table"),
     Row { rate: Some(2_000), ..row("latency-2000", &["-S"], "selects at a fixed rate") },
     Row { rate: Some(200), ..row("latency-tpcb-200", &["-N"], "updates at a fixed rate") },
     Row { clients: Some(1_000), ..row("saturation-1000", &["-S"], "selects, all they can") },
-    many("select-64", &["-S"], 64),
-    many("select-512", &["-S"], 512),
-    many("select-2048", &["-S"], 2_048),
-    many("select-8192", &["-S"], 8_192),
-    many("select-19900", &["-S"], 19_900),
-    many("tpcb-64", &[], 64),
-    many("tpcb-512", &[], 512),
-    many("tpcb-2048", &[], 2_048),
-    many("tpcb-8192", &[], 8_192),
-    many("tpcb-19900", &[], 19_900),
+    many("select-64", &["-S"], 64, "select-64"),
+    many("select-512", &["-S"], 512, "select-64"),
+    many("select-2048", &["-S"], 2_048, "select-64"),
+    many("select-8192", &["-S"], 8_192, "select-64"),
+    many("select-19900", &["-S"], 19_900, "select-64"),
+    many("tpcb-64", &[], 64, "tpcb-64"),
+    many("tpcb-512", &[], 512, "tpcb-64"),
+    many("tpcb-2048", &[], 2_048, "tpcb-64"),
+    many("tpcb-8192", &[], 8_192, "tpcb-64"),
+    many("tpcb-19900", &[], 19_900, "tpcb-64"),
     seed001("seed001-1", 1, 0.79),
     seed001("seed001-10", 10, 0.78),
     seed001("seed001-1000", 1_000, 1.00),
@@ -208,7 +235,7 @@ impl Row {
 
     /// How long it is measured, if so long is asked for.
     pub(super) fn seconds(&self, asked: u32) -> u32 {
-        if self.rate.is_some() || self.scene != Scene::Nothing {
+        if self.rate.is_some() || !self.scene.is_for_any_generator() {
             return asked.max(SECONDS_MIN);
         }
         asked
@@ -256,7 +283,7 @@ mod tests {
         assert_eq!(all.len(), ROWS.len());
         assert_eq!(names("tpcb"), ["tpcb"]);
         assert_eq!(select(&["tpcb-64".to_owned()]).unwrap()[0].servers, 56);
-        assert_eq!(select(&[]).unwrap().len(), 13, "the extra ones only by name");
+        assert_eq!(select(&[]).unwrap().len(), 15, "the extra ones only by name");
         assert!(select(&["tpcc".to_owned()]).is_err());
     }
 

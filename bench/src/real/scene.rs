@@ -1,6 +1,7 @@
 //! What is done with a stage to measure a row: the load alone, or with something beside it. Apart from
 //! the load's own figures a scene finds facts, each with the bound it is to keep, if there is one.
 
+mod copy;
 mod lone;
 mod server;
 
@@ -12,11 +13,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::generator::{Figures, Generator, Load, Place};
+use super::meter::Meter;
 use super::report::Sample;
 use super::row::{Row, Scene};
 use super::stage::Stage;
 use super::{Rig, Side};
 use crate::run::{Setting, Tls};
+pub(super) use copy::Way;
 
 /// What was measured besides, as a line of the report.
 #[derive(Debug, PartialEq)]
@@ -64,6 +67,7 @@ pub(super) fn play(rig: &Rig<'_>, row: &Row, side: Side) -> Result<Option<Sample
         Scene::Among => actor.among(&stage),
         Scene::Apart => actor.apart(&stage),
         Scene::Pages => actor.pages(&stage),
+        Scene::Copy(way) => actor.copy(&stage, way),
         Scene::Profile => actor.profile(&stage),
     };
     played.map(Some).map_err(|error| stage.explain(error))
@@ -103,10 +107,9 @@ impl Actor<'_> {
     }
 
     fn alone(&self, stage: &Stage) -> Result<Sample> {
-        let before = stage.cpu_ns()?;
-        let figures = self.load(stage.place)?.run()?;
-        let spent = stage.cpu_ns()?.zip(before).map(|(now, before)| now.saturating_sub(before));
-        Ok(Sample::new(figures, spent))
+        let mut meter = Meter::new(stage);
+        let figures = self.load(stage.place)?.run_heeded(|tps| meter.note(tps))?;
+        Ok(Sample::new(figures, meter.cpu_us()))
     }
 
     /// All servers of the pool but one are held; then another pool, of one server, is measured.

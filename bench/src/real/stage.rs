@@ -47,6 +47,16 @@ impl Stage {
         Ok(Some(Self { place: Place::of(&pooler.address)?, pooler: Some(pooler) }))
     }
 
+    /// One at which nobody is.
+    #[cfg(test)]
+    pub(super) fn without_pooler() -> Self {
+        Self { place: Place::at(0), pooler: None }
+    }
+
+    pub(super) fn has_pooler(&self) -> bool {
+        self.pooler.is_some()
+    }
+
     /// The pooler's until now.
     pub(super) fn cpu_ns(&self) -> Result<Option<u64>> {
         let Some(pooler) = &self.pooler else { return Ok(None) };

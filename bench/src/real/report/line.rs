@@ -20,14 +20,29 @@ const WEIR: usize = 2;
 pub(super) struct Line {
     row: &'static Row,
     clients: usize,
+    /// Rows with more clients have no direct side.
+    direct_max: usize,
     /// Of each side, round by round.
     samples: [Vec<Sample>; 3],
 }
 
 impl Line {
     /// A fleet is so large.
-    pub(super) fn new(row: &'static Row, fleet: usize) -> Self {
-        Self { row, clients: row.clients(fleet), samples: [const { Vec::new() }; 3] }
+    pub(super) fn new(row: &'static Row, fleet: usize, direct_max: usize) -> Self {
+        let clients = row.clients(fleet);
+        Self { row, clients, direct_max, samples: [const { Vec::new() }; 3] }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.row.name
+    }
+
+    /// The row of few clients that this one is to be compared with.
+    pub(super) fn few(&self) -> Option<&'static str> {
+        match self.row.beside {
+            Beside::Few { row, .. } => Some(row),
+            Beside::Nothing | Beside::Direct { .. } | Beside::Latency { .. } => None,
+        }
     }
 
     pub(super) fn add(&mut self, side: usize, sample: Sample) {
@@ -42,6 +57,13 @@ impl Line {
     fn ratios(&self, side: usize, by: usize) -> Vec<f64> {
         let tps = |side| self.of(side, |sample| Some(sample.figures.tps));
         tps(by).into_iter().zip(tps(side)).map(|(less, more)| more / less).collect()
+    }
+
+    /// One side's transactions a second by those of the row of few clients: of the medians, since the
+    /// rows are not measured in turn.
+    fn by_few(&self, few: &Self, side: usize) -> Option<f64> {
+        let tps = |line: &Self| median(&line.of(side, |sample| Some(sample.figures.tps)));
+        Some(tps(self)? / tps(few)?)
     }
 
     /// The latencies of all rounds together; what is rare shows in no round alone.
@@ -67,7 +89,7 @@ impl Line {
         facts
     }
 
-    pub(super) fn write(&self, text: &mut String, labels: &[String; 3]) {
+    pub(super) fn write(&self, text: &mut String, labels: &[String; 3], few: Option<&Self>) {
         let _ = writeln!(text, "\n  {}", self.row.title(Some(self.clients)));
         for (side, label) in labels.iter().enumerate() {
             let cell = |digits: usize, value: Option<f64>| {
@@ -85,8 +107,11 @@ impl Line {
                 cell(1, middle(|sample| sample.cpu_us)),
             );
         }
+        if self.clients > self.direct_max && !self.row.needs_pool() {
+            let _ = writeln!(text, "  not direct: more than {} clients", self.direct_max);
+        }
         self.write_ratio(text, "tps of Weir by PgBouncer's", WEIR, PGBOUNCER);
-        self.write_beside(text, labels);
+        self.write_beside(text, labels, few);
         for fact in self.facts() {
             let _ = write!(text, "    {:<44}", fact.title);
             for side in 0..labels.len() {
@@ -118,7 +143,7 @@ impl Line {
         }
     }
 
-    fn write_beside(&self, text: &mut String, labels: &[String; 3]) {
+    fn write_beside(&self, text: &mut String, labels: &[String; 3], few: Option<&Self>) {
         match self.row.beside {
             Beside::Nothing => {}
             Beside::Direct { seed } => {
@@ -126,6 +151,16 @@ impl Line {
                     let what =
                         format!("tps by direct ones ({seed:.2} in seed 001), {}", labels[side]);
                     self.write_ratio(text, &what, side, DIRECT);
+                }
+            }
+            Beside::Few { row, least } => {
+                for (side, label) in labels.iter().enumerate() {
+                    if let Some(ratio) = few.and_then(|few| self.by_few(few, side)) {
+                        let _ = writeln!(
+                            text,
+                            "  tps by those of {row}, {label}: {ratio:.2}, at least {least}"
+                        );
+                    }
                 }
             }
             Beside::Latency { more_max } => {
@@ -144,7 +179,7 @@ impl Line {
         }
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self, few: Option<&Self>) -> Value {
         let mut value = json!({
             "row": self.row.name,
             "clients": self.clients,
@@ -158,6 +193,9 @@ impl Line {
             });
         }
         for (side, key) in KEYS.into_iter().enumerate() {
+            if let Some(few) = few {
+                value["by_few"][key] = json!(self.by_few(few, side));
+            }
             value[key] = self.samples[side].iter().map(Sample::to_json).collect();
             value["all_rounds"][key] = json!({
                 "p50_ms": self.percentile_ms(side, 0.5),
@@ -185,7 +223,7 @@ mod tests {
     static GOOD: Fact = Fact { key: "good", title: "how good", goal: Some(Goal::AtLeast(0.5)) };
 
     fn line(name: &str) -> Line {
-        Line::new(select(&[name.to_owned()]).unwrap()[0], 100)
+        Line::new(select(&[name.to_owned()]).unwrap()[0], 100, 1_000)
     }
 
     fn sample(tps: f64, latencies_us: &[u64]) -> Sample {
@@ -193,12 +231,12 @@ mod tests {
         latencies_us.iter().for_each(|us| latencies.record_times(*us, 1));
         let latencies = Some(latencies);
         let figures = Figures { transactions: 100.0, tps, latencies, ..Figures::default() };
-        Sample::new(figures, Some(400_000))
+        Sample::new(figures, Some(4.0))
     }
 
     fn written(line: &Line) -> String {
         let mut text = String::new();
-        line.write(&mut text, &["direct", "PgBouncer", "Weir"].map(str::to_owned));
+        line.write(&mut text, &["direct", "PgBouncer", "Weir"].map(str::to_owned), None);
         text
     }
 
@@ -215,7 +253,7 @@ mod tests {
         assert_eq!(cells(2), ["direct", "-", "-", "-", "-", "-", "-"]);
         assert_eq!(cells(4), ["Weir", "150", "0.000", "0.015", "0.020", "0.020", "4.0"]);
         assert_eq!(lines[5].trim(), "tps of Weir by PgBouncer's: 1.20, 1.00..1.50");
-        assert_eq!(line.to_json()["all_rounds"]["weir"]["p99_ms"], 0.02);
+        assert_eq!(line.to_json(None)["all_rounds"]["weir"]["p99_ms"], 0.02);
     }
 
     #[test]
@@ -231,9 +269,26 @@ mod tests {
             text.contains("tps by direct ones (0.78 in seed 001), Weir: 0.80, 0.80..0.80"),
             "{text}"
         );
-        assert_eq!(seed.to_json()["by_direct"]["pgbouncer"], 0.7);
+        assert_eq!(seed.to_json(None)["by_direct"]["pgbouncer"], 0.7);
         let text = written(&one);
         assert!(text.contains("p50 above direct, Weir: 0.125 ms, at most 0.040"), "{text}");
+    }
+
+    #[test]
+    fn many_clients_are_compared_with_few_and_not_direct_beyond_what_fits() {
+        let (mut few, mut many) = (line("select-64"), line("select-19900"));
+        for (few_tps, many_tps) in [(100.0, 96.0), (90.0, 99.0), (110.0, 90.0)] {
+            few.add(WEIR, sample(few_tps, &[]));
+            many.add(WEIR, sample(many_tps, &[]));
+        }
+        let mut text = String::new();
+        many.write(&mut text, &["direct", "PgBouncer", "Weir"].map(str::to_owned), Some(&few));
+        let of = "tps by those of select-64";
+        assert!(text.contains(&format!("{of}, Weir: 0.96, at least 0.95")), "{text}");
+        assert!(!text.contains(&format!("{of}, PgBouncer")), "{text}");
+        assert!(text.contains("not direct: more than 1000 clients"), "{text}");
+        assert_eq!(many.to_json(Some(&few))["by_few"]["weir"], 0.96);
+        assert!(!written(&few).contains("not direct"));
     }
 
     #[test]
@@ -246,7 +301,7 @@ mod tests {
         let cells: Vec<_> = fact.split_whitespace().collect();
         assert_eq!(cells, ["how", "good", "-", "-", "0.750", "at", "least", "0.5"]);
         assert!(text.contains("Weir                     12% f"), "{text}");
-        assert_eq!(line.to_json()["weir"][0]["good"], 0.75);
+        assert_eq!(line.to_json(None)["weir"][0]["good"], 0.75);
         assert!(text.contains("100 clients"), "{text}");
     }
 

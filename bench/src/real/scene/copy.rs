@@ -1,0 +1,85 @@
+//! A table of some hundred megabytes goes through, by psql: out to nowhere, or in from a file. The load
+//! generators know no COPY.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Actor, Fact, fact};
+use crate::real::cluster::program;
+use crate::real::generator::{Figures, Place, output};
+use crate::real::report::Sample;
+use crate::real::stage::Stage;
+use crate::run::Setting;
+
+static SPEED: Fact = fact("mb_per_s", "MB a second");
+static CPU_PER_GB: Fact = fact("pooler_cpu_s_per_gb", "the pooler's CPU, s for a GB");
+
+/// A million rows of a hundred bytes, and where they are put.
+const TABLES: &str = "CREATE UNLOGGED TABLE IF NOT EXISTS copied AS \
+     SELECT n, repeat(md5(n::text), 3) AS filler FROM generate_series(1, 1000000) AS n; \
+     CREATE UNLOGGED TABLE IF NOT EXISTS landed (LIKE copied)";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::real) enum Way {
+    Out,
+    In,
+}
+
+impl Actor<'_> {
+    /// One copy after another for as long as a measurement lasts. Each is a psql of its own, whose
+    /// start and login are nothing beside it.
+    pub(super) fn copy(&self, stage: &Stage, way: Way) -> Result<Sample> {
+        let file = self.copied()?;
+        let path = file.display();
+        let command = match way {
+            Way::Out => "\\copy copied TO '/dev/null'".to_owned(),
+            Way::In => format!("\\copy landed FROM '{path}'"),
+        };
+        let until = Duration::from_secs(u64::from(self.seconds()));
+        let (mut copies, mut took, mut spent_ns) = (0.0, Duration::ZERO, 0);
+        while took < until {
+            self.rig.cluster.sql(Setting::DATABASE, "TRUNCATE landed")?;
+            let before_ns = stage.cpu_ns()?;
+            let begun = Instant::now();
+            psql(&stage.place, &command)?;
+            took += begun.elapsed();
+            spent_ns += stage.cpu_ns()?.zip(before_ns).map_or(0, |(now, before)| now - before);
+            copies += 1.0;
+        }
+        let (seconds, bytes) = (took.as_secs_f64(), fs::metadata(&file)?.len() as f64 * copies);
+        let figures = Figures {
+            transactions: copies,
+            tps: copies / seconds,
+            mean: seconds * 1e3 / copies,
+            ..Figures::default()
+        };
+        let mut sample = Sample::new(figures, None);
+        sample.facts.push((&SPEED, bytes / 1e6 / seconds));
+        if stage.has_pooler() {
+            // Nanoseconds for a byte are seconds for a GB.
+            sample.facts.push((&CPU_PER_GB, spent_ns as f64 / bytes));
+        }
+        Ok(sample)
+    }
+
+    /// The table as a file, made when it is needed first.
+    fn copied(&self) -> Result<PathBuf> {
+        let file = self.rig.workplace.file("copied.txt");
+        if !file.exists() {
+            self.rig.cluster.sql(Setting::DATABASE, TABLES)?;
+            let command = format!("\\copy copied TO '{}'", file.display());
+            psql(&self.rig.cluster.place(), &command)?;
+        }
+        Ok(file)
+    }
+}
+
+fn psql(place: &Place, command: &str) -> Result<String> {
+    let mut psql = Command::new(program("psql")?);
+    place.lead(&mut psql);
+    output(psql.env("PGSSLMODE", "disable").args(["-X", "-q", "-c", command]))
+}
