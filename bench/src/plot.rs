@@ -34,14 +34,17 @@ pub(crate) fn run(options: &PlotOptions) -> Result<()> {
     let (bench, real) = (read(&options.bench)?, read(&options.real)?);
     fs::create_dir_all(&options.to).with_context(|| options.to.display().to_string())?;
     let pictures = [
-        ("ratios.svg", Some(ratios::draw(&bench)?)),
-        ("throughput.svg", Some(throughput::draw(&real)?)),
-        ("latency.svg", Some(latencies::draw(&real)?)),
+        ("ratios.svg", ratios::draw(&bench)?),
+        ("throughput.svg", throughput::draw(&real)?),
+        ("latency.svg", latencies::draw(&real)?),
         ("seed001.svg", seed001::draw(&real)?),
     ];
     for (name, picture) in pictures {
-        let Some(picture) = picture else { continue };
         let path = options.to.join(name);
+        let Some(picture) = picture else {
+            println!("{} left as it is: no row of it was measured", path.display());
+            continue;
+        };
         fs::write(&path, picture).with_context(|| path.display().to_string())?;
         println!("{}", path.display());
     }
@@ -79,6 +82,25 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_picture_without_rows_is_left_as_it_is() {
+        let folder = std::env::temp_dir().join(format!("weir-bench-plot-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let file = |name: &str| folder.join(name);
+        let nothing = json!({ "rows": [{ "row": "prepared", "ratio": [null] }] });
+        fs::write(file("bench.json"), nothing.to_string()).unwrap();
+        fs::write(file("real.json"), json!({ "rows": [row("tpcb")] }).to_string()).unwrap();
+        let pictures = ["ratios.svg", "throughput.svg", "latency.svg", "seed001.svg"];
+        for picture in pictures {
+            fs::write(file(picture), "earlier").unwrap();
+        }
+        let (bench, real) = (file("bench.json"), file("real.json"));
+        run(&PlotOptions { bench, real, to: folder.clone() }).unwrap();
+        let is_new = pictures.map(|name| fs::read_to_string(file(name)).unwrap() != "earlier");
+        assert_eq!(is_new, [false, true, false, false]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
     fn row(name: &str) -> Value {
         json!({
             "row": name, "direct": [], "pgbouncer": [{ "tps": 10.0 }], "weir": [{ "tps": 20.0 }],
@@ -96,7 +118,7 @@ mod tests {
                 { "row": "prepared", "ratio": [null], "pgbouncer": { "samples": [] }, "weir": side([1.0, 1.0]) },
             ],
         });
-        let ratios = ratios::draw(&bench).unwrap();
+        let ratios = ratios::draw(&bench).unwrap().expect("there is a row of it");
         for shown in ["Weir 2 by PgBouncer 1", "idle (2)", "0.50", "0.25"] {
             assert!(ratios.contains(shown), "{shown}");
         }
@@ -106,18 +128,17 @@ mod tests {
         seed["by_direct"] = json!({ "seed": 0.69, "pgbouncer": 0.5, "weir": 0.7 });
         let rows = [row("tpcb"), row("latency-2000"), row("fleet-held"), seed];
         let real = json!({ "how": "by hand", "rows": rows });
-        let throughput = throughput::draw(&real).unwrap();
+        let throughput = throughput::draw(&real).unwrap().expect("there is a row of it");
         assert!(throughput.contains("tpcb"));
         for other in ["latency-2000", "fleet-held", "seed001-tls-10"] {
             assert!(!throughput.contains(other), "{other}");
         }
-        let latency = latencies::draw(&real).unwrap();
+        let latency = latencies::draw(&real).unwrap().expect("there is a row of it");
         assert!(latency.contains("latency-2000 p99.9") && !latency.contains("tpcb"));
         let seed001 = seed001::draw(&real).unwrap().expect("there is a row of it");
         for shown in ["10 clients, TLS", "0.69", "0.50", "0.70"] {
             assert!(seed001.contains(shown), "{shown}");
         }
-        assert_eq!(seed001::draw(&json!({ "rows": [row("tpcb")] })).unwrap(), None);
         assert!(ratios::draw(&json!({})).is_err());
     }
 }

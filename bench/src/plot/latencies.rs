@@ -16,12 +16,16 @@ const QUANTILES: [(&str, &str); 3] = [("p50_ms", "p50"), ("p99_ms", "p99"), ("p9
 /// The scale, in powers of ten of a millisecond.
 const POWERS: std::ops::RangeInclusive<i32> = -1..=3;
 
-pub(super) fn draw(real: &Value) -> Result<String> {
+/// None where no row of it was measured.
+pub(super) fn draw(real: &Value) -> Result<Option<String>> {
     let is_shown = |row: &&Value| {
         let name = text(row, "row");
         name.starts_with("latency") || name.starts_with("saturation")
     };
     let rows: Vec<_> = rows(real)?.iter().filter(is_shown).collect();
+    if rows.is_empty() {
+        return Ok(None);
+    }
     let lines = rows.len() * QUANTILES.len();
     let bottom = TOP + LINE_HEIGHT * lines as i32 + 10 * rows.len() as i32;
     picture((760, (bottom + 16) as u32), "Latency, milliseconds", text(real, "how"), |canvas| {
@@ -46,6 +50,7 @@ pub(super) fn draw(real: &Value) -> Result<String> {
         }
         Ok(())
     })
+    .map(Some)
 }
 
 fn place(ms: f64) -> i32 {

@@ -15,8 +15,12 @@ const TOP: i32 = 84;
 /// Nothing beyond is drawn.
 const MOST: f64 = 1.25;
 
-pub(super) fn draw(bench: &Value) -> Result<String> {
+/// None where no row has both poolers.
+pub(super) fn draw(bench: &Value) -> Result<Option<String>> {
     let lines: Vec<(String, Vec<f64>)> = rows(bench)?.iter().flat_map(lines_of).collect();
+    if lines.is_empty() {
+        return Ok(None);
+    }
     let bottom = TOP + LINE_HEIGHT * lines.len() as i32;
     let title =
         format!("{} by {}: lower is cheaper", text(bench, "weir"), text(bench, "pgbouncer"));
@@ -45,6 +49,7 @@ pub(super) fn draw(bench: &Value) -> Result<String> {
         }
         Ok(())
     })
+    .map(Some)
 }
 
 fn place(ratio: f64) -> i32 {

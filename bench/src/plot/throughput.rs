@@ -14,12 +14,16 @@ const WIDTH: i32 = 440;
 const BAR: i32 = 13;
 const TOP: i32 = 92;
 
-pub(super) fn draw(real: &Value) -> Result<String> {
+/// None where no row of it was measured.
+pub(super) fn draw(real: &Value) -> Result<Option<String>> {
     // At a fixed rate everybody has the same, and seed 001 has a picture of its own. A fleet's
-    // throughput is not what those rows are about.
-    let others = ["latency-", "seed001-", "fleet-"];
+    // throughput is not what those rows are about, and a copy is no transaction like the others.
+    let others = ["latency-", "seed001-", "fleet-", "copy-"];
     let is_shown = |row: &&Value| !others.iter().any(|other| text(row, "row").starts_with(other));
     let rows: Vec<_> = rows(real)?.iter().filter(is_shown).collect();
+    if rows.is_empty() {
+        return Ok(None);
+    }
     let height = BAR * 3 + 12;
     let bottom = TOP + height * rows.len() as i32;
     picture((760, (bottom + 16) as u32), "Transactions a second", text(real, "how"), |canvas| {
@@ -39,4 +43,5 @@ pub(super) fn draw(real: &Value) -> Result<String> {
         }
         Ok(())
     })
+    .map(Some)
 }
