@@ -1,5 +1,6 @@
 //! The pooler under test: its program, its configuration, its process. Both poolers are given the
-//! very same `pgbouncer.ini`, except that Weir is told to use one worker.
+//! very same `pgbouncer.ini`, but for what only Weir knows: how many workers it has, by what its clients are
+//! dealt out to them, and that its memory may be looked at.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};

@@ -1,6 +1,7 @@
 //! How many connections there are, by database, by user and in all, and what the `max_*` keys make
 //! of it. Plain bookkeeping like the `Pool`: the shell puts it behind a lock, which is taken when a
-//! connection begins or ends and at no time in between.
+//! connection begins or ends, and in between only while pools compete: when a server becomes free for
+//! which another pool may have a better use.
 //!
 //! A server needs a *seat* before it is opened. A pool that finds no seat *starves*, which is noted
 //! in the same step, so that the next seat given up can be offered to it. Pools whose servers stand

@@ -4,7 +4,8 @@
 //!
 //! Room is made as PgBouncer makes it: the server that has been idle longest among those that
 //! count in the same limit is closed ("evicted"). If none is idle, the pool starves until a server
-//! of them becomes free or is gone. No ordinary transaction comes here.
+//! of them becomes free or is gone. An ordinary transaction comes here only while pools compete: when
+//! it gives back a server that another pool may starve for.
 
 use super::Engine;
 use crate::ids::{Handle, Micros, PoolId, ServerId};
