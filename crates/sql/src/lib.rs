@@ -6,8 +6,9 @@
 //! costs a query, and a sign too few gives one client's state to another. Where this crate is not
 //! sure it gives a sign.
 //!
-//! [`statements`] finds what Weir has to rewrite or answer itself: PREPARE, EXECUTE, DEALLOCATE,
-//! LISTEN, DISCARD, the ends of transactions.
+//! [`statements`] splits a text and says what each statement is and which name it has: Weir needs
+//! the names of prepared statements (PREPARE, EXECUTE, DEALLOCATE). The text itself is neither
+//! changed nor answered.
 //!
 //! It is not a parser. The lexer is exact about what a token is (PostgreSQL's manual, "Lexical
 //! Structure"; `scan.l` where the manual is silent), since a quote taken for something else would

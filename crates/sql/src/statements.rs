@@ -1,4 +1,4 @@
-//! The statements of a text, with what a pooler has to know to rewrite or answer some of them.
+//! The statements of a text: what each of them is, and the name it has.
 //!
 //! Not a parser: a text that PostgreSQL would refuse is split somehow. And not a judge: whether a
 //! text may leave something is said by [`scan`](crate::scan()), which takes more care. Where scan

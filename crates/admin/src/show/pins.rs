@@ -26,8 +26,8 @@ pub(super) static PINS: Table<Line> = Table {
             |line| fingerprint(&line.pin).into(),
             "Of the text of the Query or Parse that brought it about, or of the last one of that \
              transaction that may have left something: what PostgreSQL's `left(md5(text), 16)` \
-             says of its first 4,096 bytes. Equal texts have the same everywhere and always. Empty \
-             if the text is not known.",
+             says of its first 4,096 bytes, with the semicolon at its end if one was sent. Equal \
+             texts have the same everywhere and always. Empty if the text is not known.",
         ),
     ],
     rows: |view| {

@@ -245,9 +245,10 @@ keys! {
     /// leaves nothing by which that could be seen: `currval`, `lastval`, `setseed`, `LOAD` (docs/auto-mode.md).
     /// Weir's own.
     auto_unsupported: Unsupported = "pin", reload, acts;
-    /// With `pool_mode = auto`: a client keeps its server from then on that sends a text with a
-    /// match of one of these regular expressions in it, as of the function's name. Every text is
-    /// searched, but of one of more than 64 KiB the first 4 KiB. Weir's own.
+    /// With `pool_mode = auto`: a client that sends a text with a match of one of these regular
+    /// expressions in it, as of the function's name, keeps its server from then on, until it sends
+    /// `DISCARD ALL` or leaves. Every text is searched, but of one of more than 64 KiB the first
+    /// 4 KiB. Weir's own.
     pin_functions: Vec<Pattern> = "", reload, acts;
     /// With `pool_mode = auto`: how long a client may keep a server without using it, because of
     /// something it has there; 0 is no limit. Weir's own.
