@@ -39,10 +39,14 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// What it may leave in a session, whichever way its clients write strings.
     pub fn seen(&self) -> Seen {
-        *self.seen.get_or_init(|| sql::scan(&self.sql, true) | sql::scan(&self.sql, false))
+        *self.seen.get_or_init(|| seen_in(&self.sql))
     }
+}
+
+/// What a text may leave in a session, whichever way its clients write strings.
+pub fn seen_in(text: &[u8]) -> Seen {
+    sql::scan(text, true) | sql::scan(text, false)
 }
 
 /// Finds the shared copy of a statement.

@@ -2,6 +2,7 @@
 
 use config::PoolMode;
 
+use crate::carried::{auto, tells};
 use crate::messages::*;
 use crate::rig::Rig;
 
@@ -91,6 +92,24 @@ fn a_text_prepared_after_a_change_of_the_schema_is_another_statement_still() {
     rig.hand_over();
     client.send([parse("s2", "select a from t"), sync()]);
     server.expect([parse("weir_2", "select a from t"), sync()]);
+}
+
+#[test]
+fn what_an_unnamed_statement_may_leave_is_known_to_the_next_process() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    const SET: &str = "SET work_mem = '5MB'";
+    client.send([parse("", SET), sync()]);
+    server.expect([parse("", SET), sync()]);
+    server.send([parsed(), ready('I')]);
+    tells(&server, &[]);
+    rig.hand_over();
+    client.send([bind(""), execute(), sync()]);
+    server.expect([parse("", SET), bind(""), execute(), sync()]);
+    server.send([parsed(), bound(), done("SET")]);
+    tells(&server, &[("work_mem", "5MB")]);
+    assert!(server.is_parked());
 }
 
 #[test]

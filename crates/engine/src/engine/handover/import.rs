@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use sql::Signs;
+use sql::{Seen, Signs};
+use wire::HEADER_LEN;
+use wire::messages::Parse;
 
 use super::Engine;
 use crate::carried::{Carried, Setting};
@@ -15,7 +17,7 @@ use crate::parcel::{
 };
 use crate::pins::Pins;
 use crate::pool::REMOVED;
-use crate::prepared::{DOUBTFUL, Statement};
+use crate::prepared::{DOUBTFUL, Statement, seen_in};
 use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::Session;
 use crate::shell::{Exchange, Io};
@@ -286,8 +288,12 @@ impl<X: Exchange> Engine<X> {
 }
 
 fn extended(record: ExtendedRecord, unnamed: u64, shelf: &Shelf) -> Box<Extended> {
-    let mut extended =
-        Extended { unnamed, unnamed_parse: record.unnamed_parse, ..Extended::default() };
+    let mut extended = Extended {
+        unnamed,
+        unnamed_seen: seen_in_parse(&record.unnamed_parse),
+        unnamed_parse: record.unnamed_parse,
+        ..Extended::default()
+    };
     for named in record.names {
         if let Some(statement) = shelf.statements.get(&named.statement) {
             let (name, since, shape) = (named.name, named.since, named.shape);
@@ -295,4 +301,13 @@ fn extended(record: ExtendedRecord, unnamed: u64, shelf: &Shelf) -> Box<Extended
         }
     }
     Box::new(extended)
+}
+
+/// What a statement may leave whose Parse message was kept, or was too long for that.
+fn seen_in_parse(message: &[u8]) -> Seen {
+    let body = message.get(HEADER_LEN..).unwrap_or_default();
+    match Parse::decode(body) {
+        Ok(parse) => seen_in(parse.sql),
+        Err(_) => Seen { signs: Signs::OPAQUE, functions: 0 },
+    }
 }
