@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Config, PoolMode};
+use config::{Config, PoolMode, Unsupported};
 use engine::pool::Gate;
 use wire::backend;
 
@@ -260,6 +260,39 @@ fn a_long_text_is_looked_at_while_it_is_passed_on() {
             tells(&server, &[]);
         }
         assert!(server.is_parked(), "{word}");
+    }
+}
+
+#[test]
+fn what_cannot_be_refused_keeps_its_server() {
+    for long in [true, false] {
+        let rig = auto(|config| {
+            config.global.auto_unsupported =
+                if long { Unsupported::Error } else { Unsupported::Warn };
+        });
+        rig.set_chunk(10_000);
+        let client = rig.client();
+        let server = rig.server(0);
+        if long {
+            let text = format!("SELECT '{}'; LOAD 'lib'", "x".repeat(70_000));
+            client.send([query(&text)]);
+            server.answers(&text);
+            client.expect([done("OK")]);
+        } else {
+            client.send([parse("mine", "SELECT setseed(1)"), sync()]);
+            server.expect([parse("weir_1", "SELECT setseed(1)"), sync()]);
+            server.send([parsed(), ready('I')]);
+            assert!(server.is_parked());
+            rig.reload(|config| config.global.auto_unsupported = Unsupported::Error);
+            client.send([bind("mine"), execute(), sync()]);
+            server.expect([bind("weir_1"), execute(), sync()]);
+            server.send([bound(), done("SELECT")]);
+        }
+        tells(&server, &[]);
+        assert!(!server.is_parked(), "long: {long}");
+        // Nobody else may have it.
+        client.leave();
+        assert!(!server.is_open());
     }
 }
 

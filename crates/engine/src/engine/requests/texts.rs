@@ -136,11 +136,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let parse = scanning.parse;
         let message = scanning.message.take();
-        let (mut seen, head) = scanning.finish();
-        if self.settings.auto_unsupported == Unsupported::Error {
-            // It has been passed on already.
-            seen.signs = seen.signs.without(UNSEEN);
-        }
+        let (seen, head) = scanning.finish();
         self.leaves(seen, &head, if parse == 0 { Sent::Query } else { Sent::Parse });
         let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
         if let Some(own) = own {
@@ -227,11 +223,13 @@ impl<X: Exchange> Requests<'_, X> {
     fn leave_traces(&mut self, mut seen: Seen, text: &[u8], sent: Sent<'_>) {
         self.guard_numbers(seen.signs.intersects(Signs::SEQUENCE));
         self.note_draws(seen.signs);
-        let pins = self.settings.auto_unsupported == Unsupported::Pin;
+        // What is to be refused comes here only if it cannot be: it has been passed on in part, or was
+        // prepared before a reload.
+        let warns = self.settings.auto_unsupported == Unsupported::Warn;
         let quiet = Signs::DRAWS | Signs::LOCAL;
-        let quiet = if pins { quiet } else { quiet | UNSEEN };
+        let quiet = if warns { quiet | UNSEEN } else { quiet };
         // Once for a text, and not for each use of a statement.
-        if !pins && !matches!(sent, Sent::Bind(_)) && seen.signs.intersects(UNSEEN) {
+        if warns && !matches!(sent, Sent::Bind(_)) && seen.signs.intersects(UNSEEN) {
             // The server is sent nothing for it, so nothing is expected of it either.
             self.owe(Entry::new(Expect::Close, Verb::Synthesize(Reply::Unsupported)));
         }
