@@ -15,7 +15,7 @@ use config::{AccessPolicy, AuthType, Config};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
 
-use crate::ids::PoolId;
+use crate::ids::{Micros, PoolId};
 use crate::pool::Waiter;
 use crate::replication::Replication;
 use crate::vars::Vars;
@@ -32,6 +32,8 @@ pub struct Login {
     pub credential: Option<Arc<Credential>>,
     /// Its proof is there and is not looked at yet, since too many before it were wrong.
     pub held: bool,
+    /// When it was asked for its proof; 0 is not yet.
+    pub challenged_at: Micros,
     /// Did `auth_query` give the credential, rather than `auth_file`?
     pub asked: bool,
     /// Its password, which somebody else has found right: so its user logs in to servers.

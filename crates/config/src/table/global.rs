@@ -233,7 +233,8 @@ keys! {
     auth_failure_delay: Duration = "1", reload, acts;
     /// Clients that may be logging in at a time by TCP, TLS handshakes included; 0 is no limit. At the
     /// limit nobody is accepted until there is room, and who has kept Weir waiting for a second has to
-    /// go. Weir's own.
+    /// go: since it connected, or since it was asked for its password. If nobody has, those go who wait
+    /// for `auth_failure_delay`. Weir's own.
     max_client_logins: u32 = "1000", reload, acts;
     /// Let the kernel write core dumps, and debuggers of the same user look into the process: both
     /// show passwords and keys. Weir's own.

@@ -177,7 +177,8 @@ impl<X: Exchange> Engine<X> {
                 return Step::Refuse("login rejected".into());
             }
             backend::authentication_cleartext(&mut out);
-            self.login_mut(id).step = LoginStep::ExpectCleartext;
+            let login = self.login_mut(id);
+            (login.step, login.challenged_at) = (LoginStep::ExpectCleartext, now);
             io.send_client(id, &out);
             return Step::Continue;
         }
@@ -273,7 +274,8 @@ impl<X: Exchange> Engine<X> {
                 LoginStep::ExpectSaslInitial(server)
             }
         };
-        self.login_mut(id).step = step;
+        let login = self.login_mut(id);
+        (login.step, login.challenged_at) = (step, now);
         io.send_client(id, &out);
         Step::Continue
     }

@@ -23,7 +23,8 @@ fn question(user: &str) -> Vec<Message> {
     vec![parse("", QUERY), values, describe_portal(), execute(), sync()]
 }
 
-fn found(values: &[Option<&str>]) -> Vec<Message> {
+/// The answer to a question about a user.
+pub(crate) fn found(values: &[Option<&str>]) -> Vec<Message> {
     let mut columns = Vec::new();
     let column = |name| backend::Column { name, type_oid: 25, type_len: -1 };
     backend::row_description(&mut columns, &[column("name"), column("secret")]);

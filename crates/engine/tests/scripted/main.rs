@@ -8,6 +8,7 @@ mod cancel;
 mod carried;
 mod channel_binding;
 mod control;
+mod crowded;
 mod drain;
 mod dying;
 mod handover;

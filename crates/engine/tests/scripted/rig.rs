@@ -167,6 +167,11 @@ impl Rig {
         self.0.borrow_mut().tick();
     }
 
+    /// Too many are logging in, and those have to go that can be done without.
+    pub(crate) fn crowd_out(&self) {
+        self.0.borrow_mut().crowd_out();
+    }
+
     /// The configuration is read again, and is as `change` leaves it.
     pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) {
         let world = &mut *self.0.borrow_mut();

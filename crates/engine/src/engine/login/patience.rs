@@ -9,7 +9,8 @@ use crate::guesses::Origin;
 use crate::ids::{ClientId, Micros};
 use crate::shell::{Exchange, Io};
 
-/// How long anybody who is logging in may keep us waiting, however many others there are.
+/// How long anybody who is logging in may keep us waiting, however many others there are: for its first
+/// packet, and for its proof.
 pub const LOGIN_GRACE: Micros = 1_000_000;
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 
@@ -66,33 +67,41 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Too many are logging in: those go that have kept us waiting.
+    /// Too many are logging in: those go that have kept us waiting, since they came or since they were
+    /// asked for their proof. If nobody has, those go whose proofs have to wait. They wait for us, but
+    /// for what was wrong before; whoever fills all places with such must not shut everybody else out.
     pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io) {
-        let keeps_us = |login: &LoginStep| match login {
-            // It is somebody else that we wait for.
-            LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_) => false,
-            LoginStep::ExpectStartup
-            | LoginStep::ExpectCleartext
-            | LoginStep::ExpectJudged(_)
-            | LoginStep::ExpectMd5 { .. }
-            | LoginStep::ExpectSaslInitial(_)
-            | LoginStep::ExpectSaslResponse(_) => true,
-        };
-        let slow = self.clients.iter().filter(|(_, client)| match &client.phase {
-            ClientPhase::Login(login) => {
-                !login.peer.local
-                    && keeps_us(&login.step)
-                    && now.saturating_sub(client.connected_at) >= LOGIN_GRACE
+        let (mut slow, mut held) = (Vec::new(), Vec::new());
+        for (slot, client) in &self.clients {
+            let ClientPhase::Login(login) = &client.phase else { continue };
+            let since = client.connected_at.max(login.challenged_at);
+            if login.peer.local || !keeps_us(&login.step) || now.saturating_sub(since) < LOGIN_GRACE
+            {
+                continue;
             }
-            _ => false,
-        });
-        let slow: Vec<_> = slow.map(|(slot, _)| ClientId(slot as u32)).collect();
-        for id in slow {
+            let out = if login.held { &mut held } else { &mut slow };
+            out.push(ClientId(slot as u32));
+        }
+        for id in if slow.is_empty() { held } else { slow } {
             self.disconnect(id, CROWDED_OUT, now, io);
         }
     }
 
     fn failure_delay(&self) -> Micros {
         self.config.global.auth_failure_delay.as_micros() as Micros
+    }
+}
+
+/// Is it the client whose turn it is?
+fn keeps_us(step: &LoginStep) -> bool {
+    match step {
+        // It is somebody else that we wait for.
+        LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_) => false,
+        LoginStep::ExpectStartup
+        | LoginStep::ExpectCleartext
+        | LoginStep::ExpectJudged(_)
+        | LoginStep::ExpectMd5 { .. }
+        | LoginStep::ExpectSaslInitial(_)
+        | LoginStep::ExpectSaslResponse(_) => true,
     }
 }

@@ -73,6 +73,13 @@ impl World {
         self.pump();
     }
 
+    pub(crate) fn crowd_out(&mut self) {
+        for worker in 0..self.engines.len() {
+            self.engines[worker].crowd_out(self.now, &mut self.net.io(worker));
+        }
+        self.pump();
+    }
+
     pub(crate) fn pump(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let mut moved = self.deliver_mail();

@@ -1,0 +1,85 @@
+//! Who has to go when too many are logging in at a time (`max_client_logins`).
+
+use std::time::Duration;
+
+use config::{AuthType, Config};
+use engine::LOGIN_GRACE;
+use engine::auth::Peer;
+
+use crate::asking::found;
+use crate::messages::*;
+use crate::rig::{Client, Rig};
+
+const CLEARTEXT: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
+
+fn rig(change: impl FnOnce(&mut Config)) -> Rig {
+    Rig::new(|config| {
+        config.global.auth_type = AuthType::Plain;
+        change(config);
+    })
+}
+
+/// A client that is asked for its password.
+fn challenged(rig: &Rig) -> Client {
+    let client = rig.connect();
+    client.say_hello(&[]);
+    client.expect([CLEARTEXT.to_vec()]);
+    client
+}
+
+#[test]
+fn who_has_kept_us_waiting_goes_unless_it_came_by_a_unix_socket() {
+    let rig = rig(|_| {});
+    let (silent, asked) = (rig.connect(), challenged(&rig));
+    let local = rig.connect_from(0, Peer { local: true, ..Peer::default() });
+    rig.later(LOGIN_GRACE - 1);
+    let late = challenged(&rig);
+    rig.crowd_out();
+    assert!(silent.is_open() && asked.is_open());
+    rig.later(1);
+    rig.crowd_out();
+    silent.expect_fatal(CROWDED_OUT);
+    asked.expect_fatal(CROWDED_OUT);
+    assert!(local.is_open() && late.is_open());
+}
+
+#[test]
+fn who_waits_for_wrong_proofs_of_others_goes_only_if_nobody_has_kept_us_waiting() {
+    let rig = rig(|config| config.global.auth_failure_delay = Duration::from_secs(3_600));
+    for _ in 0..engine::guesses::FREE {
+        let client = challenged(&rig);
+        client.send([password("wrong")]);
+        client.expect_fatal("password authentication failed");
+    }
+    let held = challenged(&rig);
+    held.send([password("secret")]);
+    held.expect([]);
+    let slow = challenged(&rig);
+    rig.later(LOGIN_GRACE);
+    rig.crowd_out();
+    slow.expect_fatal(CROWDED_OUT);
+    assert!(held.is_open());
+    rig.crowd_out();
+    held.expect_fatal(CROWDED_OUT);
+}
+
+#[test]
+fn what_we_took_ourselves_before_we_asked_is_nobodys_fault() {
+    let rig = rig(|config| {
+        config.global.auth_user = Some("asker".into());
+        config.global.auth_query = "SELECT name, secret FROM lookup($1)".into();
+    });
+    let client = rig.connect();
+    client.say_hello_as("bob", "app");
+    rig.later(10 * LOGIN_GRACE);
+    rig.crowd_out();
+    assert!(client.is_open(), "it is us for whom it waits");
+    rig.server(0).send(found(&[Some("bob"), Some("hers")]));
+    client.expect([CLEARTEXT.to_vec()]);
+    rig.crowd_out();
+    assert!(client.is_open(), "it has only just been asked");
+    rig.later(LOGIN_GRACE);
+    rig.crowd_out();
+    client.expect_fatal(CROWDED_OUT);
+}
