@@ -42,7 +42,7 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
         |line| line.state.into(),
         "Of a client: `active` (linked), `idle`, `waiting`, `active_cancel_req`, \
          `waiting_cancel_req`. Of a server: `active` (linked), `idle`, `used`, `tested`, `new`, \
-         `active_cancel`, `being_canceled`.",
+         `active_cancel`, `being_canceled`, `listening` (Weir's own, `pool_mode = auto`).",
     ),
     text(
         "addr",
