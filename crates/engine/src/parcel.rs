@@ -23,7 +23,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,6 +182,8 @@ pub struct ServerRecord {
     pub statements: Vec<(u64, bool)>,
     /// Is its unnamed statement its present client's?
     pub unnamed_is_clients: bool,
+    /// Has nobody but its present client drawn the numbers that `lastval` would tell there?
+    pub numbers_are_clients: bool,
     /// Has its open transaction changed the schema?
     pub changes_schema: bool,
     pub connected_at: Micros,

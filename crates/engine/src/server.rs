@@ -247,8 +247,6 @@ pub struct Server {
     /// Its client keeps it, for these reasons.
     pub pinned: Option<Box<Pinned>>,
     pub numbers: Numbers,
-    /// May its present client have drawn a number since it got the server?
-    pub draws: bool,
     /// It has lost that client, and is discarding what is left.
     pub forgetting: bool,
     /// It has told of what a client listens to that has left it.
@@ -294,7 +292,6 @@ impl Server {
             probe: None,
             pinned: None,
             numbers: Numbers::default(),
-            draws: false,
             forgetting: false,
             disturbed: false,
             replication: None,
@@ -319,7 +316,11 @@ impl Server {
         self.client = None;
         self.has_moved = false;
         self.numbers = self.numbers.after(serial);
-        self.draws = false;
+    }
+
+    /// Has nobody else drawn the numbers that `lastval` would tell?
+    pub fn has_numbers_of(&self, client: u64) -> bool {
+        [Numbers::Nobodys, Numbers::Of(client)].contains(&self.numbers)
     }
 
     /// A text in which that was seen is about to be run.

@@ -131,6 +131,7 @@ impl Packer {
                 .map(|(statement, doubtful)| (self.statement(statement), doubtful))
                 .collect(),
             unnamed_is_clients: server.unnamed != 0 && server.unnamed == unnamed,
+            numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
             changes_schema: server.changes_schema,
             connected_at: server.connected_at,
             released_at: server.released_at,

@@ -403,12 +403,11 @@ impl Replies<'_> {
     /// A command has done what its tag says.
     fn command_complete(&mut self, tag: &[u8], serial: u64) {
         // Nearly all are none of those below.
-        let Some(b'A' | b'C' | b'D' | b'I' | b'M' | b'R' | b'U') = tag.first() else { return };
+        let Some(b'A' | b'C' | b'D' | b'R') = tag.first() else { return };
         if is_change_of_schema(tag) && !mutant::is(Mutant::MissesSchemaChange) {
             self.schema_changed = true;
             self.server.changes_schema = true;
         }
-        self.server.draws |= may_draw(tag);
         match tag {
             b"RESET" => self.server.traces.resets = true,
             b"DISCARD SEQUENCES" => self.numbers_discarded(),
@@ -529,11 +528,6 @@ fn is_row(code: u8) -> bool {
 /// Messages that are read as a whole, but if they are too long go through unseen.
 fn may_be_long(code: u8) -> bool {
     matches!(code, backend::ERROR | backend::ROW_DESCRIPTION)
-}
-
-/// May a command have drawn a number from a sequence, unseen?
-fn may_draw(tag: &[u8]) -> bool {
-    [&b"INSERT "[..], b"COPY ", b"MERGE ", b"UPDATE "].iter().any(|word| tag.starts_with(word))
 }
 
 /// Can a text mean something else behind this command? What a function does to the schema, or

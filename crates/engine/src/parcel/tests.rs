@@ -44,6 +44,7 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 }),
                 statements,
                 unnamed_is_clients: flags[1],
+                numbers_are_clients: flags[0],
                 changes_schema: flags[2],
                 connected_at: times[0],
                 released_at: times[1],
@@ -261,5 +262,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (5, 422, 9_443_595_972_333_332_649));
+    assert_eq!((FORMAT, bytes.len(), digest), (6, 424, 10_112_384_941_682_719_843));
 }

@@ -18,6 +18,7 @@ mod limits;
 mod listen;
 mod login;
 mod messages;
+mod numbers;
 mod outdated;
 mod peers;
 mod pooling;

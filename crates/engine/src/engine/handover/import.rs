@@ -19,7 +19,7 @@ use crate::pins::Pins;
 use crate::pool::REMOVED;
 use crate::prepared::{DOUBTFUL, Statement, seen_in};
 use crate::server::{Server, ServerLogin, ServerPhase};
-use crate::session::Session;
+use crate::session::{Numbers, Session};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
@@ -155,6 +155,7 @@ impl<X: Exchange> Engine<X> {
         } else {
             0
         };
+        let has_numbers = on.as_ref().is_some_and(|server| server.numbers_are_clients);
         let on = on.and_then(|server| self.import_server(server, unnamed, shelf));
         let identity = Arc::new(Identity { database: record.database, user: record.user });
         let identity = pool
@@ -196,6 +197,9 @@ impl<X: Exchange> Engine<X> {
             server.client = Some(id);
             server.phase = ServerPhase::Linked;
             server.replication = replicates;
+            if has_numbers {
+                server.numbers = Numbers::Of(serial);
+            }
         }
         (id, on)
     }
@@ -236,6 +240,7 @@ impl<X: Exchange> Engine<X> {
             server.traces.signs = Signs::OPAQUE;
             server.has_moved = true;
         }
+        server.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
         server.released_at = record.released_at;
         server.asked_at = record.asked_at;

@@ -2,6 +2,7 @@
 //! replaced by the server's. They are functions of their own, not inlined: their large frames would
 //! be those of every message.
 
+use sql::Signs;
 use wire::messages::{StatementOrPortal, bind_names};
 use wire::{HEADER_LEN, Header, frontend};
 
@@ -38,18 +39,21 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let mut entry = Entry::new(Expect::Bind, Verb::Forward);
         let mut used = None;
         self.undescribed = 0;
-        let fate = match self.resolve(name, Naming::Bind) {
+        let mut found = self.resolve(name, Naming::Bind);
+        let signs = match &found {
+            Name::AsItIs => self.see_bind(name, body),
+            Name::Statement(found) => self.see_use(&found.used.statement, body),
+            Name::Unknown(_) | Name::Outdated(_) | Name::Changed(_) => Signs::NONE,
+        };
+        found = self.name_for_numbers(found, signs);
+        let fate = match found {
             Name::Outdated(outdated) => {
                 self.stats.binds -= 1;
                 return Ok(Fate::Confirm(outdated));
             }
-            Name::AsItIs => {
-                self.see_bind(name, body);
-                Fate::Pass
-            }
+            Name::AsItIs => Fate::Pass,
             Name::Statement(found) => {
                 let statement = &found.used.statement;
-                self.see_use(statement, body);
                 let rest_len = header.total - HEADER_LEN - rest_at;
                 frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
                 entry.verb = Verb::Replace;

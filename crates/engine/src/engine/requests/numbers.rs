@@ -4,29 +4,42 @@
 //!
 //! What a client has drawn on its present server, and what others have, cannot be told apart. So
 //! once somebody in a pool asks for numbers, every client's server forgets a stranger's before
-//! that client's first message. Only of the very first question it is not known beforehand that it
-//! will come: behind statements that may have drawn a number, what is there is taken to be theirs.
+//! that client's first message. Of the very first question it is not known beforehand that it will
+//! come: the client's own numbers are forgotten with the others. Where the server cannot forget
+//! before it is asked, behind messages that are not answered yet, the question is refused.
 
 use sql::Signs;
 use wire::frontend;
 
 use super::Requests;
+use super::statements::Name;
 use crate::ledger::{Entry, Expect, Verb};
 use crate::session::Numbers;
 use crate::shell::Exchange;
 
 const FORGET: &[u8] = b"DISCARD SEQUENCES";
 
+/// Sent in place of a text that asks for what may be a stranger's.
+pub(super) const NO_NUMBER: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '55000', \
+    MESSAGE = 'lastval and currval are not yet defined in this session'; END$weir$";
+
+/// Bound in place of a statement that does; PostgreSQL says that there is none of this name.
+const STRANGERS_NAME: &[u8] = b"weir_numbers_of_others";
+
 impl<X: Exchange> Requests<'_, X> {
-    /// A client that asks for numbers, or might, is about to be passed on.
+    /// A text is about to be passed on, which `asks` for numbers, or another one may behind it.
     pub(super) fn guard_numbers(&mut self, asks: bool) {
         let Some(texts) = &mut self.texts else { return };
         texts.lore.asks_numbers |= asks;
-        if !texts.lore.asks_numbers || self.server.numbers == Numbers::Of(self.client.serial) {
-            return;
+        if texts.lore.asks_numbers {
+            self.forget_strangers();
         }
-        let is_between = self.server.ledger.is_at_rest() && self.server.status != b'E';
-        if !is_between || self.server.draws {
+    }
+
+    /// The server forgets what others have drawn, if that is possible now.
+    pub(super) fn forget_strangers(&mut self) {
+        let is_between = self.server.ledger.is_untouched() && self.server.status != b'E';
+        if self.server.numbers == Numbers::Of(self.client.serial) || !is_between {
             return;
         }
         if self.server.numbers != Numbers::Nobodys {
@@ -40,8 +53,18 @@ impl<X: Exchange> Requests<'_, X> {
         self.server.numbers = Numbers::Of(self.client.serial);
     }
 
-    /// A text with these signs has been passed on.
-    pub(super) fn note_draws(&mut self, signs: Signs) {
-        self.server.draws |= signs.intersects(Signs::DRAWS | Signs::OPAQUE);
+    /// Would a text with these signs be told what others have drawn?
+    pub(super) fn tells_strangers(&self, signs: Signs) -> bool {
+        self.texts.is_some()
+            && signs.intersects(Signs::SEQUENCE)
+            && !self.server.has_numbers_of(self.client.serial)
+    }
+
+    /// What a Bind is to name, whose statement has been looked at.
+    pub(super) fn name_for_numbers(&self, name: Name, signs: Signs) -> Name {
+        match self.tells_strangers(signs) {
+            true => Name::Unknown(STRANGERS_NAME.to_vec()),
+            false => name,
+        }
     }
 }

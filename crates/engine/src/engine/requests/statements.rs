@@ -203,6 +203,10 @@ impl<X: Exchange> Requests<'_, X> {
                     }
                 }
                 if copy.is_none() {
+                    if self.texts.is_some() {
+                        // Before anything is owed for the statement's sake.
+                        self.guard_numbers(statement.seen().signs.intersects(Signs::SEQUENCE));
+                    }
                     self.prepare_missing(statement);
                 }
                 Name::Statement(found)
@@ -220,6 +224,9 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// The unnamed statement of the server must be this client's own.
     fn resolve_unnamed(&mut self) {
+        // That takes the unnamed statement along, which then is sent again.
+        let asks = self.extended().unnamed_seen.signs.intersects(Signs::SEQUENCE);
+        self.guard_numbers(asks);
         let own = self.extended().unnamed;
         if (own != 0 && own == self.server.unnamed) || mutant::is(Mutant::SharesUnnamed) {
             return;

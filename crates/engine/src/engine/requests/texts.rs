@@ -8,6 +8,7 @@ use sql::{Seen, Signs};
 use wire::messages::Parse;
 use wire::{HEADER_LEN, Header};
 
+use super::numbers::NO_NUMBER;
 use super::{BROKEN_PARSE, Requests};
 use crate::ledger::{Entry, Expect, Reply, Verb};
 use crate::lore::Lore;
@@ -75,7 +76,10 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
-        self.see(body.strip_suffix(&[0]).unwrap_or(body), Sent::Query)
+        match self.see(body.strip_suffix(&[0]).unwrap_or(body), Sent::Query) {
+            Sight::Pass(seen) if self.tells_strangers(seen.signs) => Sight::Replace(NO_NUMBER),
+            sight => sight,
+        }
     }
 
     /// A Parse of the unnamed statement, which may not be there as a whole.
@@ -112,7 +116,8 @@ impl<X: Exchange> Requests<'_, X> {
     /// The message in front has a long text, the first part of which is there. `parse`: its serial
     /// number if it is an unnamed Parse, 0 if it is a Query.
     fn begin_scan(&mut self, parse: u64, header: Header, available: usize) {
-        self.guard_numbers(false);
+        // What it asks for is known when it is too late.
+        self.forget_strangers();
         let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
         let mut scanning = Box::new(Scanning::new(standard, parse));
         // The name of that statement, which is empty, is before its text.
@@ -153,9 +158,9 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// A Bind of the unnamed statement, or of one that we know nothing of.
-    pub(super) fn see_bind(&mut self, name: &[u8], bind: &[u8]) {
+    pub(super) fn see_bind(&mut self, name: &[u8], bind: &[u8]) -> Signs {
         if self.texts.is_none() {
-            return;
+            return Signs::NONE;
         }
         if name.is_empty()
             && let Some(own) = self.client.extended.take()
@@ -172,17 +177,21 @@ impl<X: Exchange> Requests<'_, X> {
                     self.lend(text);
                 }
             }
+            seen.signs
         } else {
-            self.see_unknown();
+            self.see_unknown().signs
         }
     }
 
     /// A statement is used with these parameters.
-    pub(super) fn see_use(&mut self, statement: &Statement, bind: &[u8]) {
-        if self.texts.is_some() {
-            self.leaves(statement.seen(), &statement.sql, Sent::Bind(bind));
-            self.lend_for(statement);
+    pub(super) fn see_use(&mut self, statement: &Statement, bind: &[u8]) -> Signs {
+        if self.texts.is_none() {
+            return Signs::NONE;
         }
+        let seen = statement.seen();
+        self.leaves(seen, &statement.sql, Sent::Bind(bind));
+        self.lend_for(statement);
+        seen.signs
     }
 
     /// Is more needed of a Bind of that statement, since names of settings may be among its
@@ -222,7 +231,6 @@ impl<X: Exchange> Requests<'_, X> {
     #[cold]
     fn leave_traces(&mut self, mut seen: Seen, text: &[u8], sent: Sent<'_>) {
         self.guard_numbers(seen.signs.intersects(Signs::SEQUENCE));
-        self.note_draws(seen.signs);
         // What is to be refused comes here only if it cannot be: it has been passed on in part, or was
         // prepared before a reload.
         let warns = self.settings.auto_unsupported == Unsupported::Warn;
