@@ -62,6 +62,10 @@ impl Pins {
         self.0 & other.0 == other.0
     }
 
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     pub fn unseen(self) -> Self {
         Self(self.0 & Self::UNSEEN.0)
     }

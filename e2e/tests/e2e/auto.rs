@@ -329,6 +329,23 @@ fn nobody_is_told_a_strangers_number() {
 }
 
 #[test]
+fn the_first_to_ask_is_told_no_strangers_number_either() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let (mut one, mut other) = (pooler.client(&database), pooler.client(&database));
+    one.rows("CREATE SEQUENCE numbers; CREATE TABLE plain (a int)");
+    assert_eq!(one.value("SELECT nextval('numbers')"), "1");
+    other.rows("BEGIN; INSERT INTO plain VALUES (1)");
+    let error = other.query("SELECT lastval()").error.expect("it has drawn none");
+    assert_eq!(error.code(), "55000");
+    other.query("ROLLBACK");
+    assert_eq!(other.value("SELECT nextval('numbers')"), "2");
+    assert_eq!(other.value("SELECT lastval()"), "2");
+}
+
+#[test]
 fn who_asks_for_numbers_keeps_its_server() {
     if !support::only_weir() {
         return;
@@ -344,6 +361,15 @@ fn who_asks_for_numbers_keeps_its_server() {
     assert_eq!(backend(&mut client), own);
     let pins = pooler.admin("SHOW PINS");
     assert_eq!((pins.only("reason"), pins.only("database")), ("sequence", &*database));
+    // What it has kept the server for is gone.
+    for end in ["DISCARD SEQUENCES", "DISCARD ALL"] {
+        client.query("SELECT lastval()");
+        settle(&pooler);
+        assert_eq!(pooler.admin("SHOW PINS").column("reason"), ["sequence"]);
+        client.rows(end);
+        settle(&pooler);
+        assert_eq!(pooler.admin("SHOW PINS").rows.len(), 0, "{end}");
+    }
 }
 
 #[test]

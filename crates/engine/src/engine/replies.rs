@@ -16,6 +16,7 @@ use crate::ids::{Micros, ServerId};
 use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
 use crate::listening::Hearing;
 use crate::mutant::{self, Mutant};
+use crate::pins::Pins;
 use crate::prepared::Shape;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::session::Numbers;
@@ -410,7 +411,12 @@ impl Replies<'_> {
         }
         match tag {
             b"RESET" => self.server.traces.resets = true,
-            b"DISCARD SEQUENCES" => self.numbers_discarded(),
+            b"DISCARD SEQUENCES" => {
+                self.numbers_discarded();
+                if let Some(pinned) = &mut self.server.pinned {
+                    pinned.pins = pinned.pins.without(Pins::SEQUENCE);
+                }
+            }
             b"DISCARD ALL" => {
                 self.numbers_discarded();
                 self.server.traces.resets = true;
