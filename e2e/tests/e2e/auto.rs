@@ -9,6 +9,7 @@ mod listen;
 mod paths;
 mod refused;
 mod torture;
+mod workers;
 
 use std::time::Duration;
 

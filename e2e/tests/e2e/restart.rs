@@ -1,6 +1,7 @@
 //! Online restart (`-R`): a new process takes over clients and servers, and nobody notices.
 
 mod programs;
+mod sessions;
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;

@@ -1,0 +1,88 @@
+//! Sessions of `pool_mode = auto` in an online restart: each is its client's afterwards, and nobody
+//! else's.
+
+use testkit::{Pooler, RawClient, eventually};
+
+use super::{PATIENCE, prepare, run};
+use crate::support;
+
+/// Waits until these are the reasons for which servers are kept.
+#[track_caller]
+fn until_kept(pooler: &Pooler, reasons: &[&str]) {
+    eventually("servers are kept for these reasons", PATIENCE, || {
+        let pins = pooler.admin("SHOW PINS");
+        let mut found = pins.column("reason");
+        found.sort_unstable();
+        (found == reasons).then_some(())
+    });
+}
+
+/// Who has set nothing finds nothing, on whatever server.
+#[track_caller]
+fn check_strangers(strangers: &mut [RawClient]) {
+    strangers.iter_mut().for_each(|stranger| drop(stranger.rows("BEGIN")));
+    for stranger in strangers.iter_mut() {
+        assert_eq!(stranger.value("SHOW work_mem"), "4MB");
+        assert_eq!(stranger.value("SELECT coalesce(current_setting('app.own', true), '')"), "");
+        assert_eq!(stranger.value("SELECT to_regclass('mine') IS NULL"), "t");
+        let prepared = "SELECT count(*) FROM pg_prepared_statements WHERE from_sql";
+        assert_eq!(stranger.value(prepared), "0");
+        assert_eq!(stranger.value("SELECT count(*) FROM pg_listening_channels()"), "0");
+        let error = stranger.query("SELECT lastval()").error.expect("it has drawn none");
+        assert_eq!(error.code(), "55000");
+    }
+    // They are not kept for having asked.
+    for order in ["ROLLBACK", "DISCARD SEQUENCES"] {
+        strangers.iter_mut().for_each(|stranger| drop(stranger.rows(order)));
+    }
+}
+
+#[test]
+fn every_session_of_auto_mode_goes_along() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    support::direct(&database).rows("CREATE SEQUENCE drawn; GRANT ALL ON drawn TO PUBLIC");
+    // Two are kept, and two are left for the others.
+    let mut pooler = setup.set("default_pool_size", 4).workers(2).start();
+    let mut setting: Vec<_> = (5..11).map(|_| pooler.client(&database)).collect();
+    for (client, value) in setting.iter_mut().zip(5..) {
+        client.rows(&format!("SET work_mem = '{value}MB'; SET app.own = '{value}'"));
+        client.rows(&format!("PREPARE mine AS SELECT {value}"));
+        prepare(client, "named", &format!("SELECT $1::int + {value}"));
+        client.rows("SELECT nextval('drawn')");
+    }
+    let mut listening = pooler.client(&database);
+    listening.rows("LISTEN news");
+    let mut keeping = pooler.client(&database);
+    keeping.rows("CREATE TEMP TABLE mine AS SELECT 7 AS n");
+    let mut asking = pooler.client(&database);
+    asking.rows("CREATE SEQUENCE numbers");
+    asking.rows("SELECT setval('numbers', 41); SELECT nextval('numbers'); SELECT lastval()");
+    let mut strangers: Vec<_> = (0..2).map(|_| pooler.client(&database)).collect();
+    for _ in 0..3 {
+        until_kept(&pooler, &["sequence", "temporary object"]);
+        assert_eq!(pooler.take_over().code(), Some(0));
+        check_strangers(&mut strangers);
+        for (client, value) in setting.iter_mut().zip(5..) {
+            assert_eq!(client.value("SHOW work_mem"), format!("{value}MB"));
+            assert_eq!(client.value("SHOW app.own"), value.to_string());
+            assert_eq!(client.value("EXECUTE mine"), value.to_string());
+            assert_eq!(run(client, "named", "100"), (100 + value).to_string());
+        }
+        assert_eq!(keeping.value("SELECT n FROM mine"), "7");
+        assert_eq!(asking.value("SELECT lastval()"), "42");
+        // It is told that it may have missed something, and hears again.
+        listening.read_until(|message| message.tag == b'N');
+        support::direct(&database).rows("NOTIFY news");
+        listening.read_until(|message| message.tag == b'A');
+    }
+    // RESET goes back to what was at the beginning, and what is dropped is gone.
+    setting[0].rows("RESET work_mem; DEALLOCATE mine");
+    assert_eq!(setting[0].value("SHOW work_mem"), "4MB");
+    assert_eq!(setting[0].query("EXECUTE mine").error.expect("it is gone").code(), "26000");
+    keeping.rows("DROP TABLE mine");
+    asking.rows("DISCARD SEQUENCES");
+    until_kept(&pooler, &[]);
+}
