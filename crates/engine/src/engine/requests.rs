@@ -453,9 +453,15 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let extended = self.extended();
         extended.unnamed_seen = seen;
         let before = std::mem::replace(&mut extended.unnamed, serial);
-        let kept = match whole && header.total <= kept_len_max {
-            true => message[..header.total].to_vec(),
-            false => Vec::new(),
+        // What was refused is refused wherever it is used.
+        let kept = match replaced {
+            Some(text) => {
+                let mut refusal = Vec::new();
+                frontend::parse(&mut refusal, b"", text, frontend::NO_TYPES);
+                refusal
+            }
+            None if whole && header.total <= kept_len_max => message[..header.total].to_vec(),
+            None => Vec::new(),
         };
         let message = std::mem::replace(&mut extended.unnamed_parse, kept);
         let undo = Undo::ParseUnnamed { before, message };

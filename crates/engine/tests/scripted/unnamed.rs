@@ -1,6 +1,6 @@
 //! The unnamed statement, which every client has and every server has one of.
 
-use config::PoolMode;
+use config::{PoolMode, Unsupported};
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
@@ -193,4 +193,24 @@ fn in_auto_mode_too_there_is_one_too_long() {
     parses(&other, &server, "SELECT 2");
     client.send([bind(""), execute(), sync()]);
     server.expect([close(""), bind(""), execute(), sync()]);
+}
+
+#[test]
+fn what_was_refused_is_refused_where_another_clients_is() {
+    for sql in ["SELECT lastval()", "SELECT setseed(0.5)", "LOAD 'plpgsql'"] {
+        let rig = crate::carried::auto(|config| {
+            config.global.auto_unsupported = Unsupported::Error;
+        });
+        let (client, other, server) = (rig.client(), rig.client(), rig.server(0));
+        client.send([parse("", sql), sync()]);
+        let sent = server.take();
+        let refusal = sent.strip_suffix(&*sync()).expect("a Sync").to_vec();
+        let text = String::from_utf8_lossy(&refusal).into_owned();
+        assert!(text.contains("'0A000'") && !text.contains(sql), "{text}");
+        server.send([parsed(), ready('I')]);
+        client.expect([parsed(), ready('I')]);
+        parses(&other, &server, "SELECT 2");
+        client.send([bind(""), execute(), sync()]);
+        server.expect([refusal, bind(""), execute(), sync()]);
+    }
 }
