@@ -274,15 +274,16 @@ impl<X: Exchange> Engine<X> {
     pub fn handle_mail(&mut self, mail: Mail, now: Micros, io: &mut impl Io) {
         match mail {
             Mail::Server { waiter, server } => {
+                let pool = server.pool;
                 let id = self.attach(server, io);
-                if self.is_waiting(waiter) {
+                if self.is_waiting(waiter, pool) {
                     self.join_waiter(waiter.client, id, now, io);
                 } else {
                     self.place(id, now, io);
                 }
             }
-            Mail::Refuse { waiter, error } => {
-                if self.is_waiting(waiter) {
+            Mail::Refuse { waiter, pool, error } => {
+                if self.is_waiting(waiter, pool) {
                     self.refuse_client(waiter.client, &error, now, io);
                 }
             }
@@ -327,10 +328,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Is this waiter's client still there, in that very wait?
-    fn is_waiting(&self, waiter: crate::pool::Waiter) -> bool {
+    /// Is this waiter's client still there, in that very wait? Each pool counts its tickets for
+    /// itself, and in place of the client there may be another one.
+    fn is_waiting(&self, waiter: crate::pool::Waiter, pool: PoolId) -> bool {
         let client = self.clients.get(waiter.client.0 as usize);
-        client.and_then(Client::wait).is_some_and(|(_, own)| own.ticket == waiter.ticket)
+        let wait = client.and_then(Client::wait);
+        wait.is_some_and(|(of, own)| of == pool && own.ticket == waiter.ticket)
     }
 
     /// A server without a client goes where it is needed most. Who gets it may give it back at

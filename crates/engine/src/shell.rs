@@ -167,6 +167,7 @@ pub enum Mail {
     /// Your waiting client cannot be served.
     Refuse {
         waiter: Waiter,
+        pool: PoolId,
         error: Arc<ErrorFields>,
     },
     /// There may be room for your client that is to prove its password.

@@ -173,7 +173,11 @@ impl Postgres {
                 }
                 return self.skipping || self.copy.is_some();
             }
-            FLUSH => {}
+            FLUSH if body.is_empty() => {}
+            FLUSH => {
+                self.fail(&Fault::malformed(), out);
+                self.skipping = true;
+            }
             // Ignored outside a copy.
             _ => return false,
         }

@@ -69,7 +69,11 @@ pub(crate) enum ShellMail {
         result: Result<SecuredServer, String>,
     },
     /// A cancel request to a secured server has been dealt with.
-    CancelSent(u64),
+    /// `taken`: it was carried out, or could not be sent.
+    CancelSent {
+        cancel: u64,
+        taken: bool,
+    },
     /// The addresses of a name that somebody is to connect to; none if it has none. The ticket is
     /// that of the question.
     Resolved {

@@ -64,6 +64,8 @@ pub(crate) enum Outcome {
         reason: &'static str,
     },
     CancelDone(u64),
+    /// It was sent, and we do not wait any longer for its being taken.
+    CancelGivenUp(u64),
 }
 
 #[derive(Debug)]

@@ -171,6 +171,18 @@ impl<X: Exchange> Engine<X> {
         right.then_some(client)
     }
 
+    /// The request was sent, and PostgreSQL has not closed the connection in time: the request may be
+    /// carried out at any moment. So nobody else may have that server.
+    pub fn cancel_given_up(&mut self, cancel: u64, now: Micros, io: &mut impl Io) {
+        if let Some(Cancel { on: Some((server, serial)), .. }) = self.cancels.get(&cancel)
+            && let Some(found) = self.servers.get_mut(server.0 as usize)
+            && found.serial == *serial
+        {
+            found.doomed = Some("cancel request may still come");
+        }
+        self.cancel_finished(cancel, now, io);
+    }
+
     /// PostgreSQL has taken the request and closed the connection, or it could not be delivered.
     pub fn cancel_finished(&mut self, cancel: u64, now: Micros, io: &mut impl Io) {
         let Some(Cancel { on, requester }) = self.cancels.remove(&cancel) else { return };

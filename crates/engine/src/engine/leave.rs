@@ -405,7 +405,7 @@ impl<X: Exchange> Engine<X> {
             if worker == self.worker {
                 self.refuse_client(waiter.client, &error, now, io);
             } else {
-                self.exchange.post(worker, Mail::Refuse { waiter, error: error.clone() });
+                self.exchange.post(worker, Mail::Refuse { waiter, pool, error: error.clone() });
             }
         }
         self.feed(now, io);

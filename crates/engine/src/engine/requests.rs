@@ -42,6 +42,11 @@ const BROKEN_PARSE: &str = "broken Parse packet";
 /// that the server does not have (any more).
 const PREPARED_AGAIN_LEN_MAX: usize = 64 << 20;
 
+/// PostgreSQL closes the connection for a longer message that ends a copy (`postgres.c`,
+/// `PQ_SMALL_MESSAGE_LIMIT`), maybe only when it is somebody else's: where there is no copy nobody
+/// waits for what becomes of the message.
+const SMALL_LEN_MAX: usize = 10_000;
+
 /// Why the reading of an input stopped.
 enum Stop {
     /// All is used but the beginning of a message that cannot be dealt with yet.
@@ -333,6 +338,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
             BIND => Ok(self.bind(header, available)?),
             DESCRIBE => Ok(self.describe(header, available)?),
             CLOSE => Ok(self.close(header, available)?),
+            // One with a body is an error, behind which the server waits for a Sync. But nothing is
+            // expected of a Flush, and somebody else may have the server by then.
+            FLUSH if header.total != HEADER_LEN => Err("broken Flush packet".to_owned().into()),
             FLUSH => Ok(self.flush()),
             FUNCTION_CALL => {
                 self.see_unknown();
@@ -342,6 +350,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
             // Outside a copy the server ignores these, so a client without one is not worth one.
             COPY_DATA => {
                 Ok(if self.server.ledger.owes_nothing() { Fate::Drop } else { Fate::Pass })
+            }
+            COPY_DONE | COPY_FAIL if header.total - 1 > SMALL_LEN_MAX => {
+                Err("broken CopyDone or CopyFail packet".to_owned().into())
             }
             COPY_DONE | COPY_FAIL => {
                 if self.server.ledger.owes_nothing() {

@@ -286,3 +286,17 @@ fn who_says_goodbye_in_a_query_has_it_finished() {
     assert_eq!(rig.cancels(), []);
     assert!(!server.is_open());
 }
+
+/// PostgreSQL may carry it out whenever it comes to it.
+#[test]
+fn a_server_whose_cancel_request_was_given_up_is_nobody_elses() {
+    let rig = Rig::of_size(1);
+    let (client, key, server) = busy(&rig, 0);
+    asks(&rig, 0, &key);
+    server.send([done("OK")]);
+    client.expect([done("OK")]);
+    rig.give_up_cancel();
+    assert!(!server.is_open());
+    client.send([query("again")]);
+    rig.server(1).answers("again");
+}

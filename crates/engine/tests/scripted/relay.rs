@@ -364,3 +364,25 @@ fn an_error_too_long_to_look_at_goes_through() {
     assert!(client.take() == [long, ready('I')].concat());
     assert!(server.is_parked());
 }
+
+/// Nothing answers a Flush, so whoever has the server next would get what comes of it.
+#[test]
+fn what_the_server_would_answer_late_does_not_reach_it() {
+    let long = [&b"f\0\0\x27\x11"[..], &[b'x'; 10_000 - 4], b"y\0"].concat();
+    for (bad, why) in [
+        (b"H\0\0\0\x05x".to_vec(), "broken Flush packet"),
+        (long, "broken CopyDone or CopyFail packet"),
+    ] {
+        for ahead in [vec![], vec![query("SELECT 1")]] {
+            let (rig, client, server) = pair();
+            client.send(ahead.iter().cloned().chain([bad.clone()]));
+            if !ahead.is_empty() {
+                server.expect(ahead);
+                server.send([done("OK")]);
+            }
+            client.take();
+            server.expect([]);
+            assert!(!client.is_open() && rig.logged(why), "{why}");
+        }
+    }
+}

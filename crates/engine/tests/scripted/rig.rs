@@ -249,6 +249,14 @@ impl Rig {
         world.pump();
     }
 
+    /// PostgreSQL has not taken it for too long.
+    pub(crate) fn give_up_cancel(&self) {
+        let world = &mut *self.0.borrow_mut();
+        let CancelCall { worker, cancel, .. } = world.net.cancels.remove(0);
+        world.engines[worker].cancel_given_up(cancel, world.now, &mut world.net.io(worker));
+        world.pump();
+    }
+
     pub(crate) fn handshakes(&self) -> Vec<TlsStart> {
         self.0.borrow().net.handshakes.clone()
     }

@@ -1,7 +1,7 @@
 //! Several workers with one pool: servers and bad news cross over by mail.
 
 use crate::messages::*;
-use crate::rig::{Client, Rig, Server};
+use crate::rig::{Client, Rig, Server, add_others};
 
 /// Two workers and one server, which works for a client of worker 0; a client of worker 1 waits.
 fn crossing() -> (Rig, Client, Client, Server) {
@@ -217,4 +217,35 @@ fn fifty_clients_of_two_workers_share_one_server_in_order() {
     }
     assert!(server.is_parked());
     assert_eq!(rig.servers(), 1);
+}
+
+/// The newcomer has the place of the one who has left, and the same number in another queue.
+#[test]
+fn mail_for_one_who_has_left_is_not_for_who_waits_in_another_pool() {
+    let rig = Rig::with_workers(2, |config| {
+        config.global.default_pool_size = 1;
+        add_others(config);
+    });
+    let (here, server) = (rig.client_at(0), rig.server(0));
+    let there = rig.client_at(1);
+    let elsewhere = rig.client_of(0, "alice", "other");
+    elsewhere.send([query("elsewhere")]);
+    let other = rig.server(1);
+    other.expect([query("elsewhere")]);
+    here.send([query("here")]);
+    server.expect([query("here")]);
+    there.send([query("there")]);
+    rig.hold_mail(true);
+    server.send([done("OK")]);
+    here.expect([done("OK")]);
+    there.leave();
+    let newcomer = rig.client_of(1, "alice", "other");
+    newcomer.send([query("mine")]);
+    rig.hold_mail(false);
+    server.expect([]);
+    assert!(server.is_parked());
+    other.send([done("OK")]);
+    elsewhere.expect([done("OK")]);
+    other.answers("mine");
+    newcomer.expect([done("OK")]);
 }

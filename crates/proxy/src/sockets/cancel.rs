@@ -176,7 +176,12 @@ impl Sockets {
         let is_late = |cancel: &Cancel| cancel.until.is_some_and(|until| until <= now);
         let late: Vec<_> =
             self.cancels.iter().filter(|(_, cancel)| is_late(cancel)).map(|(fd, _)| *fd).collect();
-        late.into_iter().for_each(|fd| self.end_cancel(fd));
+        for fd in late {
+            if let Some(cancel) = self.cancels.get(&fd).filter(|cancel| cancel.sent) {
+                self.outcomes.push_back(Outcome::CancelGivenUp(cancel.id));
+            }
+            self.end_cancel(fd);
+        }
         let unresolved: Vec<_> = self.forwards.extract_if(|_, cancel| is_late(cancel)).collect();
         unresolved.iter().for_each(|(_, cancel)| self.finish(cancel));
         let outcomes = &mut self.outcomes;

@@ -200,9 +200,8 @@ async fn serve(job: Job, shared: Arc<Shared>) {
         }
         Job::Cancel { address, host, packet, worker, cancel, limit } => {
             let delivery = send_cancel(address, &host, &packet, &shared);
-            // As over a bare socket: whatever came of it, it is over.
-            let _ = within(limit, "cancel_wait_timeout", delivery).await;
-            shared.hub.mailbox(worker).post(ShellMail::CancelSent(cancel));
+            let taken = within(limit, "cancel_wait_timeout", delivery).await.is_ok();
+            shared.hub.mailbox(worker).post(ShellMail::CancelSent { cancel, taken });
         }
     }
 }

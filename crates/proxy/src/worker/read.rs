@@ -234,6 +234,7 @@ impl Worker {
                 }
             }
             Outcome::CancelDone(cancel) => engine.cancel_finished(cancel, now, sockets),
+            Outcome::CancelGivenUp(cancel) => engine.cancel_given_up(cancel, now, sockets),
         }
     }
 }
