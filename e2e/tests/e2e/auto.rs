@@ -8,6 +8,7 @@ mod lending;
 mod listen;
 mod paths;
 mod refused;
+mod servers;
 mod torture;
 mod workers;
 
@@ -467,53 +468,6 @@ fn a_kept_server_is_shown_and_not_kept_for_ever() {
     let error = last.iter().find_map(testkit::Message::error).expect("it is told why");
     assert_eq!(error.message(), "pin_timeout");
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
-}
-
-#[test]
-fn what_is_set_for_new_connections_reaches_new_servers() {
-    if !support::only_weir() {
-        return;
-    }
-    let (pooler, database) = pooler(2);
-    let mut client = pooler.client(&database);
-    assert_eq!(client.value("SHOW work_mem"), "4MB");
-    let mut owner = Postgres::shared().superuser(&database);
-    owner.rows(&format!("ALTER DATABASE \"{database}\" SET work_mem = '7MB'"));
-    assert_eq!(pooler.client(&database).value("SHOW work_mem"), "4MB");
-    pooler.admin("RECONNECT");
-    for client in [&mut client, &mut pooler.client(&database)] {
-        assert_eq!(client.value("SHOW work_mem"), "7MB");
-        client.rows("SET work_mem = '8MB'; RESET work_mem");
-        assert_eq!(client.value("SHOW work_mem"), "7MB");
-    }
-    drop(owner);
-    let dropping = format!("DROP DATABASE \"{database}\"");
-    let mut elsewhere = Postgres::shared().superuser("postgres");
-    assert_eq!(elsewhere.query(&dropping).error.expect("it is in use").code(), "55006");
-    pooler.admin(&format!("PAUSE {database}"));
-    elsewhere.rows(&dropping);
-}
-
-#[test]
-fn postgresql_counts_how_long_a_server_is_idle_and_not_its_client() {
-    if !support::only_weir() {
-        return;
-    }
-    let (pooler, database) = pooler(1);
-    let mut client = pooler.client(&database);
-    client.rows("SET idle_session_timeout = '500ms'");
-    let own = backend(&mut client);
-    eventually("PostgreSQL ends the server", Duration::from_secs(10), || {
-        (pooler.pool_sums(&database, ["sv_idle", "sv_used"]) == [0, 0]).then_some(())
-    });
-    assert_eq!(pooler.client(&database).value("SHOW idle_session_timeout"), "0");
-    assert_eq!(client.value("SHOW idle_session_timeout"), "500ms");
-    assert_ne!(backend(&mut client), own);
-    // Who keeps its server is idle with it.
-    client.rows("CREATE TEMP TABLE mine (a int)");
-    let last = client.read_until(|message| message.tag == b'E');
-    let error = last.iter().find_map(testkit::Message::error).expect("it is told why");
-    assert_eq!(error.code(), "57P05");
 }
 
 #[test]
