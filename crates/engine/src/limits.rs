@@ -8,6 +8,9 @@
 //! in its way are told (`Pool::wanted`): what becomes free there and is not needed is closed, not
 //! parked; and if they have had their share for now ([`Shares`]), it is closed even if it is needed.
 //!
+//! With the seat a server takes one of the turns to be opened, of which there are [`OPENINGS_MAX`], until
+//! it is logged in. A pool that finds a seat and no turn is noted as well, but takes nothing from others.
+//!
 //! Invariant: with a limit of `n` no more than `n` seats are taken, whoever asks at the same time.
 
 use std::collections::{HashMap, VecDeque};
@@ -19,6 +22,13 @@ use crate::client::Identity;
 use crate::guesses::Guesses;
 use crate::ids::{Micros, PoolId};
 use crate::shares::Shares;
+
+/// Servers that are being opened at a time, in all pools together, at most: PostgreSQL forks for each, and
+/// a thousand pools whose clients come back at once must not make it fork thousands of times.
+pub const OPENINGS_MAX: u32 = 64;
+/// If none could be begun for so long, one more may be: those that are being opened hang, as they do when
+/// a host does not answer, and must not hold up the pools of others.
+pub const STANDSTILL_MAX: Micros = 200_000;
 
 /// What a pool's servers are limited by beyond the size of the pool; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +99,8 @@ pub enum Denied {
     Full(Starving),
     /// There is a seat, for a starving pool that has had less: see [`Limits::next_fed`].
     Behind,
+    /// There is a seat, but as many servers are being opened as may be. The pool has its turn.
+    Busy,
 }
 
 /// Clients in the whole process, those of a database, those of a user.
@@ -128,16 +140,43 @@ impl Tallies {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Limits {
     all: Tally,
     databases: Tallies,
     users: Tallies,
     /// In the order in which they began to starve; each pool once.
     starving: VecDeque<Starving>,
+    /// Servers that are being opened.
+    openings: u32,
+    /// [`OPENINGS_MAX`], but in tests.
+    pub openings_max: u32,
+    /// When one was begun last.
+    begun_at: Micros,
+    /// Pools that may open a server when fewer are being opened, in the order in which they asked; each
+    /// once.
+    turns: VecDeque<PoolId>,
     shares: Shares,
     pub guesses: Guesses,
     serial: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            all: Tally::default(),
+            databases: Tallies::default(),
+            users: Tallies::default(),
+            starving: VecDeque::new(),
+            openings: 0,
+            openings_max: OPENINGS_MAX,
+            begun_at: 0,
+            turns: VecDeque::new(),
+            shares: Shares::default(),
+            guesses: Guesses::default(),
+            serial: 0,
+        }
+    }
 }
 
 impl Limits {
@@ -169,11 +208,17 @@ impl Limits {
         self.all.servers
     }
 
-    /// Takes a seat if every limit has room and no starving pool has a better right to it. If a
-    /// limit has none, the pool starves from now on, or still.
+    /// Servers that are being opened in the whole process.
+    pub fn openings(&self) -> u32 {
+        self.openings
+    }
+
+    /// Takes a seat, for a server that is opened at once, if every limit has room and no starving pool
+    /// has a better right to it. If a limit has none, the pool starves from now on, or still.
     ///
     /// # Errors
-    /// Which limit has no room; or that somebody else has to be fed first.
+    /// Which limit has no room; or that somebody else has to be fed first; or that too many are being
+    /// opened.
     pub fn seat(&mut self, claim: &Claim, now: Micros) -> Result<(), Denied> {
         self.pass(now);
         let known = self.starving.iter().position(|known| known.claim.pool == claim.pool);
@@ -183,11 +228,18 @@ impl Limits {
             self.shares.compete(*pool, identity, *weight, |other| claim.competes_with(other));
         }
         let Some(scope) = full else {
+            if !self.has_turn(now) {
+                self.starving.retain(|one| one.claim.pool != claim.pool);
+                if !self.turns.contains(&claim.pool) {
+                    self.turns.push_back(claim.pool);
+                }
+                return Err(Denied::Busy);
+            }
             if self.starving.iter().any(|rival| self.goes_before(rival, claim)) {
                 return Err(Denied::Behind);
             }
             self.starving.retain(|one| one.claim.pool != claim.pool);
-            self.seat_anyway(claim);
+            self.begin(claim, now);
             return Ok(());
         };
         self.serial += 1;
@@ -231,17 +283,39 @@ impl Limits {
         self.shares.pass(now, !self.starving.is_empty());
     }
 
-    /// Takes a seat if there is one, and does without if not.
+    /// Takes a seat, for a server that is opened at once, if there is one, and does without if not.
     pub fn spare_seat(&mut self, claim: &Claim, now: Micros) -> bool {
         self.pass(now);
-        let free = self.full(claim).is_none();
+        let free = self.full(claim).is_none() && self.has_turn(now);
         if free {
-            self.seat_anyway(claim);
+            self.begin(claim, now);
         }
         free
     }
 
-    /// Takes a seat, whatever the limits say.
+    /// May one more be opened?
+    fn has_turn(&self, now: Micros) -> bool {
+        let stands_still = now.saturating_sub(self.begun_at) >= STANDSTILL_MAX;
+        self.openings < self.openings_max || stands_still
+    }
+
+    fn begin(&mut self, claim: &Claim, now: Micros) {
+        self.seat_anyway(claim);
+        self.openings += 1;
+        self.begun_at = now;
+    }
+
+    /// A server is opened in a seat that was another one's, whatever the bound says.
+    pub fn opening_begins(&mut self) {
+        self.openings += 1;
+    }
+
+    /// A server is logged in, or will not be. [`Limits::next_fed`] tells who may open one now.
+    pub fn opening_ended(&mut self) {
+        self.openings -= 1;
+    }
+
+    /// Takes a seat for a server that is open, whatever the limits say.
     pub fn seat_anyway(&mut self, claim: &Claim) {
         let Claim { pool, identity, weight, .. } = claim;
         self.shares.seated(*pool, identity, *weight);
@@ -277,23 +351,29 @@ impl Limits {
     }
 
     /// The starving pool for which there is a seat now, of several the one that has had least, and
-    /// then the first. It starves no longer; whether it still needs the seat is for it to say.
-    pub fn next_fed(&mut self) -> Option<PoolId> {
+    /// then the first; or else the pool whose turn it is. It starves no longer; whether it still needs
+    /// the seat is for it to say.
+    pub fn next_fed(&mut self, now: Micros) -> Option<PoolId> {
+        if !self.has_turn(now) {
+            return None;
+        }
         let fits = |at: &usize| self.full(&self.starving[*at].claim).is_none();
         let had = |at: &usize| self.shares.service(self.starving[*at].claim.pool);
         let at = (0..self.starving.len()).filter(fits).min_by_key(had);
-        at.and_then(|at| self.starving.remove(at)).map(|fed| fed.claim.pool)
+        let fed = at.and_then(|at| self.starving.remove(at)).map(|fed| fed.claim.pool);
+        fed.or_else(|| self.turns.pop_front())
     }
 
-    /// Will this pool be offered a seat?
-    pub fn starves(&self, pool: PoolId) -> bool {
-        self.starving.iter().any(|one| one.claim.pool == pool)
+    /// Will this pool be offered a seat, or its turn to open a server?
+    pub fn will_be_fed(&self, pool: PoolId) -> bool {
+        self.starving.iter().any(|one| one.claim.pool == pool) || self.turns.contains(&pool)
     }
 
     /// The pool is no more.
     pub fn forget_pool(&mut self, pool: PoolId) {
         self.shares.forget(pool);
         self.starving.retain(|one| one.claim.pool != pool);
+        self.turns.retain(|other| *other != pool);
     }
 
     /// Who starves for want of a seat of this database and user, and the serial of that.
@@ -355,7 +435,72 @@ mod tests {
         }
         let mut all = Limits::default();
         let endless = claim(0, "d", "u", [0; 3]);
-        assert!((0..100).all(|_| all.seat(&endless, 0).is_ok()));
+        for _ in 0..100 {
+            assert!(all.seat(&endless, 0).is_ok());
+            all.opening_ended();
+        }
+    }
+
+    #[test]
+    fn so_many_are_opened_at_a_time_and_then_pools_have_their_turns() {
+        let mut all = Limits { openings_max: 2, ..Limits::default() };
+        let claims = [0, 1, 2, 3].map(|pool| claim(pool, "d", "u", [0; 3]));
+        assert!(all.seat(&claims[0], 0).is_ok() && all.seat(&claims[0], 0).is_ok());
+        for late in [2, 1, 3, 2] {
+            assert!(matches!(all.seat(&claims[late], 0), Err(Denied::Busy)));
+        }
+        assert!(!all.spare_seat(&claims[0], 0));
+        assert!(all.will_be_fed(PoolId(1)) && !all.will_be_fed(PoolId(0)));
+        assert_eq!(all.next_fed(0), None);
+        all.opening_ended();
+        assert_eq!(all.next_fed(0), Some(PoolId(2)), "who asked first");
+        assert!(all.seat(&claims[2], 0).is_ok());
+        assert_eq!((all.next_fed(0), all.openings(), all.servers()), (None, 2, 3));
+        all.forget_pool(PoolId(1));
+        all.opening_ended();
+        assert_eq!(all.next_fed(0), Some(PoolId(3)));
+    }
+
+    #[test]
+    fn logins_that_hang_hold_nobody_up_for_long() {
+        let mut all = Limits { openings_max: 1, ..Limits::default() };
+        let [one, other] = [0, 1].map(|pool| claim(pool, "d", "u", [0; 3]));
+        assert!(all.seat(&one, 5).is_ok());
+        assert!(all.seat(&other, 5 + STANDSTILL_MAX - 1).is_err());
+        assert!(all.seat(&other, 5 + STANDSTILL_MAX).is_ok());
+        assert!(all.seat(&other, 5 + STANDSTILL_MAX + 1).is_err(), "one after the other");
+        all.opening_ended();
+        assert_eq!(all.next_fed(5 + STANDSTILL_MAX + 1), None, "there are too many still");
+        assert_eq!(all.next_fed(5 + 2 * STANDSTILL_MAX), Some(PoolId(1)));
+    }
+
+    #[test]
+    fn who_has_to_be_fed_first_is_fed_by_the_same_rule() {
+        let mut all = Limits { openings_max: 1, ..Limits::default() };
+        let [rich, poor, hung] = [0, 1, 2].map(|pool| claim(pool, "d", "u", [0, 0, 2]));
+        all.seat_anyway(&rich);
+        assert!(all.seat(&hung, 0).is_ok());
+        starving(all.seat(&poor, 0));
+        let late = 10 * STANDSTILL_MAX;
+        all.vacate(rich.pool, &rich.identity, late);
+        // Or it would ask for ever.
+        assert!(matches!(all.seat(&rich, late), Err(Denied::Behind)));
+        assert_eq!(all.next_fed(late), Some(poor.pool));
+    }
+
+    #[test]
+    fn a_turn_comes_when_there_is_a_seat_and_no_sooner() {
+        let mut all = Limits { openings_max: 1, ..Limits::default() };
+        let [one, other] = [0, 1].map(|pool| claim(pool, "d", "u", [0, 0, 2]));
+        all.seat_anyway(&one);
+        assert!(all.seat(&one, 0).is_ok());
+        assert_eq!(starving(all.seat(&other, 0)).scope, Scope::Process);
+        all.vacate(PoolId(0), &who("d", "u"), 0);
+        assert_eq!(all.next_fed(0), None, "there is a seat, but no turn");
+        assert!(matches!(all.seat(&other, 0), Err(Denied::Busy)));
+        assert_eq!(all.starving_for(&who("d", "u")), None, "no server has to go for it");
+        all.opening_ended();
+        assert_eq!(all.next_fed(0), Some(PoolId(1)));
     }
 
     #[test]
@@ -376,11 +521,11 @@ mod tests {
         assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_err());
         assert!(all.seat(&claim(4, "d", "w", [1, 0, 0]), 0).is_err());
         assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(3), 2)));
-        assert_eq!(all.next_fed(), None);
+        assert_eq!(all.next_fed(0), None);
         all.vacate(PoolId(0), &who("d", "u"), 0);
-        assert_eq!(all.next_fed(), Some(PoolId(3)));
+        assert_eq!(all.next_fed(0), Some(PoolId(3)));
         assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_ok());
-        assert_eq!(all.next_fed(), None, "pool 4 has no room");
+        assert_eq!(all.next_fed(0), None, "pool 4 has no room");
         assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(4), 3)));
         all.forget(PoolId(4), 3);
         assert_eq!(all.starving_for(&who("d", "u")), None);
@@ -394,9 +539,9 @@ mod tests {
         let first = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
         let again = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
         all.forget(PoolId(1), first.serial);
-        assert!(all.starves(PoolId(1)));
+        assert!(all.will_be_fed(PoolId(1)));
         all.forget(PoolId(1), again.serial);
-        assert!(!all.starves(PoolId(1)));
+        assert!(!all.will_be_fed(PoolId(1)));
     }
 
     #[test]
@@ -429,7 +574,7 @@ mod tests {
         all.vacate(rich.pool, &rich.identity, turn);
         // It would like to have it back at once.
         assert!(matches!(all.seat(&rich, turn), Err(Denied::Behind)));
-        assert_eq!(all.next_fed(), Some(poor.pool));
+        assert_eq!(all.next_fed(0), Some(poor.pool));
         assert!(all.seat(&poor, turn).is_ok());
         starving(all.seat(&rich, turn));
         assert_eq!(

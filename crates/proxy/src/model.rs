@@ -58,6 +58,8 @@ enum Fault {
     ParkedUnasked,
     /// A seat that is free again is offered to nobody.
     SeatNotOffered,
+    /// Who may open a server when another one is logged in is not told.
+    TurnNotOffered,
     /// A pool that found no seat does not look whether one was offered meanwhile.
     OfferMissed,
     /// Servers that nobody may have any more are not closed.
@@ -71,13 +73,14 @@ enum Fault {
 }
 
 /// A run's size: workers, each with two clients that take turns at the pools; servers of each pool
-/// and of all of them, at most.
+/// and of all of them, and those that are being opened, at most.
 #[derive(Clone, Copy)]
 struct Run {
     workers: u16,
     pools: u32,
     size: u32,
     limit: u32,
+    openings: u32,
     /// How often the servers are replaced, and the pools paused and resumed.
     orders: u32,
     fault: Fault,
@@ -85,10 +88,12 @@ struct Run {
 
 /// Pools without a limit over them.
 const ONE_POOL: Run =
-    Run { workers: 2, pools: 1, size: 1, limit: 0, orders: 0, fault: Fault::None };
+    Run { workers: 2, pools: 1, size: 1, limit: 0, openings: 64, orders: 0, fault: Fault::None };
 /// Two pools that have one server between them.
 const TWO_POOLS: Run = Run { pools: 2, limit: 1, ..ONE_POOL };
-/// The same with an operator.
+/// Pools that open their servers one after the other.
+const ONE_AT_A_TIME: Run = Run { workers: 3, pools: 8, openings: 1, ..ONE_POOL };
+/// Two pools that have one server between them, with an operator.
 const ORDERED: Run = Run { orders: 3, ..TWO_POOLS };
 
 /// As an eventfd in an epoll: a wake is remembered until it is waited for.
@@ -167,6 +172,8 @@ static YIELDED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new
 /// another one was to have first.
 static LOST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static BEHIND: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// How often a server could not be opened before another one was.
+static BUSY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 /// How often an order found an idle server, and how often a pause had to be waited for.
 static CONDEMNED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static PAUSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
@@ -185,9 +192,10 @@ fn nobody() -> Arc<Identity> {
 }
 
 fn run(run: Run) {
-    let Run { workers, pools, size, limit, orders, fault } = run;
+    let Run { workers, pools, size, limit, openings, orders, fault } = run;
     let bell = || Bell { rung: Mutex::new(false), ring: Condvar::new(), fault };
     let hub = Arc::new(ModelHub::new((0..workers).map(|_| bell())));
+    WorkerExchange::new(Arc::clone(&hub)).limits(|limits| limits.openings_max = openings);
     let settings = PoolSettings::new(&Config::default(), &Database::default(), "u");
     let stage = Arc::new(Stage {
         hub: Arc::clone(&hub),
@@ -220,7 +228,8 @@ fn run(run: Run) {
     assert!(all > 0 || orders > 0, "no server is left");
     assert!(limit == 0 || all <= limit, "{all} servers where {limit} are allowed");
     let mut exchange = WorkerExchange::new(hub);
-    assert_eq!(exchange.limits(|limits| limits.servers()), all, "a seat was lost");
+    let counted = exchange.limits(|limits| (limits.servers(), limits.openings()));
+    assert_eq!(counted, (all, 0), "a seat or a turn was lost");
 }
 
 const RUNS: usize = 4000;
@@ -249,6 +258,13 @@ fn everybody_is_served_where_fewer_servers_are_allowed_than_there_are_pools() {
     assert!(moved.0 > 1000 && moved.1 > 1000, "hardly any server made room: {moved:?}");
     let shared = (noted(&LOST), noted(&BEHIND));
     assert!(shared.0 > 1000 && shared.1 > 10, "hardly any server was shared: {shared:?}");
+}
+
+#[test]
+fn everybody_is_served_though_servers_are_opened_one_after_the_other() {
+    shuttle::check_random(|| run(ONE_AT_A_TIME), RUNS);
+    shuttle::check_pct(|| run(Run { size: 2, limit: 2, ..ONE_AT_A_TIME }), RUNS, 3);
+    assert!(noted(&BUSY) > 1000, "hardly any server had to wait: {}", noted(&BUSY));
 }
 
 #[test]
@@ -302,6 +318,12 @@ fn a_server_parked_though_it_is_wanted_is_found() {
 #[should_panic(expected = "deadlock")]
 fn a_seat_offered_to_nobody_is_found() {
     shuttle::check_random(|| run(Run { fault: Fault::SeatNotOffered, ..TWO_POOLS }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_turn_offered_to_nobody_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::TurnNotOffered, ..ONE_AT_A_TIME }), RUNS);
 }
 
 #[test]

@@ -208,6 +208,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);
+        self.opening_ended();
         let (pool, epoch) = (server.pool, server.epoch);
         let open = self.exchange.pool(pool, |pool| {
             pool.opening_ended(epoch);

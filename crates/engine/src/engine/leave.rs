@@ -362,6 +362,7 @@ impl<X: Exchange> Engine<X> {
             _ => None,
         };
         let (pool, epoch) = (server.pool, server.epoch);
+        self.opening_ended();
         // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
         let refused = refusal.as_ref().is_some_and(|error| error.sqlstate() != b"57P03");
         let cause = refusal.as_ref().map_or(reason.into(), ErrorFields::message);

@@ -15,6 +15,7 @@ use super::Engine;
 use super::leave::PROTOCOL_VIOLATION;
 use super::replication::replication_parameters;
 use crate::ids::{Micros, PoolId, ServerId};
+use crate::limits::Limits;
 use crate::server::{Errand, Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
@@ -84,6 +85,7 @@ impl<X: Exchange> Engine<X> {
             pool.server_gone(server.epoch);
             pool.reserve_unasked();
         });
+        self.exchange.limits(Limits::opening_begins);
         self.connect_server(server.pool, Some(errand), now, io);
     }
 
@@ -143,7 +145,7 @@ impl<X: Exchange> Engine<X> {
                     // Nothing may follow the first ReadyForQuery unasked but news, which the
                     // relay deals with.
                     self.opened(id, &input[at..], now, io);
-                    return;
+                    return self.feed(now, io);
                 }
                 Step::Refused(error) => return self.login_refused(id, error, now, io),
                 Step::Failed(reason) => return self.open_failed(id, &reason, None, now, io),
@@ -374,6 +376,8 @@ impl<X: Exchange> Engine<X> {
         else {
             return;
         };
+        let (pool, epoch) = (server.pool, server.epoch);
+        self.opening_ended();
         let ServerLogin { scram, welcome, errand, challenged, .. } = *login;
         if let Some(Errand::Replication { client }) = errand {
             return self.replication_opened(id, client, &welcome, rest, now, io);
@@ -381,7 +385,6 @@ impl<X: Exchange> Engine<X> {
         if let Some(Errand::Listen) = errand {
             return self.listener_opened(id, welcome, rest, now, io);
         }
-        let (pool, epoch) = (server.pool, server.epoch);
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         let proven = errand.as_ref().and_then(Errand::password).filter(|_| challenged);
         let verifier = proven.map(|password| {

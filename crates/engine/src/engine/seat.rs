@@ -36,6 +36,7 @@ impl<X: Exchange> Engine<X> {
                     self.feed(now, io);
                     true
                 }
+                Denied::Busy => false,
             };
             if again {
                 continue;
@@ -43,7 +44,7 @@ impl<X: Exchange> Engine<X> {
             self.exchange.pool(pool, Pool::withdraw_opening);
             // Another worker may have offered it a seat and found its place taken, by us: then
             // nobody thinks of it any more.
-            if self.exchange.limits(|limits| limits.starves(pool))
+            if self.exchange.limits(|limits| limits.will_be_fed(pool))
                 || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
             {
                 return false;
@@ -155,15 +156,21 @@ impl<X: Exchange> Engine<X> {
         self.place_one(id, true, now, io);
     }
 
+    /// A server is logged in, or will not be: another one may be opened, of whatever pool. Who calls
+    /// this calls [`Engine::feed`] then.
+    pub(super) fn opening_ended(&mut self) {
+        self.exchange.limits(Limits::opening_ended);
+    }
+
     /// The seat of a server that is gone is free.
     pub(super) fn vacate(&mut self, pool: PoolId, now: Micros) {
         let identity = self.view(pool).identity.clone();
         self.exchange.limits(|limits| limits.vacate(pool, &identity, now));
     }
 
-    /// Pools that starved for a seat which is free now open a server.
+    /// Pools that starved for a seat which is free now, or whose turn it is, open a server.
     pub(super) fn feed(&mut self, now: Micros, io: &mut impl Io) {
-        while let Some(pool) = self.exchange.limits(Limits::next_fed) {
+        while let Some(pool) = self.exchange.limits(|limits| limits.next_fed(now)) {
             self.view(pool);
             if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
                 self.open_server(pool, now, io);

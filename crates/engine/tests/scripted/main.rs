@@ -19,6 +19,7 @@ mod listen;
 mod login;
 mod messages;
 mod numbers;
+mod openings;
 mod outdated;
 mod peers;
 mod pooling;

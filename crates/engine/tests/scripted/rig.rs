@@ -90,6 +90,11 @@ impl Rig {
         self.0.borrow_mut().automatic = automatic;
     }
 
+    /// So many servers may be being opened at a time.
+    pub(crate) fn set_openings_max(&self, most: u32) {
+        self.0.borrow().shared.state(|state| state.limits.openings_max = most);
+    }
+
     /// Every read brings so many bytes at most.
     pub(crate) fn set_chunk(&self, len: usize) {
         self.0.borrow_mut().chunk = len;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ids::{Micros, PoolId, WorkerId};
-use engine::limits::Limits;
+use engine::limits::{Limits, OPENINGS_MAX};
 use engine::pool::Pool;
 use engine::prepared::{Interner, Statement};
 use engine::realm::Realm;
@@ -33,14 +33,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(workers: u16, rng: Rng, sabotage: Option<Sabotage>) -> Self {
+    pub(crate) fn new(workers: u16, mut rng: Rng, sabotage: Option<Sabotage>) -> Self {
+        let mut limits = Limits::default();
+        limits.openings_max = rng.pick(&[1, 2, OPENINGS_MAX]);
         Self {
             now: 0,
             pools: Vec::new(),
             by_key: HashMap::new(),
             switches: Switches::default(),
             interner: Interner::default(),
-            limits: Limits::default(),
+            limits,
             mail: (0..workers).map(|_| VecDeque::new()).collect(),
             rng,
             sabotage,

@@ -15,7 +15,7 @@ use engine::{
 use shuttle::{rand::Rng as _, thread};
 
 use super::{
-    BEHIND, Bell, CONDEMNED, EVICTED, Fault, HANDED_OVER, LOST, Letter, Run, STOLEN, Stage,
+    BEHIND, BUSY, Bell, CONDEMNED, EVICTED, Fault, HANDED_OVER, LOST, Letter, Run, STOLEN, Stage,
     YIELDED,
     exchange::WorkerExchange,
     nobody, note,
@@ -93,7 +93,7 @@ impl Worker {
 
     fn ask(&mut self, client: ClientId) {
         let (id, now) = (self.id, self.now());
-        let turn = client.0 + self.wants[client.0 as usize];
+        let turn = u32::from(id.0) + client.0 + self.wants[client.0 as usize];
         let pool = self.pools[turn as usize % self.pools.len()];
         let grant = self.exchange.pool(pool, |pool| {
             let grant = pool.request(id, client, None, now);
@@ -128,13 +128,17 @@ impl Worker {
                     self.feed();
                     true
                 }
+                Denied::Busy => {
+                    note(&BUSY);
+                    false
+                }
             };
             if again {
                 continue;
             }
             self.exchange.pool(pool, Pool::withdraw_opening);
             if self.run.fault == Fault::OfferMissed
-                || self.exchange.limits(|limits| limits.starves(pool))
+                || self.exchange.limits(|limits| limits.will_be_fed(pool))
                 || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
             {
                 return;
@@ -146,11 +150,15 @@ impl Worker {
         let mut server = Box::new(Server::new(pool, serial, ServerLogin::default(), 0));
         server.handle = Handle(serial);
         (server.epoch, server.process_id) = (epoch, place);
+        self.exchange.limits(Limits::opening_ended);
         self.exchange.pool(pool, Pool::opened);
         self.give_back(server);
         let now = self.now();
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.open(pool);
+        }
+        if self.run.fault != Fault::TurnNotOffered {
+            self.feed();
         }
     }
 
@@ -256,7 +264,7 @@ impl Worker {
 
     fn feed(&mut self) {
         let now = self.now();
-        while let Some(fed) = self.exchange.limits(Limits::next_fed) {
+        while let Some(fed) = self.exchange.limits(|limits| limits.next_fed(now)) {
             if self.exchange.pool(fed, |pool| pool.reserve_opening(now)) {
                 self.open(fed);
             }

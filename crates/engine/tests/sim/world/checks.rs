@@ -86,6 +86,11 @@ impl World {
         if shared.limits.servers() != all {
             return Err(format!("{} seats are taken by {all} servers", shared.limits.servers()));
         }
+        let opening: u32 = shared.pools.iter().map(|pool| pool.counts().1).sum();
+        let turns = shared.limits.openings();
+        if turns != opening {
+            return Err(format!("{turns} turns are taken by {opening} servers"));
+        }
         let most = |counts: &HashMap<&str, u32>| counts.values().copied().max().unwrap_or(0);
         for (count, limit) in [
             (most(&databases), global.max_db_connections),

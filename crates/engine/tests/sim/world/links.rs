@@ -71,7 +71,9 @@ impl World {
             }
         }
         for pool in shared.pools.iter().filter(|pool| pool.gate() == Gate::Open) {
-            let is_held_up = pool.failure.is_some() || self.setup.is_limited();
+            let limits = &shared.limits;
+            let is_busy = limits.openings() >= limits.openings_max && limits.will_be_fed(pool.id);
+            let is_held_up = pool.failure.is_some() || self.setup.is_limited() || is_busy;
             if pool.waiting_total() > 0 && pool.counts().0 == 0 && !is_held_up {
                 return Err(format!("nobody opens a server for who waits in {:?}", pool.key));
             }
