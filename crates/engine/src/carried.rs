@@ -90,9 +90,7 @@ impl Carried {
         for Setting { name, .. } in have.all() {
             let stays = is_who(name) || mutant::is(Mutant::KeepsWhatOthersSet);
             if !stays && self.get(name).is_none() {
-                sql.extend_from_slice(b"RESET ");
-                quote_name(name, sql);
-                sql.push(b';');
+                reset(name, sql);
             }
         }
         if is_last {
@@ -179,6 +177,9 @@ impl Carried {
     }
 }
 
+/// PostgreSQL cuts an identifier off behind so many bytes (`NAMEDATALEN` less one).
+const IDENTIFIER_LEN_MAX: usize = 63;
+
 fn is_who(name: &[u8]) -> bool {
     name == ROLE || name == SESSION_AUTHORIZATION
 }
@@ -200,6 +201,18 @@ fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
         sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
     }
     sql.extend_from_slice(b",false) IS NULL");
+}
+
+fn reset(name: &[u8], sql: &mut Vec<u8>) {
+    // A longer part would be cut off, and another setting be reset. NULL resets as well.
+    if name.split(|byte| *byte == b'.').any(|part| part.len() > IDENTIFIER_LEN_MAX) {
+        sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
+        quote_literal(name, sql);
+        return sql.extend_from_slice(b",NULL,false) IS NULL;");
+    }
+    sql.extend_from_slice(b"RESET ");
+    quote_name(name, sql);
+    sql.push(b';');
 }
 
 /// `app.tenant` as `"app"."tenant"`.

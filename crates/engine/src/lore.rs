@@ -1,7 +1,7 @@
 //! What a worker has learnt of a pool's texts (`pool_mode = auto`): the names of settings that
 //! PostgreSQL does not list, and functions that were seen to leave nothing behind.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
@@ -11,7 +11,8 @@ use crate::ids::Micros;
 const CUSTOMS_MAX: usize = 256;
 /// So many names that may be settings: most are columns of tables. The oldest make room.
 const CANDIDATES_MAX: usize = 256;
-/// So many sets of functions at most; when there are more they are learnt anew.
+/// So many sets of functions at most. When there are more they are learnt anew; when more have left
+/// something, nobody is trusted any more.
 const FUNCTIONS_MAX: usize = 4_096;
 /// So many transactions have to leave nothing before functions are trusted: one may leave something
 /// in some calls only.
@@ -21,18 +22,23 @@ const WATCHED_TIMES: u8 = 8;
 const TRUST: Micros = 60_000_000;
 const NAME_LEN_MAX: usize = 128;
 
+/// The functions that are called in one text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Called {
+    /// A digest of their names; 0 if there are none, or something else as well that may leave
+    /// anything.
+    pub names: u64,
+    /// And of what these names mean to the client; 0 if that is not known.
+    pub here: u64,
+}
+
 /// What is known of functions that are called in one text.
 #[derive(Debug)]
 enum Standing {
     /// So many transactions with them have left nothing.
-    Watched {
-        times: u8,
-    },
+    Watched { times: u8 },
     /// Until then they are held to leave nothing.
-    Trusted {
-        until: Micros,
-    },
-    Guilty,
+    Trusted { until: Micros },
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +49,10 @@ pub struct Lore {
     /// set something by their own words, and in those that call functions. The latter are many and
     /// mostly no settings; they must not make the former go before a server was asked about them.
     candidates: [VecDeque<Box<[u8]>>; 2],
+    /// Functions that have left something, by their names alone: whatever they are elsewhere, or
+    /// will be.
+    guilty: HashSet<u64, RandomState>,
+    /// All others, by what they are.
     functions: HashMap<u64, Standing, RandomState>,
     /// How often the schema had changed when that was known.
     schema: u64,
@@ -97,22 +107,31 @@ impl Lore {
     }
 
     /// May a text that calls them be run without the question what it has left?
-    pub fn is_harmless(&mut self, functions: u64, schema: u64, now: Micros) -> bool {
+    pub fn is_harmless(&mut self, called: Called, schema: u64, now: Micros) -> bool {
         self.forget_other_schemas(schema);
-        matches!(self.functions.get(&functions), Some(Standing::Trusted { until }) if now < *until)
+        match self.functions.get(&called.here) {
+            Some(Standing::Trusted { until }) => now < *until && !self.is_guilty(called),
+            Some(Standing::Watched { .. }) | None => false,
+        }
+    }
+
+    fn is_guilty(&self, called: Called) -> bool {
+        self.guilty.len() >= FUNCTIONS_MAX || self.guilty.contains(&called.names)
     }
 
     /// A transaction that called them was committed, and has left nothing.
-    pub fn has_left_nothing(&mut self, functions: u64, schema: u64, now: Micros) {
+    pub fn has_left_nothing(&mut self, called: Called, schema: u64, now: Micros) {
         self.forget_other_schemas(schema);
+        if called.here == 0 || self.is_guilty(called) {
+            return;
+        }
         if self.functions.len() >= FUNCTIONS_MAX {
             self.functions.clear();
         }
-        let standing = self.functions.entry(functions).or_insert(Standing::Watched { times: 0 });
+        let standing = self.functions.entry(called.here).or_insert(Standing::Watched { times: 0 });
         let times = match standing {
             Standing::Watched { times } => *times + 1,
             Standing::Trusted { .. } => WATCHED_TIMES,
-            Standing::Guilty => return,
         };
         *standing = match times {
             WATCHED_TIMES.. => Standing::Trusted { until: now + TRUST },
@@ -121,9 +140,10 @@ impl Lore {
     }
 
     /// It has left something.
-    pub fn has_left_something(&mut self, functions: u64, schema: u64) {
-        self.forget_other_schemas(schema);
-        self.functions.insert(functions, Standing::Guilty);
+    pub fn has_left_something(&mut self, called: Called) {
+        if self.guilty.len() < FUNCTIONS_MAX {
+            self.guilty.insert(called.names);
+        }
     }
 
     /// Functions may not be what they were.
@@ -173,29 +193,45 @@ mod tests {
         assert!(!names.contains(&&b"t.c"[..]));
     }
 
+    fn called(names: u64, here: u64) -> Called {
+        Called { names, here }
+    }
+
     #[test]
     fn functions_are_trusted_after_a_while_and_for_a_while() {
         let mut lore = Lore::default();
+        let seven = called(7, 70);
         for _ in 1..WATCHED_TIMES {
-            lore.has_left_nothing(7, 0, 0);
-            assert!(!lore.is_harmless(7, 0, 0));
+            lore.has_left_nothing(seven, 0, 0);
+            assert!(!lore.is_harmless(seven, 0, 0));
         }
-        lore.has_left_nothing(7, 0, 0);
-        assert!(lore.is_harmless(7, 0, TRUST - 1) && !lore.is_harmless(8, 0, 0));
-        assert!(!lore.is_harmless(7, 0, TRUST));
-        lore.has_left_nothing(7, 0, TRUST);
-        assert!(lore.is_harmless(7, 0, TRUST));
-        assert!(!lore.is_harmless(7, 1, TRUST), "the schema has changed");
-        assert!(!lore.is_harmless(7, 0, TRUST), "that is over");
+        lore.has_left_nothing(seven, 0, 0);
+        assert!(lore.is_harmless(seven, 0, TRUST - 1) && !lore.is_harmless(called(7, 71), 0, 0));
+        assert!(!lore.is_harmless(seven, 0, TRUST));
+        lore.has_left_nothing(seven, 0, TRUST);
+        assert!(lore.is_harmless(seven, 0, TRUST));
+        assert!(!lore.is_harmless(seven, 1, TRUST), "the schema has changed");
+        assert!(!lore.is_harmless(seven, 0, TRUST), "that is over");
     }
 
     #[test]
     fn what_has_once_left_something_is_always_asked_about() {
         let mut lore = Lore::default();
-        lore.has_left_something(7, 0);
-        for _ in 0..2 * WATCHED_TIMES {
-            lore.has_left_nothing(7, 0, 0);
+        lore.has_left_something(called(7, 70));
+        for schema in 0..2 {
+            for _ in 0..2 * WATCHED_TIMES {
+                lore.has_left_nothing(called(7, 71), schema, 0);
+            }
+            assert!(!lore.is_harmless(called(7, 71), schema, 0));
         }
-        assert!(!lore.is_harmless(7, 0, 0));
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_the_same_is_not_trusted() {
+        let mut lore = Lore::default();
+        for _ in 0..2 * WATCHED_TIMES {
+            lore.has_left_nothing(called(7, 0), 0, 0);
+        }
+        assert!(!lore.is_harmless(called(7, 0), 0, 0));
     }
 }

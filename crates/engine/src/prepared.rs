@@ -62,6 +62,19 @@ pub struct Interner {
     sweep_at: usize,
 }
 
+/// Has it a literal that PostgreSQL reads as the time at which the text is parsed? What was that time
+/// for one client is not so for the next. A word too many costs only the sharing.
+fn is_of_its_moment(sql: &[u8]) -> bool {
+    const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
+    let mut quoted = sql.split(|byte| *byte == b'\'').skip(1);
+    quoted.any(|rest| {
+        let rest = rest.trim_ascii_start();
+        WORDS.iter().any(|word| {
+            rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
+        })
+    })
+}
+
 impl Interner {
     pub fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
         use std::hash::BuildHasher as _;
@@ -90,8 +103,10 @@ impl Interner {
             seen: OnceLock::new(),
             schema: self.schema,
         });
-        twins.push(Arc::downgrade(&statement));
-        self.sweep();
+        if !is_of_its_moment(sql) {
+            twins.push(Arc::downgrade(&statement));
+            self.sweep();
+        }
         statement
     }
 
@@ -451,6 +466,21 @@ mod tests {
             body.extend_from_slice(&format.to_be_bytes());
         }
         body
+    }
+
+    #[test]
+    fn a_statement_with_the_time_of_its_parse_is_shared_with_nobody() {
+        let mut interner = Interner::default();
+        for (sql, shared) in [
+            ("SELECT * FROM t WHERE at < 'now'", false),
+            ("SELECT ' Today 12:00'::timestamp", false),
+            ("SELECT now(), 'x', at AS today FROM t", true),
+            ("SELECT 'it is now', 'no'", true),
+        ] {
+            let [one, other] =
+                [(); 2].map(|()| interner.intern(sql.as_bytes(), b"", Realm::COMMON));
+            assert_eq!(Arc::ptr_eq(&one, &other), shared, "{sql}");
+        }
     }
 
     #[test]

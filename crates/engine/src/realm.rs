@@ -1,19 +1,20 @@
-//! Where the names in a text are looked up. One text can mean two things to two clients: its tables
+//! What a text means. One text can mean two things to two clients: its tables
 //! and functions are those of the schemas in `search_path`, and `"$user"` in that is whoever the
-//! client has become. PostgreSQL looks when the text is parsed, and settles the types of its
-//! parameters by what it finds. So only texts of one realm are one statement (`prepared.rs`).
+//! client has become; a literal of a date is read by the client's time zone and `DateStyle`, letters
+//! by its encoding. PostgreSQL does all that when the text is parsed. So only texts of one realm are
+//! one statement (`prepared.rs`).
 //!
 //! Whether a text may lead to another realm within its transaction is told from its words here.
 //! Which realm that would be nobody knows then, until the transaction is over and PostgreSQL has
 //! been asked (`engine/verdict.rs`).
 
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
 use foldhash::fast::FixedState;
 use sql::Signs;
 
 use crate::carried::{ROLE, SESSION_AUTHORIZATION};
-use crate::vars::{TrackedNames, Vars};
+use crate::vars::{APPLICATION_NAME, TrackedNames, Vars};
 
 const SEARCH_PATH: &[u8] = b"search_path";
 /// What stands for the schema of whoever one is.
@@ -21,19 +22,31 @@ const OWN_SCHEMA: &[u8] = b"$user";
 
 /// What stands in a text that changes the realm: names of settings, words of commands, the view by
 /// which settings can be changed; and `ALL` of them.
-const WORDS: [&[u8]; 6] = [b"path", b"schema", b"role", b"authorization", b"pg_settings", b"all"];
+const WORDS: [&[u8]; 11] = [
+    b"path",
+    b"schema",
+    b"role",
+    b"authorization",
+    b"zone",
+    b"style",
+    b"names",
+    b"encoding",
+    b"conforming",
+    b"pg_settings",
+    b"all",
+];
 /// What a name can be written with so that it cannot be read.
 const ESCAPES: [&[u8]; 2] = [b"\\", b"u&"];
 /// So much of a text and of its parameters is searched, in bytes.
 const SEARCHED_LEN_MAX: usize = 65_536;
 
-/// Equal for clients to whom a name means the same. A digest: that two should be equal by chance
+/// Equal for clients to whom a text means the same. A digest: that two should be equal by chance
 /// is as good as impossible, and who brings it about on purpose harms only others of its own user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Realm(pub u64);
 
 impl Realm {
-    /// Where the server looks by itself.
+    /// What is so with the server by itself.
     pub const COMMON: Self = Self(0);
 
     /// That of a client with these values.
@@ -42,10 +55,16 @@ impl Realm {
         let path = vars.carried.get(SEARCH_PATH).or_else(reported);
         let who = vars.carried.get(ROLE).or_else(|| vars.carried.get(SESSION_AUTHORIZATION));
         let who = who.filter(|_| path.is_none_or(|path| contains(path, OWN_SCHEMA)));
-        match (path, who) {
-            (None, None) => Self::COMMON,
-            both => Self(FixedState::default().hash_one(both) | 1),
+        // All that is reported but the application's name may have a say in how a literal is read.
+        let reported =
+            (0..names.len()).filter(|slot| *slot != APPLICATION_NAME).map(|slot| vars.get(slot));
+        if path.is_none() && who.is_none() && reported.clone().all(|value| value.is_none()) {
+            return Self::COMMON;
         }
+        let mut hasher = FixedState::default().build_hasher();
+        (path, who).hash(&mut hasher);
+        reported.for_each(|value| value.hash(&mut hasher));
+        Self(hasher.finish() | 1)
     }
 
     /// A digest for what is found there by what has this digest.
@@ -60,8 +79,8 @@ impl Realm {
     }
 }
 
-/// May a text with these signs, run with these parameters, change by its own words where names are
-/// looked up? Functions that it calls may do so as well.
+/// May a text with these signs, run with these parameters, change by its own words what others mean?
+/// Functions that it calls may do so as well.
 pub fn may_move(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
     let sets = signs.intersects(Signs::SETTINGS | Signs::LOCAL);
     let says = |words: &[&[u8]], text: &[u8]| {
@@ -79,6 +98,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::carried::{Carried, Setting};
+    use crate::vars::{DATE_STYLE, TIME_ZONE};
 
     fn realm(settings: &[(&str, &str)]) -> Realm {
         let setting = |&(name, value): &(&str, &str)| Setting {
@@ -113,6 +133,21 @@ mod tests {
     }
 
     #[test]
+    fn literals_are_read_by_what_is_reported() {
+        let names = TrackedNames::new(&["IntervalStyle".to_owned()]);
+        let with = |slot, value: &str| {
+            let mut vars = Vars::default();
+            vars.set(slot, value.as_bytes());
+            Realm::of(&vars, &names)
+        };
+        let zone = with(TIME_ZONE, "UTC");
+        assert_ne!(zone, with(TIME_ZONE, "Asia/Tokyo"));
+        assert_ne!(zone, with(DATE_STYLE, "UTC"));
+        assert_ne!(with(names.len() - 1, "iso_8601"), with(names.len() - 1, "postgres"));
+        assert_eq!(with(APPLICATION_NAME, "a"), with(APPLICATION_NAME, "b"));
+    }
+
+    #[test]
     fn a_private_realm_is_no_other() {
         let all = [(1, 1), (1, 2), (2, 1)].map(|(key, serial)| Realm::private(key, serial));
         assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
@@ -133,6 +168,9 @@ mod tests {
             "RESET ALL",
             "DISCARD ALL",
             "SELECT set_config('search_path', $1, true)",
+            "SET LOCAL TIME ZONE 'Asia/Tokyo'",
+            "SET datestyle TO german",
+            "SET NAMES 'latin1'",
             "SELECT set_config(E'\\x73earch_p\\x61th', 'a', true)",
             "SET U&\"\\0073earch_pa\\0074h\" = a",
             "UPDATE pg_settings SET setting = 'a' WHERE name LIKE 'sea%'",

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use sql::{Seen, Signs};
+use sql::Signs;
 use wire::scram::{ScramClient, ScramKeys};
 
 use crate::carried::Carried;
@@ -17,6 +17,7 @@ use crate::ids::{ClientId, Handle, Micros, PoolId};
 use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
+use crate::lore::Called;
 use crate::pins::Pinned;
 use crate::prepared::ServerStatements;
 use crate::probe::Probe;
@@ -324,11 +325,11 @@ impl Server {
     }
 
     /// A text in which that was seen is about to be run.
-    pub fn suspect(&mut self, seen: Seen, fingerprint: u64) {
+    pub fn suspect(&mut self, signs: Signs, called: Called, fingerprint: u64) {
         if self.traces.is_empty() {
             self.before = Some(self.vars.clone());
         }
-        self.traces.add(seen, fingerprint);
+        self.traces.add(signs, called, fingerprint);
     }
 
     /// Has it state of its client's that another one must not find?

@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use sql::{Seen, Signs};
+use sql::Signs;
 
 use crate::carried::Order;
 use crate::listening::Listening;
+use crate::lore::Called;
 use crate::values::Values;
 
 /// What has to be known of a client's session besides its present settings (`Client::vars`).
@@ -62,8 +63,8 @@ pub struct Lent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traces {
     pub signs: Signs,
-    /// The functions that are to blame, if those of one text are and nothing else is; or 0.
-    pub functions: u64,
+    /// The functions that are to blame, if those of one text are and nothing else is.
+    pub called: Called,
     /// Of the text that was seen last; 0 if it is not known.
     pub fingerprint: u64,
     /// Was a function of `pin_functions` called?
@@ -124,21 +125,23 @@ impl Traces {
         !self.is_empty() && !self.put_off
     }
 
-    pub fn add(&mut self, seen: Seen, fingerprint: u64) {
+    pub fn add(&mut self, signs: Signs, called: Called, fingerprint: u64) {
         if self.is_empty() {
             // What command tags said of transactions that nobody was suspicious of.
-            *self = Self { functions: seen.functions, ..Self::default() };
+            *self = Self { called, ..Self::default() };
         }
-        if self.functions != seen.functions {
-            self.functions = 0;
+        if self.called.names != called.names {
+            self.called = Called::default();
+        } else if self.called.here != called.here {
+            self.called.here = 0;
         }
         self.put_off = false;
-        self.signs |= seen.signs;
+        self.signs |= signs;
         self.fingerprint = fingerprint;
     }
 
     /// Functions that left it, if anything was left.
-    pub fn suspects(self) -> Option<u64> {
-        (self.signs == Signs::OPAQUE && self.functions != 0).then_some(self.functions)
+    pub fn suspects(self) -> Option<Called> {
+        (self.signs == Signs::OPAQUE && self.called.names != 0).then_some(self.called)
     }
 }

@@ -15,6 +15,7 @@ pub use self::backend::{
 };
 pub use self::frontend::{
     Bind, Execute, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,
+    bind_values,
 };
 use crate::reader::Reader;
 

@@ -259,13 +259,13 @@ impl<X: Exchange> Engine<X> {
         let schema = self.exchange.schema();
         let server = self.server(on);
         let (pool, was_pinned) = (server.pool, server.pinned.is_some());
-        let (Some(functions), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) else {
+        let (Some(called), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) else {
             return;
         };
         if changed || !(pins.is_empty() || was_pinned) {
-            view.lore.has_left_something(functions, schema);
+            view.lore.has_left_something(called);
         } else if pins.is_empty() && traces.outcome.is_proof() {
-            view.lore.has_left_nothing(functions, schema, now);
+            view.lore.has_left_nothing(called, schema, now);
         }
     }
 

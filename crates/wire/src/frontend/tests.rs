@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::messages::{
-    Bind, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,
+    Bind, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names, bind_values,
 };
 use crate::startup::{StartupRequest, packet_len};
 use crate::{HEADER_LEN, Header};
@@ -85,6 +85,28 @@ proptest! {
             let names = (len >= names_end).then_some((&portal[..], &statement[..], names_end));
             prop_assert_eq!(bind_names(&body[..len]), names);
         }
+    }
+
+    #[test]
+    fn values_of_a_bind_are_found(
+        formats in prop::collection::vec(0..2_u16, 0..3),
+        values: Vec<Option<Vec<u8>>>,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut rest = (formats.len() as u16).to_be_bytes().to_vec();
+        rest.extend(formats.iter().flat_map(|format| format.to_be_bytes()));
+        rest.extend((values.len() as u16).to_be_bytes());
+        for value in &values {
+            let len = value.as_ref().map_or(-1, |value| value.len() as i32);
+            rest.extend(len.to_be_bytes());
+            rest.extend(value.iter().flatten());
+        }
+        let body = body(BIND, |out| bind(out, b"p", b"s", &rest));
+        let there: Vec<_> = values.iter().flatten().map(Vec::as_slice).collect();
+        prop_assert_eq!(bind_values(&body).collect::<Vec<_>>(), &there[..]);
+        // All that is there is found in the first part of one.
+        let part: Vec<_> = bind_values(&body[..cut.index(body.len())]).collect();
+        prop_assert!(part.iter().zip(&there).all(|(part, whole)| whole.starts_with(part)));
     }
 
     #[test]

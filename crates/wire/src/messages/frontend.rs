@@ -69,6 +69,27 @@ pub fn bind_names(partial_body: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     Some((portal, statement, partial_body.len() - reader.remaining()))
 }
 
+/// The values in a Bind's body, or in the first part of one; NULL is left out.
+pub fn bind_values(partial_body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let rest = bind_names(partial_body).and_then(|(.., at)| partial_body.get(at..));
+    let mut reader = Reader::new(rest.unwrap_or_default());
+    let formats = reader.u16().unwrap_or_default();
+    let mut left = match reader.bytes(2 * usize::from(formats)) {
+        Some(_) => reader.u16().unwrap_or_default(),
+        None => 0,
+    };
+    std::iter::from_fn(move || {
+        while left > 0 {
+            left -= 1;
+            let len = reader.i32()?;
+            if let Ok(len) = usize::try_from(len) {
+                return reader.bytes(len.min(reader.remaining()));
+            }
+        }
+        None
+    })
+}
+
 /// A portal to be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execute<'a> {

@@ -154,7 +154,9 @@ fn the_name_of_a_setting_may_come_late() {
     }
     let (pooler, database) = pooler(1);
     let mut client = pooler.unix_client(&database);
-    for (name, padding) in [("late.one", 10), ("late.two", 20_000)] {
+    // The last byte of a length is a letter or a dot, too.
+    let [dot, letter] = [46, 97].map(|len| format!("late.{}", "n".repeat(len - 5)));
+    for (name, padding) in [("late.one", 10), ("late.two", 20_000), (&dot, 46), (&letter, 97)] {
         // The value first: a name is found wherever it stands.
         let long = "x".repeat(padding);
         let swapped = "SELECT set_config($2, $1, $3::bool)";
@@ -170,5 +172,80 @@ fn the_name_of_a_setting_may_come_late() {
         let asked = format!("SELECT coalesce(current_setting('{name}', true), '')");
         assert_eq!(pooler.client(&database).value(&asked), "");
         assert_eq!(client.value(&asked), long);
+    }
+}
+
+#[test]
+fn one_that_moves_its_client_elsewhere_is_not_taken_for_another() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let mut client = pooler.client(&database);
+    client.rows(
+        "CREATE SCHEMA t5; CREATE SCHEMA t7; \
+         CREATE FUNCTION public.use_tenant(n int) RETURNS text LANGUAGE sql AS \
+         $$ SELECT set_config('search_path', 't' || n || ', public', false) $$",
+    );
+    for _ in 0..OFTEN {
+        // Nothing changes but the first time.
+        client.rows("SELECT use_tenant(5)");
+        pooler.client(&database).rows("CREATE TEMP TABLE of_its_own (a int)");
+    }
+    client.rows("SELECT use_tenant(7)");
+    assert_eq!(pooler.client(&database).value("SHOW search_path"), "\"$user\", public");
+    assert_eq!(client.value("SHOW search_path"), "t7, public");
+}
+
+#[test]
+fn one_that_is_trusted_is_not_when_something_else_has_been_sent_ahead() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let mut client = pooler.client(&database);
+    client.rows(
+        "CREATE SCHEMA one; CREATE FUNCTION one.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; \
+         CREATE SCHEMA two; CREATE FUNCTION two.f() RETURNS int LANGUAGE sql AS \
+         $$ SELECT pg_advisory_lock(5); SELECT 1 $$",
+    );
+    client.rows("SET search_path = one");
+    for _ in 0..OFTEN {
+        client.rows("SELECT f()");
+    }
+    for sql in ["BEGIN", "SET search_path = two", "SELECT f()", "COMMIT"] {
+        client.rows(sql);
+    }
+    super::settle(&pooler);
+    assert_eq!(pooler.admin("SHOW PINS").column("reason"), ["advisory lock"]);
+    client.rows("SELECT pg_advisory_unlock(5); SET search_path = one");
+    super::settle(&pooler);
+    // Both at once.
+    let replaced = "CREATE OR REPLACE FUNCTION one.f() RETURNS int LANGUAGE sql AS \
+        $$ SELECT set_config('work_mem', '5MB', false); SELECT 1 $$";
+    client.send([frontend::query(replaced), frontend::query("SELECT f()")].concat());
+    client.read_to_ready();
+    client.read_to_ready();
+    is_its_own(&pooler, &database, &mut client, "5MB");
+}
+
+#[test]
+fn one_that_releases_what_was_kept_is_asked_about() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let mut client = pooler.client(&database);
+    client.rows(
+        "CREATE FUNCTION unlocks() RETURNS int LANGUAGE sql AS \
+         $$ SELECT pg_advisory_unlock(5); SELECT 1 $$",
+    );
+    for _ in 0..OFTEN {
+        client.rows("SELECT pg_advisory_lock(5)");
+        super::settle(&pooler);
+        assert_eq!(pooler.admin("SHOW PINS").column("reason"), ["advisory lock"]);
+        client.rows("SELECT unlocks()");
+        super::settle(&pooler);
+        assert_eq!(pooler.admin("SHOW PINS").column("reason"), [""; 0]);
     }
 }

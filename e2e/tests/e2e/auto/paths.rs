@@ -105,3 +105,31 @@ fn and_for_a_role_whose_schema_is_in_the_path() {
     clients[1].rows(&format!("SET ROLE {role}"));
     assert_eq!(look(&mut clients[1], "s", "1"), (parameter(TEXT_TYPE), row(&["1", "mine"])));
 }
+
+#[test]
+fn literals_are_read_by_each_ones_own_settings() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let mut clients = [pooler.client(&database), pooler.client(&database)];
+    clients[0].rows("SET TimeZone = 'UTC'; SET DateStyle = 'ISO, MDY'");
+    clients[1].rows("SET TimeZone = 'Asia/Tokyo'; SET DateStyle = 'ISO, DMY'");
+    let text = "SELECT extract(epoch FROM '2024-05-01'::timestamptz)::int, '01/02/2024'::date";
+    let expected = [["1714521600", "2024-01-02"], ["1714489200", "2024-02-01"]];
+    for round in 0..3 {
+        for (client, expected) in clients.iter_mut().zip(&expected) {
+            let name = format!("s{round}");
+            let batch = [
+                frontend::parse(&name, text),
+                frontend::bind("", &name, &[]),
+                frontend::execute("", 0),
+                frontend::sync(),
+            ];
+            client.send(batch.concat());
+            let answer = client.read_to_ready();
+            let found = answer.iter().find(|m| m.tag == b'D').expect("a row");
+            assert_eq!(found.row(), row(expected));
+        }
+    }
+}

@@ -7,11 +7,12 @@
 //! Within the transaction the client's own name stands for the statement in the protocol all the
 //! while, even behind a DEALLOCATE.
 
-use sql::{Seen, Signs, Verb};
+use sql::{Signs, Verb};
 use wire::frontend;
 
 use super::Requests;
 use crate::ledger::{Entry, Expect, Verb as Fate};
+use crate::lore::Called;
 use crate::prepared::SERVER_NAME_PREFIX;
 use crate::session::Lent;
 use crate::shell::Exchange;
@@ -54,8 +55,8 @@ impl<X: Exchange> Requests<'_, X> {
         };
         frontend::parse(self.out.insert(), name, sql, types);
         self.stats.server_parses += 1;
-        let seen = Seen { signs: Signs::PREPARED, functions: 0 };
-        self.server.suspect(seen, self.server.traces.fingerprint);
+        let fingerprint = self.server.traces.fingerprint;
+        self.server.suspect(Signs::PREPARED, Called::default(), fingerprint);
         self.server.lent.push(Lent { name: found.name, since: self.next_serial() });
         if self.server.ledger.has_open_batch() {
             // If it fails, the client's message would have failed, too.

@@ -34,12 +34,8 @@ pub(super) enum Naming {
 }
 
 impl<X: Exchange> Requests<'_, X> {
-    /// Where the names of a text are looked up that is parsed now. Modes that carry no `search_path`
-    /// have it be what it may.
+    /// What a text means that is parsed now. In modes that carry no `search_path` that is as it may be.
     pub(super) fn realm(&self) -> Realm {
-        if self.texts.is_none() {
-            return Realm::COMMON;
-        }
         match self.server.has_moved {
             true => Realm::private(self.client.key, self.next_serial()),
             false => Realm::of(&self.client.vars, self.names),

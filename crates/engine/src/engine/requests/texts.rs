@@ -5,13 +5,13 @@
 use config::Unsupported;
 use sql::{Seen, Signs};
 
-use wire::messages::Parse;
+use wire::messages::{Parse, bind_values};
 use wire::{HEADER_LEN, Header};
 
 use super::numbers::NO_NUMBER;
 use super::{BROKEN_PARSE, Requests};
 use crate::ledger::{Entry, Expect, Reply, Verb};
-use crate::lore::Lore;
+use crate::lore::{Called, Lore};
 use crate::prepared::Statement;
 use crate::realm::{self, Realm};
 use crate::scanning::{HEAD_LEN_MAX, Scanning};
@@ -101,7 +101,12 @@ impl<X: Exchange> Requests<'_, X> {
     pub(super) fn see(&mut self, text: &[u8], sent: Sent<'_>) -> Sight {
         let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
         let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
-        let seen = texts.cache.scan(text, standard);
+        let mut seen = texts.cache.scan(text, standard);
+        // What has been sent already may change how strings are read, and is not answered yet.
+        let unsure = self.server.traces.signs.intersects(Signs::SETTINGS | Signs::OPAQUE);
+        if unsure && text.contains(&b'\\') {
+            seen = seen | texts.cache.scan(text, !standard);
+        }
         let refuses = self.settings.auto_unsupported == Unsupported::Error;
         if refuses && seen.signs.intersects(UNSEEN) {
             return Sight::Replace(REFUSAL);
@@ -229,7 +234,7 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     #[cold]
-    fn leave_traces(&mut self, mut seen: Seen, text: &[u8], sent: Sent<'_>) {
+    fn leave_traces(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
         self.guard_numbers(seen.signs.intersects(Signs::SEQUENCE));
         // What is to be refused comes here only if it cannot be: it has been passed on in part, or was
         // prepared before a reload.
@@ -244,15 +249,17 @@ impl<X: Exchange> Requests<'_, X> {
         let mut signs = seen.signs.without(quiet);
         let parameters = if let Sent::Bind(parameters) = sent { parameters } else { &[] };
         let moves = realm::may_move(seen.signs, text, parameters);
-        seen.functions = if moves { 0 } else { self.functions_here(seen.functions) };
+        let called = self.called(seen.functions, moves);
+        self.server.traces.outcome.doubtful |= moves;
         let Some(texts) = &mut self.texts else { return };
         let named = self.settings.pins(text);
         if named {
             signs |= Signs::OPAQUE;
         }
-        let is_harmless = signs == Signs::OPAQUE
-            && seen.functions != 0
-            && texts.lore.is_harmless(seen.functions, self.exchange.schema(), self.now);
+        // Where the question is asked anyway it is asked about them as well.
+        let may_pass = signs == Signs::OPAQUE && called.here != 0 && !self.server.has_traces();
+        let is_harmless =
+            may_pass && texts.lore.is_harmless(called, self.exchange.schema(), self.now);
         let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
         self.server.has_moved |= moves || is_unknown;
         if signs.is_empty() || (is_harmless && !named) {
@@ -262,23 +269,28 @@ impl<X: Exchange> Requests<'_, X> {
             let sets = signs.intersects(Signs::SETTINGS);
             texts.lore.note_customs(text, sets);
             let searched = parameters.len().min(SEARCHED_BIND_LEN);
-            texts.lore.note_customs(&parameters[..searched], sets);
+            for parameter in bind_values(&parameters[..searched]) {
+                texts.lore.note_customs(parameter, sets);
+            }
         }
         let vars = &self.client.vars;
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
-        self.server.suspect(Seen { signs, ..seen }, fingerprint(text));
+        self.server.suspect(signs, called, fingerprint(text));
         self.server.traces.named |= named;
         self.server.traces.outcome.called |= !matches!(sent, Sent::Parse);
     }
 
     /// These functions as they are found by their names at present: elsewhere they may be others.
-    /// 0 where that is not known.
-    fn functions_here(&self, functions: u64) -> u64 {
-        // What has moved without a trace is SET LOCAL.
-        if functions == 0 || (self.server.has_moved && self.server.traces.is_empty()) {
-            return 0;
-        }
-        Realm::of(&self.client.vars, self.names).digest(functions)
+    /// `moves`: the text itself changes where they are looked up.
+    fn called(&self, functions: u64, moves: bool) -> Called {
+        // What is suspected already is so of being moved elsewhere, too, and may be the same.
+        let traces = &self.server.traces;
+        let is_suspect = !traces.is_empty() && traces.called.names == functions;
+        let here = match moves || (self.server.has_moved && !is_suspect) {
+            true => 0,
+            false => Realm::of(&self.client.vars, self.names).digest(functions),
+        };
+        Called { names: functions, here }
     }
 }
 
