@@ -16,7 +16,7 @@ use sql::Seen;
 
 use crate::kept::Used;
 use crate::parcel::{Numbering, StatementRecord};
-use crate::realm::Realm;
+use crate::realm::{self, Realm};
 
 /// Statements whose name begins like this belong to the pooler.
 pub const SERVER_NAME_PREFIX: &[u8] = b"weir_";
@@ -62,19 +62,6 @@ pub struct Interner {
     sweep_at: usize,
 }
 
-/// Has it a literal that PostgreSQL reads as the time at which the text is parsed? What was that time
-/// for one client is not so for the next. A word too many costs only the sharing.
-fn is_of_its_moment(sql: &[u8]) -> bool {
-    const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
-    let mut quoted = sql.split(|byte| *byte == b'\'').skip(1);
-    quoted.any(|rest| {
-        let rest = rest.trim_ascii_start();
-        WORDS.iter().any(|word| {
-            rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
-        })
-    })
-}
-
 impl Interner {
     pub fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
         use std::hash::BuildHasher as _;
@@ -103,7 +90,7 @@ impl Interner {
             seen: OnceLock::new(),
             schema: self.schema,
         });
-        if !is_of_its_moment(sql) {
+        if !realm::is_of_its_moment(sql) {
             twins.push(Arc::downgrade(&statement));
             self.sweep();
         }

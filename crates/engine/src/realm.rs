@@ -51,13 +51,13 @@ impl Realm {
 
     /// That of a client with these values.
     pub fn of(vars: &Vars, names: &TrackedNames) -> Self {
-        let reported = || vars.get(names.slot(SEARCH_PATH)?);
-        let path = vars.carried.get(SEARCH_PATH).or_else(reported);
+        let path_slot = names.slot(SEARCH_PATH);
+        let path = vars.carried.get(SEARCH_PATH).or_else(|| vars.get(path_slot?));
         let who = vars.carried.get(ROLE).or_else(|| vars.carried.get(SESSION_AUTHORIZATION));
         let who = who.filter(|_| path.is_none_or(|path| contains(path, OWN_SCHEMA)));
         // All that is reported but the application's name may have a say in how a literal is read.
-        let reported =
-            (0..names.len()).filter(|slot| *slot != APPLICATION_NAME).map(|slot| vars.get(slot));
+        let reads = |slot: &usize| *slot != APPLICATION_NAME && Some(*slot) != path_slot;
+        let reported = (0..names.len()).filter(reads).map(|slot| vars.get(slot));
         if path.is_none() && who.is_none() && reported.clone().all(|value| value.is_none()) {
             return Self::COMMON;
         }
@@ -88,6 +88,19 @@ pub fn may_move(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
         words.iter().any(|word| contains(text, word))
     };
     sets && (says(&WORDS, text) || says(&ESCAPES, text) || says(&WORDS, parameters))
+}
+
+/// Has it a literal that PostgreSQL reads as the time at which the text is parsed? What was that time
+/// for one client is not so for the next. A word too many costs only the sharing.
+pub fn is_of_its_moment(sql: &[u8]) -> bool {
+    const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
+    let mut quoted = sql.split(|byte| *byte == b'\'').skip(1);
+    quoted.any(|rest| {
+        let rest = rest.trim_ascii_start();
+        WORDS.iter().any(|word| {
+            rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
+        })
+    })
 }
 
 fn contains(text: &[u8], word: &[u8]) -> bool {
