@@ -214,3 +214,21 @@ fn what_was_refused_is_refused_where_another_clients_is() {
         server.expect([refusal, bind(""), execute(), sync()]);
     }
 }
+
+#[test]
+fn a_long_one_is_kept_also_where_a_strangers_numbers_are_forgotten_before_it() {
+    let (client, other, server) = auto();
+    let long = format!("SELECT '{}'", "x".repeat(70_000));
+    other.send([query("INSERT INTO t VALUES (1)")]);
+    server.answers("INSERT INTO t VALUES (1)");
+    other.take();
+    client.send([parse("", &long), sync()]);
+    server.expect([query("DISCARD SEQUENCES"), parse("", &long), sync()]);
+    server.send([done("DISCARD SEQUENCES"), parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    other.send([parse("", "SELECT 2"), sync()]);
+    server.expect([parse("", "SELECT 2"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.send([bind(""), execute(), sync()]);
+    server.expect([parse("", &long), bind(""), execute(), sync()]);
+}

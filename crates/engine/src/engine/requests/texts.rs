@@ -71,7 +71,7 @@ impl<X: Exchange> Requests<'_, X> {
             if header.total <= HELD_LEN_MAX {
                 return Sight::Hold;
             }
-            self.begin_scan(0, header, available);
+            self.begin_scan(Sent::Query, header, available);
             return Sight::Pass(Seen::default());
         }
         let input = self.input;
@@ -88,7 +88,7 @@ impl<X: Exchange> Requests<'_, X> {
             return Ok(Sight::Pass(Seen::default()));
         }
         if available < header.total {
-            self.begin_scan(self.next_serial(), header, available);
+            self.begin_scan(Sent::Parse, header, available);
             return Ok(Sight::Pass(Seen { signs: Signs::OPAQUE, functions: 0 }));
         }
         let input = self.input;
@@ -118,11 +118,13 @@ impl<X: Exchange> Requests<'_, X> {
         Sight::Pass(seen)
     }
 
-    /// The message in front has a long text, the first part of which is there. `parse`: its serial
-    /// number if it is an unnamed Parse, 0 if it is a Query.
-    fn begin_scan(&mut self, parse: u64, header: Header, available: usize) {
+    /// The message in front, a Query or an unnamed Parse, has a long text, the first part of which is
+    /// there.
+    fn begin_scan(&mut self, sent: Sent<'_>, header: Header, available: usize) {
         // What it asks for is known when it is too late.
         self.forget_strangers();
+        // Behind that.
+        let parse = if matches!(sent, Sent::Parse) { self.next_serial() } else { 0 };
         let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
         let mut scanning = Box::new(Scanning::new(standard, parse));
         // The name of that statement, which is empty, is before its text.
