@@ -156,6 +156,13 @@ impl Carried {
         Self::new(names.map(|name| Setting { name, value: Box::default() }).collect())
     }
 
+    /// The same names, with a value that is not equal to any: no text of PostgreSQL's has a zero.
+    pub fn of_unknown_values(&self) -> Self {
+        let all = self.all().iter();
+        let unknown = |one: &Setting| Setting { name: one.name.clone(), value: [0].into() };
+        Self::new(all.map(unknown).collect())
+    }
+
     /// Those of these that are not among `others`.
     pub fn without<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a Setting> {
         self.all().iter().filter(|one| others.get(&one.name) != Some(&*one.value))

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use config::PoolMode;
 use sql::Signs;
 use wire::scram::{ScramClient, ScramKeys};
 
@@ -345,6 +346,25 @@ impl Server {
     /// It is not known (any more) which of them there are: nobody may have it as it is.
     pub fn doubt_settings(&mut self) {
         self.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
+    }
+
+    /// Something was reset, perhaps `all` there is. What that leaves is asked in auto mode.
+    pub fn was_reset(&mut self, all: bool, mode: PoolMode) {
+        self.traces.resets = true;
+        match mode {
+            PoolMode::Auto => {}
+            PoolMode::Session | PoolMode::Transaction | PoolMode::Statement if all => {
+                self.drop_foreign_settings();
+            }
+            PoolMode::Session | PoolMode::Transaction | PoolMode::Statement => self.doubt_carried(),
+        }
+    }
+
+    /// Which values they have is not known (any more): whoever comes sets or resets them.
+    pub fn doubt_carried(&mut self) {
+        if !self.vars.carried.is_empty() {
+            self.vars.change(|vars| vars.carried = vars.carried.of_unknown_values());
+        }
     }
 
     /// They have been undone.

@@ -127,6 +127,12 @@ impl Vars {
         all
     }
 
+    /// Is each of these that is tracked among those that a server has reported?
+    pub fn are_reported(&self, reported: &Self) -> bool {
+        let mut all = self.tracked.iter().enumerate();
+        all.all(|(slot, value)| value.is_none() || reported.get(slot).is_some())
+    }
+
     /// What servers do not report, though it is tracked, cannot be tracked: it is carried.
     pub fn carry_unreported(&mut self, reported: &Self, names: &TrackedNames) {
         let mut carried = self.carried.all().to_vec();

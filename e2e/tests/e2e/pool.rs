@@ -240,6 +240,30 @@ fn each_client_keeps_the_settings_it_came_with() {
 }
 
 #[test]
+fn what_nobody_reports_stays_with_its_client() {
+    if !support::only_weir() {
+        return;
+    }
+    for mode in ["transaction", "statement"] {
+        let (setup, database) = support::setup(mode);
+        let setup = setup.set("default_pool_size", 1);
+        let pooler = setup.set("track_extra_parameters", "work_mem, IntervalStyle").start();
+        let mut other = pooler.client(&database);
+        let mut owner = RawClient::connect(pooler.port());
+        let startup = [("user", "app"), ("database", database.as_str()), ("work_mem", "5MB")];
+        owner.authenticate(&startup, "").expect("a login");
+        for sql in ["SELECT 1", "RESET ALL", "DISCARD ALL"] {
+            assert_eq!(owner.value("SHOW work_mem"), "5MB");
+            owner.query(sql);
+            assert_eq!(owner.value("SHOW work_mem"), "5MB", "behind {sql} in {mode} mode");
+            owner.query(sql);
+            assert_eq!(other.value("SHOW work_mem"), "4MB", "behind {sql} in {mode} mode");
+        }
+        assert_eq!(pid(&mut other), pid(&mut owner));
+    }
+}
+
+#[test]
 fn a_client_is_told_the_servers_parameters_at_login() {
     let (pooler, database) = support::pooler("transaction");
     let direct = support::direct(&database);

@@ -201,7 +201,8 @@ keys! {
     tcp_socket_buffer: u32 [bytes] = "0", reload, acts;
     /// Time sent data may stay without acknowledgement; 0 is the system's default.
     tcp_user_timeout: u32 [milliseconds] = "0", reload, acts;
-    /// Further parameters, reported by PostgreSQL, that are kept for each client.
+    /// Further parameters that are kept for each client: what it came with, and what it has set since,
+    /// if PostgreSQL reports that, as it does of `search_path` from version 18 on.
     track_extra_parameters: Vec<String> = "IntervalStyle", boot, acts;
     /// Longest transaction; 0 is for ever. Its server connection is closed.
     transaction_timeout: Duration = "0", reload, acts;

@@ -138,6 +138,8 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         if !client.vars.is(&server.vars) && !mutant::is(Mutant::LeaksSettings) {
+            self.carry_unreported(id, on);
+            let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
             if let Some(sql) = client.vars.difference(&server.vars, &self.names, client.order()) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
                 self.send_own_query(on, &sql, now, io);
@@ -235,13 +237,20 @@ impl<X: Exchange> Engine<X> {
             true => welcome.vars.clone(),
             false => {
                 let mut all = own.or(&welcome.vars);
-                if client.pool.is_some_and(|pool| self.settings(pool).is_auto()) {
-                    all.carry_unreported(&welcome.vars, &self.names);
-                }
+                all.carry_unreported(&welcome.vars, &self.names);
                 Values::new(all)
             }
         };
         self.client_mut(id).vars = self.shared_vars.share(all);
+    }
+
+    /// A server of another version may not report what those did that the client has met.
+    fn carry_unreported(&mut self, id: ClientId, on: ServerId) {
+        let reported = &self.servers[on.0 as usize].vars;
+        let (client, names) = (&mut self.clients[id.0 as usize], &self.names);
+        if !client.vars.are_reported(reported) {
+            client.vars.change(|vars| vars.carry_unreported(reported, names));
+        }
     }
 
     /// The client is told that it is logged in. In session mode it is shown its server's process
@@ -373,13 +382,15 @@ impl<X: Exchange> Engine<X> {
         let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
         let settings = self.settings(pool);
         if settings.resets() && !mutant::is(Mutant::SkipsReset) {
-            if is_foreign {
+            let (reset, is_auto) = (settings.reset_query.clone(), settings.is_auto());
+            let server = self.server_mut(on);
+            if is_foreign && is_auto {
                 // What that query leaves of them would not be known.
-                self.server_mut(on).doubt_settings();
+                server.doubt_settings();
                 return self.forget_session(on, now, io);
             }
+            server.doubt_carried();
             // Whether it discards the statements is told by its replies, not guessed.
-            let reset = settings.reset_query.clone();
             return self.send_own_query(on, reset.as_bytes(), now, io);
         }
         self.settled(on, now, io);

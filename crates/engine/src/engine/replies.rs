@@ -410,7 +410,7 @@ impl Replies<'_> {
             self.server.changes_schema = true;
         }
         match tag {
-            b"RESET" => self.server.traces.resets = true,
+            b"RESET" => self.server.was_reset(false, self.mode),
             b"DISCARD SEQUENCES" => {
                 self.numbers_discarded();
                 if let Some(pinned) = &mut self.server.pinned {
@@ -419,7 +419,7 @@ impl Replies<'_> {
             }
             b"DISCARD ALL" => {
                 self.numbers_discarded();
-                self.server.traces.resets = true;
+                self.server.was_reset(true, self.mode);
                 if let Some(pinned) = &mut self.server.pinned {
                     pinned.pins = pinned.pins.lasting();
                 }

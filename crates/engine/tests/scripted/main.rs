@@ -35,6 +35,7 @@ mod scram;
 mod secured;
 mod shares;
 mod timeouts;
+mod tracked;
 mod unnamed;
 mod unverified;
 mod welcome;

@@ -32,7 +32,7 @@ use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
 use net::{CancelCall, ClientEnd, Place, ServerEnd};
 use world::{PARAMETERS, World};
-pub(crate) use world::{pid_of, server_welcome};
+pub(crate) use world::{pid_of, server_welcome, server_welcome_with};
 
 /// Database `app` for user `alice` (password `secret`), without any question asked.
 const BASE: &str = "[databases]\napp = host=10.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n";

@@ -176,20 +176,6 @@ fn extra_parameters_are_carried_too() {
 }
 
 #[test]
-fn a_list_of_names_is_set_as_a_list() {
-    let rig = Rig::new(|config| {
-        config.global.track_extra_parameters = vec!["IntervalStyle".into(), "search_path".into()];
-    });
-    let (_, server) = pair(&rig);
-    let client = rig.connect();
-    client.say_hello(&[("search_path", "a, \"B\"")]);
-    client.send([query("select 1")]);
-    server.expect([query("SELECT set_config('search_path', 'a, \"B\"', false);")]);
-    server.send([columns("set_config"), row("a"), done("SELECT 1")]);
-    server.answers("select 1");
-}
-
-#[test]
 fn a_session_client_is_told_its_servers_process_id() {
     let rig = Rig::session();
     for at in 0..2 {

@@ -220,8 +220,14 @@ pub(crate) fn pid_of(server: usize) -> u32 {
 
 /// What PostgreSQL says to one who is in.
 pub(crate) fn server_welcome(server: usize) -> Vec<u8> {
+    server_welcome_with(server, &[])
+}
+
+/// One that reports these parameters, too.
+pub(crate) fn server_welcome_with(server: usize, more: &[(&str, &str)]) -> Vec<u8> {
     let pid = pid_of(server);
-    let parameters = PARAMETERS.map(|(name, value)| status(name, value)).concat();
+    let all = PARAMETERS.iter().chain(more);
+    let parameters: Vec<u8> = all.flat_map(|(name, value)| status(name, value)).collect();
     let key = key_data(pid, &pid.to_be_bytes());
     [authentication_ok(), parameters, key, ready('I')].concat()
 }

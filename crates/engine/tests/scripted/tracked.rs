@@ -1,0 +1,174 @@
+//! Tracked parameters, reported by PostgreSQL or not: everybody's own on whatever server.
+
+use config::{Config, PoolMode};
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server, server_welcome_with};
+
+const SETS: &str = "SELECT pg_catalog.set_config('search_path','a',false) IS NULL;";
+const RESETS: &str = "RESET \"search_path\";";
+
+/// A pool with one server, where `search_path` is tracked and PostgreSQL, as before its version 18,
+/// does not report it.
+fn unreported(mode: PoolMode, change: impl FnOnce(&mut Config)) -> Rig {
+    Rig::new(|config| {
+        config.global.pool_mode = mode;
+        config.global.default_pool_size = 1;
+        config.global.track_extra_parameters = vec!["IntervalStyle".into(), "search_path".into()];
+        change(config);
+    })
+}
+
+/// The same where a parameter is reported, and a client that came with the server's value.
+fn reported(name: &str, value: &str) -> (Rig, Client, Server) {
+    let extra = vec!["IntervalStyle".into(), name.into()];
+    let rig = unreported(PoolMode::Transaction, |config| {
+        config.global.track_extra_parameters = extra;
+    });
+    let rig = rig.manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    server.send([server_welcome_with(0, &[(name, value)])]);
+    client.take();
+    server.take();
+    (rig, client, server)
+}
+
+/// Who comes with `search_path = a`.
+fn of_path_a(rig: &Rig) -> Client {
+    let client = rig.connect();
+    client.say_hello(&[("search_path", "a")]);
+    client
+}
+
+#[test]
+fn what_is_not_reported_stays_with_its_client() {
+    for mode in [PoolMode::Transaction, PoolMode::Statement, PoolMode::Auto] {
+        let rig = unreported(mode, |_| {});
+        let (other, server) = (rig.client(), rig.server(0));
+        let owner = of_path_a(&rig);
+        owner.take();
+        for _ in 0..2 {
+            owner.send([query("select 1")]);
+            server.answers(SETS);
+            server.answers("select 1");
+            owner.expect([done("OK")]);
+            // It is there already.
+            owner.send([query("select 2")]);
+            server.answers("select 2");
+            owner.expect([done("OK")]);
+            other.send([query("select 3")]);
+            server.answers(RESETS);
+            server.answers("select 3");
+            other.expect([done("OK")]);
+        }
+    }
+}
+
+#[test]
+fn what_a_client_has_reset_is_set_anew_for_its_next_transaction() {
+    let rig = unreported(PoolMode::Transaction, |_| {});
+    let (other, server) = (rig.client(), rig.server(0));
+    let owner = of_path_a(&rig);
+    for tag in ["RESET", "DISCARD ALL"] {
+        owner.send([query("select 1")]);
+        server.answers(SETS);
+        server.answers("select 1");
+        owner.send([query(tag)]);
+        server.expect([query(tag)]);
+        server.send([done(tag)]);
+        owner.send([query("select 2")]);
+        server.answers(SETS);
+        server.answers("select 2");
+        owner.send([query("RESET ALL")]);
+        server.expect([query("RESET ALL")]);
+        server.send([done("RESET")]);
+        other.send([query("select 3")]);
+        server.answers(RESETS);
+        server.answers("select 3");
+    }
+    owner.send([query("DISCARD ALL")]);
+    server.answers(SETS);
+    server.expect([query("DISCARD ALL")]);
+    server.send([done("DISCARD ALL")]);
+    // Nothing is left of it.
+    other.send([query("select 4")]);
+    server.answers("select 4");
+}
+
+#[test]
+fn behind_a_reset_query_everybody_has_its_own_whatever_the_query_does() {
+    for (reset, tag) in [("select clean()", "SELECT 1"), ("RESET ALL", "RESET")] {
+        let rig = unreported(PoolMode::Session, |config| {
+            config.global.server_reset_query = reset.into();
+        });
+        let owner = of_path_a(&rig);
+        let server = rig.server(0);
+        let finds_and_leaves = |client: &Client, sql: &str| {
+            server.answers(sql);
+            assert!(client.take().ends_with(&ready('I')), "it is welcome");
+            client.leave();
+            server.expect([query(reset)]);
+            server.send([done(tag)]);
+        };
+        finds_and_leaves(&owner, SETS);
+        let other = rig.connect();
+        other.say_hello(&[]);
+        finds_and_leaves(&other, RESETS);
+        for _ in 0..2 {
+            finds_and_leaves(&of_path_a(&rig), SETS);
+        }
+    }
+}
+
+#[test]
+fn discard_all_as_the_reset_query_leaves_nothing_to_be_reset() {
+    let rig = unreported(PoolMode::Session, |_| {});
+    let owner = of_path_a(&rig);
+    let server = rig.server(0);
+    server.answers(SETS);
+    owner.leave();
+    server.expect([query("DISCARD ALL")]);
+    server.send([done("DISCARD ALL")]);
+    assert!(server.is_parked());
+    let other = rig.connect();
+    other.say_hello(&[]);
+    other.expect_welcome(&[]);
+}
+
+#[test]
+fn what_servers_report_no_more_stays_with_its_client() {
+    let (rig, other, first) = reported("search_path", "public");
+    let owner = of_path_a(&rig);
+    owner.take();
+    first.die();
+    // The standby is of an older version.
+    rig.set_automatic(true);
+    owner.send([query("select 1")]);
+    let second = rig.server(1);
+    second.answers(SETS);
+    second.answers("select 1");
+    other.send([query("select 2")]);
+    let public = SETS.replace("'a'", "'public'");
+    second.answers(&public);
+    second.answers("select 2");
+    owner.send([query("select 3")]);
+    second.answers(SETS);
+    second.answers("select 3");
+    other.send([query("select 4")]);
+    second.answers(&public);
+    second.answers("select 4");
+}
+
+#[test]
+fn a_list_of_names_is_set_as_a_list() {
+    let (rig, _, server) = reported("search_path", "public");
+    let client = rig.connect();
+    client.say_hello(&[("search_path", "a, \"B\"")]);
+    client.send([query("select 1")]);
+    server.expect([query("SELECT set_config('search_path', 'a, \"B\"', false);")]);
+    server.send([columns("set_config"), row("a"), done("SELECT 1")]);
+    server.answers("select 1");
+}
