@@ -48,6 +48,7 @@ mod apply;
 mod ask;
 mod cancel;
 mod check;
+mod connect_query;
 mod control;
 mod handover;
 mod inspect;

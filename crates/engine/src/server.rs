@@ -174,8 +174,16 @@ pub struct ServerLogin {
     /// Did the server ask for a password at all?
     pub challenged: bool,
     pub authenticated: bool,
-    /// It is at work on `connect_query`, the last step.
-    pub runs_connect_query: bool,
+    /// The last step.
+    pub connect_query: Option<ConnectQuery>,
+}
+
+/// How far a new server has come with `connect_query`.
+#[derive(Debug)]
+pub enum ConnectQuery {
+    Runs,
+    /// It tells what that has set.
+    Asked(Probe),
 }
 
 impl ServerLogin {
@@ -365,6 +373,13 @@ impl Server {
         if !self.vars.carried.is_empty() {
             self.vars.change(|vars| vars.carried = vars.carried.of_unknown_values());
         }
+    }
+
+    /// Has it what `connect_query` has set, and nothing else that is not reported?
+    pub fn is_as_opened(&self) -> bool {
+        self.vars.carried == self.welcome.vars.carried
+            && self.vars.prepared.is_empty()
+            && self.vars.channels.is_empty()
     }
 
     /// They have been undone.

@@ -146,7 +146,7 @@ impl PoolSettings {
         };
         self.targets == other.targets
             && self.forced_user == other.forced_user
-            && self.connect_query == other.connect_query
+            && self.beginning() == other.beginning()
             && login(self) == login(other)
     }
 
@@ -155,7 +155,12 @@ impl PoolSettings {
         let login = self.startup.iter();
         let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
         let login = login.collect::<Vec<_>>();
-        format!("{:?} {login:?} {} {:?}", self.targets, self.forced_user, self.connect_query)
+        format!("{:?} {login:?} {} {:?}", self.targets, self.forced_user, self.beginning())
+    }
+
+    /// What is done on a new server, and whether what that has set is asked for.
+    fn beginning(&self) -> (&str, bool) {
+        (&self.connect_query, self.is_auto() && !self.connect_query.is_empty())
     }
 
     /// Whom servers are logged in as.

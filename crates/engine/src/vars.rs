@@ -116,7 +116,7 @@ impl Vars {
     /// These values, and `defaults` where nothing is known here.
     pub fn or(&self, defaults: &Self) -> Self {
         let mut all = defaults.clone();
-        all.carried = self.carried.clone();
+        all.carried = self.carried.with(defaults.carried.all().iter());
         all.prepared = self.prepared.clone();
         all.channels = self.channels.clone();
         for (slot, value) in self.tracked.iter().enumerate() {

@@ -2,6 +2,7 @@
 //! nobody else's.
 
 mod columns;
+mod connect_query;
 mod defects;
 mod functions;
 mod lending;

@@ -115,7 +115,7 @@ impl<X: Exchange> Engine<X> {
             let errand = Errand::Settings { client: id };
             return self.replace_server(on, REFUSED, errand, now, io);
         }
-        if server.has_foreign_settings() {
+        if !server.is_as_opened() {
             // Perhaps it does not give up what another client has set.
             return self.server_closed(on, "settings could not be undone", now, io);
         }

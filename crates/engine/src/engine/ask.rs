@@ -155,6 +155,10 @@ impl<X: Exchange> Engine<X> {
         match server.own_error.take() {
             None => {
                 server.drop_foreign_settings();
+                let carried = server.welcome.vars.carried.clone();
+                if !carried.is_empty() {
+                    server.vars.change(|vars| vars.carried = carried);
+                }
                 self.send_question(id, on, now, io);
             }
             Some(_) => self.answer(on, Err("invalid server parameter".into()), now, io),

@@ -21,7 +21,7 @@ use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
-use crate::vars::Welcome;
+use crate::vars::{Vars, Welcome};
 
 /// A notice of our own.
 pub(super) fn notice(text: &str) -> ErrorFields {
@@ -236,9 +236,9 @@ impl<X: Exchange> Engine<X> {
         let all = match own.is_empty() {
             true => welcome.vars.clone(),
             false => {
-                let mut all = own.or(&welcome.vars);
-                all.carry_unreported(&welcome.vars, &self.names);
-                Values::new(all)
+                let mut own = Vars::clone(own);
+                own.carry_unreported(&welcome.vars, &self.names);
+                Values::new(own.or(&welcome.vars))
             }
         };
         self.client_mut(id).vars = self.shared_vars.share(all);

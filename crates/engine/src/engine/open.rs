@@ -30,7 +30,7 @@ const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
 const FEATURE_NOT_SUPPORTED: &str = "0A000";
 
 /// What one message of a login comes to.
-enum Step {
+pub(super) enum Step {
     Continue,
     Ready,
     /// The server said no, in these words.
@@ -135,9 +135,9 @@ impl<X: Exchange> Engine<X> {
             }
             at += header.total;
             let body = &rest[wire::HEADER_LEN..header.total];
-            let step = match self.server_login(id).runs_connect_query {
-                true => self.connect_query_message(id, header.code, body, io),
-                false => self.login_message(id, header.code, body, io),
+            let step = match self.server_login(id).connect_query {
+                Some(_) => self.connect_query_message(id, header.code, body, io),
+                None => self.login_message(id, header.code, body, io),
             };
             match step {
                 Step::Continue => {}
@@ -221,7 +221,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn learn_parameter(&mut self, id: ServerId, body: &[u8]) -> Step {
+    pub(super) fn learn_parameter(&mut self, id: ServerId, body: &[u8]) -> Step {
         match ParameterStatus::decode(body) {
             Ok(status) => {
                 let names = self.names.clone();
@@ -229,49 +229,6 @@ impl<X: Exchange> Engine<X> {
                 Step::Continue
             }
             Err(error) => Step::Failed(error.to_string()),
-        }
-    }
-
-    /// Logged in. What the operator wants run on each new server comes before anybody gets it, so
-    /// that settings made by it are the pool's own. Who replicates has no use for it.
-    fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io) -> Step {
-        let replicates = matches!(self.server_login(id).errand, Some(Errand::Replication { .. }));
-        let settings = self.settings(self.server(id).pool);
-        if replicates || settings.connect_query.is_empty() {
-            return Step::Ready;
-        }
-        let mut out = Vec::new();
-        frontend::query(&mut out, settings.connect_query.as_bytes());
-        self.server_login(id).runs_connect_query = true;
-        io.send_server(id, &out);
-        Step::Continue
-    }
-
-    /// Its results are nobody's, and an error in it is told to the log only.
-    fn connect_query_message(
-        &mut self,
-        id: ServerId,
-        code: u8,
-        body: &[u8],
-        io: &mut impl Io,
-    ) -> Step {
-        match code {
-            backend::PARAMETER_STATUS => self.learn_parameter(id, body),
-            backend::READY_FOR_QUERY if body == b"I" => Step::Ready,
-            backend::READY_FOR_QUERY => {
-                Step::Failed("connect_query has left a transaction open".into())
-            }
-            backend::COPY_IN => Step::Failed("connect_query wants data".into()),
-            backend::ERROR => match ErrorFields::decode(body) {
-                Ok(error) => {
-                    let severity = String::from_utf8_lossy(error.severity()).into_owned();
-                    let message = format!("{severity}: {}", error.message());
-                    io.event(Event::ConnectQueryFailed { message: &message });
-                    Step::Continue
-                }
-                Err(error) => Step::Failed(error.to_string()),
-            },
-            _ => Step::Continue,
         }
     }
 
@@ -289,7 +246,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn server_login(&mut self, id: ServerId) -> &mut ServerLogin {
+    pub(super) fn server_login(&mut self, id: ServerId) -> &mut ServerLogin {
         match &mut self.server_mut(id).phase {
             ServerPhase::Login(login) => login,
             _ => unreachable!("only called while the server is logging in"),

@@ -223,7 +223,7 @@ impl<X: Exchange> Engine<X> {
         changed
     }
 
-    fn learn_customs(&mut self, on: ServerId, there: &Carried) {
+    pub(super) fn learn_customs(&mut self, on: ServerId, there: &Carried) {
         let pool = self.server(on).pool;
         let Some(view) = self.pools.get_mut(pool) else { return };
         for setting in there.all().iter().filter(|setting| setting.name.contains(&b'.')) {

@@ -1,0 +1,112 @@
+//! What the operator wants run on each new server (`connect_query`), before anybody gets it: what it
+//! sets is the pool's own.
+//!
+//! ```text
+//!  logged in ─► connect_query ─► what has it set? ─► opened
+//!                                (auto mode)
+//! ```
+//!
+//! In auto mode the server tells what that is, and every client begins with it as if its own startup
+//! packet had said so: it is nobody's to take away from others, RESET goes back to it, and it is set
+//! again where a session was discarded.
+
+use wire::backend;
+use wire::error_fields::ErrorFields;
+use wire::frontend;
+
+use super::Engine;
+use super::open::Step;
+use crate::carried::Carried;
+use crate::ids::ServerId;
+use crate::probe::{self, Probe, Topics};
+use crate::server::{ConnectQuery, Errand};
+use crate::shell::{Event, Exchange, Io};
+
+const TOPICS: Topics = Topics { settings: true, objects: false };
+
+impl<X: Exchange> Engine<X> {
+    /// Logged in. Who replicates has no use for the query.
+    pub(super) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+        let replicates = matches!(self.server_login(id).errand, Some(Errand::Replication { .. }));
+        let settings = self.settings(self.server(id).pool);
+        if replicates || settings.connect_query.is_empty() {
+            return Step::Ready;
+        }
+        let mut out = Vec::new();
+        frontend::query(&mut out, settings.connect_query.as_bytes());
+        self.server_login(id).connect_query = Some(ConnectQuery::Runs);
+        io.send_server(id, &out);
+        Step::Continue
+    }
+
+    /// Its results are nobody's, and an error in it is told to the log only.
+    pub(super) fn connect_query_message(
+        &mut self,
+        id: ServerId,
+        code: u8,
+        body: &[u8],
+        io: &mut impl Io,
+    ) -> Step {
+        if let Some(ConnectQuery::Asked(probe)) = &mut self.server_login(id).connect_query {
+            probe.message(code, body);
+            return match code {
+                backend::READY_FOR_QUERY => self.connect_query_told(id),
+                backend::ERROR => Step::Failed("what connect_query has set was not told".into()),
+                _ => Step::Continue,
+            };
+        }
+        match code {
+            backend::PARAMETER_STATUS => self.learn_parameter(id, body),
+            backend::READY_FOR_QUERY if body == b"I" => self.ask_what_it_has_set(id, io),
+            backend::READY_FOR_QUERY => {
+                Step::Failed("connect_query has left a transaction open".into())
+            }
+            backend::COPY_IN => Step::Failed("connect_query wants data".into()),
+            backend::ERROR => match ErrorFields::decode(body) {
+                Ok(error) => {
+                    let severity = String::from_utf8_lossy(error.severity()).into_owned();
+                    let message = format!("{severity}: {}", error.message());
+                    io.event(Event::ConnectQueryFailed { message: &message });
+                    Step::Continue
+                }
+                Err(error) => Step::Failed(error.to_string()),
+            },
+            _ => Step::Continue,
+        }
+    }
+
+    fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+        let pool = self.server(id).pool;
+        let settings = self.settings(pool).clone();
+        let Some(view) = self.pools.get_mut(pool).filter(|_| settings.is_auto()) else {
+            return Step::Ready;
+        };
+        view.lore.note_customs(settings.connect_query.as_bytes(), true);
+        let login = settings.login_user().as_bytes();
+        let question = probe::question(TOPICS, login, view.lore.customs(), &[]);
+        let mut out = Vec::new();
+        frontend::query(&mut out, &question);
+        self.server_login(id).connect_query = Some(ConnectQuery::Asked(Probe::new(TOPICS)));
+        io.send_server(id, &out);
+        Step::Continue
+    }
+
+    fn connect_query_told(&mut self, id: ServerId) -> Step {
+        let names = self.names.clone();
+        let login = self.server_login(id);
+        let Some(ConnectQuery::Asked(probe)) = login.connect_query.take() else {
+            return Step::Ready;
+        };
+        let Some(set) = probe.finish().and_then(|left| left.settings) else {
+            return Step::Failed("what connect_query has set was not understood".into());
+        };
+        login.welcome.vars.change(|vars| {
+            // What the server reports is known already.
+            let reported = |name| names.slot(name).is_some_and(|slot| vars.get(slot).is_some());
+            let set = set.all().iter().filter(|setting| !reported(&setting.name));
+            vars.carried = Carried::new(set.cloned().collect());
+        });
+        self.learn_customs(id, &set);
+        Step::Ready
+    }
+}
