@@ -57,6 +57,11 @@ pub const TIME_ZONE: usize = 2;
 pub const STANDARD_CONFORMING_STRINGS: usize = 3;
 pub const APPLICATION_NAME: usize = 4;
 
+/// Those whose values PostgreSQL reads without regard to case: it reports `utf8` back as `UTF8`. Of
+/// others like them a client's own spelling is set once, and is the server's from then on.
+const CASELESS: [&str; 5] =
+    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "IntervalStyle"];
+
 /// The one reported parameter whose value is a list of names: SET takes a literal for a single
 /// name, while set_config() takes it for the list.
 const NAME_LIST: &str = "search_path";
@@ -148,16 +153,15 @@ impl Vars {
     }
 
     /// The SQL that turns a server with the values `have` into one with these; None if nothing
-    /// differs. Values are compared without regard to case, as PgBouncer does: PostgreSQL reports
-    /// `utf8` back as `UTF8`.
+    /// differs.
     pub fn difference(&self, have: &Self, names: &TrackedNames, order: Order) -> Option<Vec<u8>> {
         let mut sql = Vec::new();
         for slot in 0..names.len() {
             let Some(wanted) = self.get(slot) else { continue };
-            if have.get(slot).is_some_and(|value| value.eq_ignore_ascii_case(wanted)) {
+            let name = names.name(slot);
+            if have.get(slot).is_some_and(|value| means_the_same(name, value, wanted)) {
                 continue;
             }
-            let name = names.name(slot);
             if name.eq_ignore_ascii_case(NAME_LIST) {
                 sql.extend_from_slice(b"SELECT set_config('search_path', ");
                 quote_literal(wanted, &mut sql);
@@ -175,6 +179,12 @@ impl Vars {
         self.channels.listen(&have.channels, &mut sql);
         (!sql.is_empty()).then_some(sql)
     }
+}
+
+/// Are these one value of that parameter? Two schemas or users may differ by case alone.
+fn means_the_same(name: &str, one: &[u8], other: &[u8]) -> bool {
+    let is_caseless = || CASELESS.iter().any(|known| known.eq_ignore_ascii_case(name));
+    one == other || one.eq_ignore_ascii_case(other) && is_caseless()
 }
 
 /// As PostgreSQL's quote_literal(): right whatever standard_conforming_strings says.

@@ -240,6 +240,35 @@ fn each_client_keeps_the_settings_it_came_with() {
 }
 
 #[test]
+fn values_that_differ_by_case_alone_are_not_taken_for_each_other() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.set("default_pool_size", 1);
+    let pooler = setup.set("track_extra_parameters", "search_path").start();
+    let mut clients = ["\"Ab\"", "\"aB\""].map(|schema| {
+        let table = format!("CREATE TABLE {schema}.whose AS SELECT '{schema}' AS name");
+        support::direct(&database).rows(&format!("CREATE SCHEMA {schema}; {table}"));
+        let mut client = RawClient::connect(pooler.port());
+        let startup = [
+            ("user", "app"),
+            ("database", &*database),
+            ("search_path", schema),
+            ("application_name", schema),
+        ];
+        client.authenticate(&startup, "").expect("a login");
+        (client, schema)
+    });
+    for _ in 0..2 {
+        for (client, schema) in &mut clients {
+            assert_eq!(client.value("SELECT name FROM whose"), *schema);
+            assert_eq!(client.value("SHOW application_name"), *schema);
+        }
+    }
+}
+
+#[test]
 fn what_nobody_reports_stays_with_its_client() {
     if !support::only_weir() {
         return;

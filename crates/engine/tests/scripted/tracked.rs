@@ -172,3 +172,32 @@ fn a_list_of_names_is_set_as_a_list() {
     server.send([columns("set_config"), row("a"), done("SELECT 1")]);
     server.answers("select 1");
 }
+
+#[test]
+fn schemas_and_users_differ_by_case_alone() {
+    for name in ["search_path", "session_authorization"] {
+        let (rig, _, server) = reported(name, "Ab");
+        let client = rig.connect();
+        client.say_hello(&[(name, "aB")]);
+        client.send([query("select 1")]);
+        let sent = String::from_utf8_lossy(&server.take()).into_owned();
+        assert!(sent.contains(name) && sent.contains("'aB'"), "{sent}");
+        server.send([status(name, "aB"), done("SET")]);
+        server.expect([query("select 1")]);
+    }
+}
+
+#[test]
+fn another_spelling_of_the_same_value_is_set_no_more_than_once() {
+    let (rig, other, server) = reported("default_transaction_read_only", "off");
+    let client = rig.connect();
+    client.say_hello(&[("default_transaction_read_only", "OFF"), ("client_encoding", "utf8")]);
+    client.send([query("select 1")]);
+    // It is what the server has, which has nothing to report.
+    server.answers("SET default_transaction_read_only = 'OFF';");
+    server.answers("select 1");
+    for client in [&other, &client] {
+        client.send([query("select 2")]);
+        server.answers("select 2");
+    }
+}
