@@ -6,7 +6,8 @@
 //! once somebody in a pool asks for numbers, every client's server forgets a stranger's before
 //! that client's first message. Of the very first question it is not known beforehand that it will
 //! come: the client's own numbers are forgotten with the others. Where the server cannot forget
-//! before it is asked, behind messages that are not answered yet, the question is refused.
+//! before it is asked, behind messages that are not answered yet, the question is refused; unless it
+//! stands in a text that is passed on in parts, of which that is known too late.
 
 use sql::Signs;
 use wire::frontend;

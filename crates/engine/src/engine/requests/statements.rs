@@ -220,9 +220,11 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// The unnamed statement of the server must be this client's own.
     fn resolve_unnamed(&mut self) {
-        // That takes the unnamed statement along, which then is sent again.
-        let asks = self.extended().unnamed_seen.signs.intersects(Signs::SEQUENCE);
-        self.guard_numbers(asks);
+        if self.texts.is_some() {
+            // It takes the unnamed statement along, which then is sent again.
+            let asks = self.extended().unnamed_seen.signs.intersects(Signs::SEQUENCE);
+            self.guard_numbers(asks);
+        }
         let own = self.extended().unnamed;
         if (own != 0 && own == self.server.unnamed) || mutant::is(Mutant::SharesUnnamed) {
             return;
