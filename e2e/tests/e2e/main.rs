@@ -36,5 +36,6 @@ mod side_by_side;
 mod signals;
 mod sql;
 mod startup;
+mod storm;
 mod support;
 mod tls;
