@@ -98,6 +98,8 @@ pub enum Undo {
     DropUnnamed { before: u64 },
     /// A Parse of ours: the server does not have the client's unnamed statement.
     PrepareUnnamed,
+    /// A Parse of ours, with that serial number: the server was not lent the statement.
+    Lend { since: u64 },
 }
 
 #[derive(Clone, Debug)]
@@ -258,7 +260,8 @@ impl Ledger {
                 | Undo::Close { .. }
                 | Undo::ParseUnnamed { .. }
                 | Undo::DropUnnamed { .. }
-                | Undo::PrepareUnnamed,
+                | Undo::PrepareUnnamed
+                | Undo::Lend { .. },
             )
             | None => false,
         })

@@ -19,7 +19,7 @@ use crate::mutant::{self, Mutant};
 use crate::pins::Pins;
 use crate::prepared::Shape;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
-use crate::session::Numbers;
+use crate::session::{Lent, Numbers};
 use crate::shell::{Exchange, Io};
 use crate::stream::Splice;
 use crate::vars::TrackedNames;
@@ -487,11 +487,11 @@ impl Replies<'_> {
     /// Show a message to the ledger; undo what it makes void.
     fn settle(&mut self, code: u8) -> Result<Settled, String> {
         self.write_due();
-        let Server { ledger, statements, unnamed, .. } = &mut *self.server;
+        let Server { ledger, statements, unnamed, lent, .. } = &mut *self.server;
         let client = &mut self.client;
         ledger
             .reply(code, &mut |entry: Entry| {
-                undo(entry, statements, unnamed, client.as_deref_mut())
+                undo(entry, statements, (&mut *unnamed, &mut *lent), client.as_deref_mut())
             })
             .map_err(|error| error.to_string())
     }
@@ -546,7 +546,7 @@ fn is_change_of_schema(tag: &[u8]) -> bool {
 pub(super) fn undo(
     entry: Entry,
     statements: &mut crate::prepared::ServerStatements,
-    unnamed: &mut u64,
+    (unnamed, lent): (&mut u64, &mut Vec<Lent>),
     client: Option<&mut Client>,
 ) {
     let Some(undo) = entry.undo else { return };
@@ -591,5 +591,6 @@ pub(super) fn undo(
         }
         Undo::PrepareUnnamed if *unnamed > entry.serial => {}
         Undo::PrepareUnnamed => *unnamed = 0,
+        Undo::Lend { since } => lent.retain(|lent| lent.since != since),
     }
 }

@@ -110,8 +110,11 @@ impl<X: Exchange> Engine<X> {
         if !due.is_empty() {
             io.send_client(id, &due);
         }
-        let (statements, unnamed) = (&mut server.statements, &mut server.unnamed);
-        server.ledger.abandon(&mut |entry| undo(entry, statements, unnamed, Some(client)));
+        let statements = &mut server.statements;
+        let (unnamed, lent) = (&mut server.unnamed, &mut server.lent);
+        server.ledger.abandon(&mut |entry| {
+            undo(entry, statements, (&mut *unnamed, &mut *lent), Some(client));
+        });
         server.client = None;
         client.server = None;
         client.resent = true;

@@ -137,3 +137,39 @@ fn a_statement_that_executes_another_has_its_columns_wherever_it_was_parsed() {
     settle(&pooler);
     assert_eq!(bind(&mut client, "thine", &[]), "7");
 }
+
+#[test]
+fn what_a_failed_transaction_names_is_not_lost() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(2);
+    let mut client = pooler.client(&database);
+    prepare(&mut client, "SELECT $1::int + 1");
+    let wrong = [frontend::parse("", "SELECT 1/0"), frontend::bind("", "", &[])].concat();
+    for naming in ["EXECUTE mine(10)", "DEALLOCATE mine"] {
+        // Where PostgreSQL has told that it failed, and where that is still to come.
+        for ends in ["ROLLBACK", "ROLLBACK TO here; COMMIT"] {
+            say(&mut client, "BEGIN; SAVEPOINT here");
+            assert_eq!(say(&mut client, "SELECT 1/0"), "22012");
+            assert_eq!(say(&mut client, naming), "25P02");
+            say(&mut client, ends);
+            settle(&pooler);
+            assert_eq!(bind(&mut client, "mine", &[Some("10")]), "11", "{naming}, {ends}");
+        }
+        let named = [frontend::parse("", naming), frontend::bind("", "", &[])].concat();
+        let batch = [&wrong[..], &frontend::execute("", 0), &named, &frontend::execute("", 0)];
+        client.send([&batch.concat()[..], &frontend::sync()].concat());
+        assert_eq!(outcome(&client.read_to_ready()), "22012");
+        settle(&pooler);
+        assert_eq!(bind(&mut client, "mine", &[Some("10")]), "11", "{naming}, in a batch");
+    }
+    // Once it has been taken back the statement can be lent after all.
+    say(&mut client, "BEGIN; SAVEPOINT here");
+    say(&mut client, "SELECT 1/0");
+    assert_eq!(say(&mut client, "EXECUTE mine(10)"), "25P02");
+    say(&mut client, "ROLLBACK TO here");
+    assert_eq!(say(&mut client, "EXECUTE mine(10)"), "11");
+    say(&mut client, "COMMIT");
+    assert_eq!(bind(&mut client, "mine", &[Some("10")]), "11");
+}

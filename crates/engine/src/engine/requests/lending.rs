@@ -4,6 +4,8 @@
 //! goes to the server it is *lent* the statement under the client's own name. When the transaction
 //! is over the server is asked whether it is still there, and loses it (`engine/verdict.rs`).
 //!
+//! In a failed transaction nothing can be lent, and SQL finds no statement anyway: PostgreSQL says so.
+//!
 //! Within the transaction the client's own name stands for the statement in the protocol all the
 //! while, even behind a DEALLOCATE.
 
@@ -11,7 +13,7 @@ use sql::{Signs, Verb};
 use wire::frontend;
 
 use super::Requests;
-use crate::ledger::{Entry, Expect, Verb as Fate};
+use crate::ledger::{Entry, Expect, Undo, Verb as Fate};
 use crate::lore::Called;
 use crate::prepared::SERVER_NAME_PREFIX;
 use crate::session::Lent;
@@ -57,16 +59,17 @@ impl<X: Exchange> Requests<'_, X> {
         self.stats.server_parses += 1;
         let fingerprint = self.server.traces.fingerprint;
         self.server.suspect(Signs::PREPARED, Called::default(), fingerprint);
-        self.server.lent.push(Lent { name: found.name, since: self.next_serial() });
+        let since = self.next_serial();
+        self.server.lent.push(Lent { name: found.name, since });
         if self.server.ledger.has_open_batch() {
             // If it fails, the client's message would have failed, too.
-            return self.owe(Entry::new(Expect::Parse, Fate::Swallow));
+            return self.owe(Entry::new(Expect::Parse, Fate::Swallow).undo(Undo::Lend { since }));
         }
         // If it fails the text is to have its say all the same.
         frontend::sync(self.out.insert());
-        for expect in [Expect::Parse, Expect::Sync] {
+        let parse = Entry::new(Expect::Parse, Fate::Internal).undo(Undo::Lend { since });
+        for mut entry in [parse, Entry::new(Expect::Sync, Fate::Internal)] {
             *self.serial += 1;
-            let mut entry = Entry::new(expect, Fate::Internal);
             entry.serial = *self.serial;
             self.server.ledger.owe(entry);
         }

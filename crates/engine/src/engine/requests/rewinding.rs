@@ -27,7 +27,8 @@ impl<X: Exchange> Requests<'_, X> {
             return;
         }
         let (server, client, stats) = (&mut *self.server, &mut *self.client, &mut *self.stats);
-        let (statements, unnamed) = (&mut server.statements, &mut server.unnamed);
+        let statements = &mut server.statements;
+        let (unnamed, lent) = (&mut server.unnamed, &mut server.lent);
         server.ledger.take_back(&mut |entry| {
             let was_ours = entry.verb == Verb::Swallow;
             let was_made_up = matches!(entry.verb, Verb::Synthesize(_));
@@ -36,7 +37,7 @@ impl<X: Exchange> Requests<'_, X> {
                 stats.client_parses -= u64::from(!was_ours);
                 stats.server_parses -= u64::from(!was_made_up);
             }
-            undo(entry, statements, unnamed, Some(client));
+            undo(entry, statements, (&mut *unnamed, &mut *lent), Some(client));
         });
         client.rewound = true;
         self.out.clear();
