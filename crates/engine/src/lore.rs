@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use foldhash::fast::RandomState;
 
 use crate::ids::Micros;
+use crate::parcel::CustomsRecord;
 
 /// So many names of settings at most; what is set under further ones stays on its server unseen.
 const CUSTOMS_MAX: usize = 256;
@@ -104,6 +105,28 @@ impl Lore {
 
     pub fn customs(&self) -> impl Iterator<Item = &[u8]> {
         self.customs.iter().chain(self.candidates.iter().flatten()).map(|name| &**name)
+    }
+
+    /// For another process.
+    pub fn customs_record(&self, pool: u32) -> CustomsRecord {
+        let names = |names: &VecDeque<Box<[u8]>>| names.iter().map(|name| name.to_vec()).collect();
+        let [likely, others] = &self.candidates;
+        CustomsRecord {
+            pool,
+            known: self.customs.iter().map(|name| name.to_vec()).collect(),
+            likely: names(likely),
+            others: names(others),
+        }
+    }
+
+    /// What another process has learnt.
+    pub fn recall_customs(&mut self, record: &CustomsRecord) {
+        let known = record.known.iter().map(|name| name.as_slice().into());
+        let room = CUSTOMS_MAX.saturating_sub(self.customs.len());
+        self.customs.extend(known.take(room));
+        for (names, sets) in [(&record.likely, true), (&record.others, false)] {
+            names.iter().for_each(|name| self.note_custom(name.as_slice().into(), sets));
+        }
     }
 
     /// May a text that calls them be run without the question what it has left?

@@ -23,7 +23,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,19 @@ pub struct Parcel {
     pub clients: Vec<ClientRecord>,
     /// Servers that nobody uses at the moment.
     pub parked: Vec<ServerRecord>,
+    pub customs: Vec<CustomsRecord>,
+}
+
+/// Names of settings that PostgreSQL does not list, as a worker knows them of a pool (`lore.rs`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CustomsRecord {
+    /// Into [`Estate::pools`].
+    pub pool: u32,
+    /// Servers have such settings.
+    pub known: Vec<Vec<u8>>,
+    /// They may have: names that stood in texts that set something, and in others.
+    pub likely: Vec<Vec<u8>>,
+    pub others: Vec<Vec<u8>>,
 }
 
 /// Everything of a process.
@@ -186,6 +199,8 @@ pub struct ServerRecord {
     pub numbers_are_clients: bool,
     /// Has its open transaction changed the schema?
     pub changes_schema: bool,
+    /// Names of its client's statements that it was lent for that.
+    pub lent: Vec<Vec<u8>>,
     pub connected_at: Micros,
     pub released_at: Micros,
     pub asked_at: Micros,

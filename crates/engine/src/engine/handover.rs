@@ -18,8 +18,8 @@ use super::Engine;
 use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::parcel::{
-    ClientRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord, ServerRecord,
-    StatementRecord, WelcomeRecord,
+    ClientRecord, CustomsRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord,
+    ServerRecord, StatementRecord, WelcomeRecord,
 };
 use crate::prepared::Statement;
 use crate::server::{Server, ServerPhase};
@@ -133,6 +133,7 @@ impl Packer {
             unnamed_is_clients: server.unnamed != 0 && server.unnamed == unnamed,
             numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
             changes_schema: server.changes_schema,
+            lent: server.lent.iter().map(|lent| lent.name.to_vec()).collect(),
             connected_at: server.connected_at,
             released_at: server.released_at,
             asked_at: server.asked_at,
@@ -250,6 +251,11 @@ impl<X: Exchange> Engine<X> {
             });
         }
         packer.parcel.serial = self.serial;
+        let records = self.pools.iter().map(|(id, view)| view.lore.customs_record(id.0));
+        let is_empty = |record: &CustomsRecord| {
+            *record == CustomsRecord { pool: record.pool, ..CustomsRecord::default() }
+        };
+        packer.parcel.customs = records.filter(|record| !is_empty(record)).collect();
         (packer.parcel, exported)
     }
 

@@ -46,6 +46,7 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 unnamed_is_clients: flags[1],
                 numbers_are_clients: flags[0],
                 changes_schema: flags[2],
+                lent: if flags[0] { vec![b"mine".to_vec()] } else { Vec::new() },
                 connected_at: times[0],
                 released_at: times[1],
                 asked_at: times[2],
@@ -134,14 +135,19 @@ fn parcel() -> impl Strategy<Value = Parcel> {
     let welcomes = prop::collection::vec(welcome(), 0..3);
     let clients = prop::collection::vec(client(), 0..4);
     let parked = prop::collection::vec(server(), 0..4);
-    (any::<u64>(), statements, vars, welcomes, clients, parked).prop_map(
-        |(serial, statements, vars, welcomes, clients, parked)| Parcel {
+    let names = || prop::collection::vec(bytes(), 0..3);
+    let customs = (any::<u32>(), names(), names(), names())
+        .prop_map(|(pool, known, likely, others)| CustomsRecord { pool, known, likely, others });
+    let customs = prop::collection::vec(customs, 0..3);
+    (any::<u64>(), statements, vars, welcomes, clients, parked, customs).prop_map(
+        |(serial, statements, vars, welcomes, clients, parked, customs)| Parcel {
             serial,
             statements,
             vars,
             welcomes,
             clients,
             parked,
+            customs,
         },
     )
 }
@@ -196,6 +202,7 @@ fn the_format_is_that_of_its_number() {
         pool: 1,
         status: b'T',
         secret: b"secret".to_vec(),
+        lent: vec![b"mine".to_vec()],
         pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
         statements: vec![(2, true)],
         connected_at: 3,
@@ -248,6 +255,11 @@ fn the_format_is_that_of_its_number() {
         welcomes: vec![welcome],
         clients: vec![client],
         parked: vec![server],
+        customs: vec![CustomsRecord {
+            pool: 1,
+            known: vec![b"app.x".to_vec()],
+            ..CustomsRecord::default()
+        }],
     };
     let estate = Estate {
         now: 10,
@@ -262,5 +274,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (6, 424, 10_112_384_941_682_719_843));
+    assert_eq!((FORMAT, bytes.len(), digest), (7, 447, 11_866_070_506_120_088_932));
 }

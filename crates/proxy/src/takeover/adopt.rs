@@ -44,7 +44,7 @@ pub(crate) fn adopt(
     });
     let statements: Vec<_> = statements.collect();
     for parcel in &parcels {
-        workers.iter_mut().for_each(|worker| worker.skip_serials(parcel));
+        workers.iter_mut().for_each(|worker| worker.expect_parcel(parcel, &shelf));
     }
     let mut turns = (0..workers.len()).cycle();
     let mut next = || fds.pop_front().ok_or(io::ErrorKind::UnexpectedEof);

@@ -96,8 +96,8 @@ impl Worker {
         self.engine.import_pools(pools, shelf);
     }
 
-    pub(crate) fn skip_serials(&mut self, parcel: &Parcel) {
-        self.engine.skip_serials(parcel);
+    pub(crate) fn expect_parcel(&mut self, parcel: &Parcel, shelf: &Shelf) {
+        self.engine.expect_parcel(parcel, shelf);
     }
 
     pub(crate) fn import_client(

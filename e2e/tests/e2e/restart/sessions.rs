@@ -86,3 +86,38 @@ fn every_session_of_auto_mode_goes_along() {
     asking.rows("DISCARD SEQUENCES");
     until_kept(&pooler, &[]);
 }
+
+#[test]
+fn what_an_open_transaction_leaves_is_found_by_the_new_process() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let mut pooler = setup.set("default_pool_size", 3).workers(2).start();
+    let clients = &mut [(); 3].map(|()| pooler.client(&database));
+    let [setting, executing, lending] = clients;
+    executing.rows("PREPARE p AS SELECT set_config('app.other', $1, false)");
+    prepare(lending, "mine", "SELECT $1::int + 1");
+    setting.rows("BEGIN");
+    setting.rows("SET app.own = '5'");
+    lending.rows("BEGIN");
+    assert_eq!(lending.value("EXECUTE mine(1)"), "2");
+    assert_eq!(pooler.take_over().code(), Some(0));
+    assert_eq!(executing.value("EXECUTE p('6')"), "6");
+    setting.rows("COMMIT");
+    lending.rows("COMMIT");
+    // Nobody else has any of that, whatever server it gets.
+    let mut strangers = [(); 3].map(|()| pooler.client(&database));
+    strangers.iter_mut().for_each(|stranger| drop(stranger.rows("BEGIN")));
+    for stranger in &mut strangers {
+        for name in ["app.own", "app.other"] {
+            let ask = format!("SELECT coalesce(current_setting('{name}', true), '')");
+            assert_eq!(stranger.value(&ask), "", "{name}");
+        }
+        assert_eq!(stranger.query("EXECUTE mine(1)").error.expect("not its own").code(), "26000");
+        stranger.rows("ROLLBACK");
+    }
+    assert_eq!(setting.value("SHOW app.own"), "5");
+    assert_eq!(executing.value("SHOW app.other"), "6");
+    assert_eq!(run(lending, "mine", "1"), "2");
+}

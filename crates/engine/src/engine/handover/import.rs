@@ -19,7 +19,7 @@ use crate::pins::Pins;
 use crate::pool::REMOVED;
 use crate::prepared::{DOUBTFUL, Statement, seen_in};
 use crate::server::{Server, ServerLogin, ServerPhase};
-use crate::session::{Numbers, Session};
+use crate::session::{Lent, Numbers, Session};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
@@ -242,6 +242,9 @@ impl<X: Exchange> Engine<X> {
         }
         server.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
+        // Older than anything to come.
+        let lent = record.lent.iter().map(|name| Lent { name: name.as_slice().into(), since: 0 });
+        server.lent = lent.collect();
         server.released_at = record.released_at;
         server.asked_at = record.asked_at;
         server.replied_at = record.replied_at;
@@ -254,9 +257,17 @@ impl<X: Exchange> Engine<X> {
         Some(ServerId(self.servers.insert(Box::new(server)) as u32))
     }
 
-    /// Numbers in the records of that parcel are below those given out from now on.
-    pub fn skip_serials(&mut self, parcel: &Parcel) {
+    /// Each worker is told of each parcel before anything of it comes: numbers in its records are
+    /// below those given out from now on, and names of settings that were known are so again, since
+    /// any of its transactions may have set them.
+    pub fn expect_parcel(&mut self, parcel: &Parcel, shelf: &Shelf) {
         self.serial = self.serial.max(parcel.serial);
+        for record in &parcel.customs {
+            let pool = shelf.pools.get(record.pool as usize).and_then(Option::as_ref);
+            if let Some(pool) = pool.and_then(|to| self.find_pool(&to.database, &to.user)) {
+                self.view(pool).lore.recall_customs(record);
+            }
+        }
     }
 
     /// It is all ours now: servers without a client are parked, who waited to be let in waits

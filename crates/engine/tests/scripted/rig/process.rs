@@ -80,7 +80,7 @@ impl World {
         self.engines[0].import_pools(estate.pools, &mut shelf);
         let mut turns = (0..count).cycle();
         for (parcel, ends) in estate.parcels.into_iter().zip(ends) {
-            self.engines.iter_mut().for_each(|engine| engine.skip_serials(&parcel));
+            self.engines.iter_mut().for_each(|engine| engine.expect_parcel(&parcel, &shelf));
             let statements: HashMap<_, _> = self.shared.state(|state| {
                 let all = parcel.statements.iter();
                 all.map(|one| (one.id, state.interner.restore(one))).collect()
