@@ -38,7 +38,6 @@ fn what_it_sets_is_every_clients() {
         "RESET ALL",
         "RESET ROLE",
         "RESET search_path",
-        "SET SESSION AUTHORIZATION DEFAULT",
         "DISCARD ALL",
         "SELECT pg_advisory_lock(7); SELECT pg_advisory_unlock(7)",
     ] {
@@ -60,7 +59,7 @@ fn who_sets_something_else_has_that_and_others_do_not() {
     if !support::only_weir() {
         return;
     }
-    let (pooler, database, role) = stage(2);
+    let (pooler, database, role) = stage(8);
     let (mut client, mut other) = (pooler.client(&database), pooler.client(&database));
     client.rows("SET search_path = public; SET app.tenant = '8'");
     for _ in 0..3 {
