@@ -35,6 +35,7 @@ pub mod probe;
 pub mod realm;
 pub mod replication;
 pub mod report;
+mod resets;
 pub mod scanning;
 pub mod server;
 pub mod session;

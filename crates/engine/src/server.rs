@@ -23,6 +23,7 @@ use crate::pins::Pinned;
 use crate::prepared::ServerStatements;
 use crate::probe::Probe;
 use crate::replication::ReplicationKind;
+use crate::resets::Resets;
 use crate::scanning::Scanning;
 use crate::session::{Lent, Numbers, Traces};
 use crate::stream::Stream;
@@ -248,6 +249,8 @@ pub struct Server {
     pub before: Option<Values>,
     /// Of its client's message that is under way, if its text is a long one.
     pub scanning: Option<Box<Scanning>>,
+    /// What its texts may have reset.
+    pub resets: Resets,
     /// May that transaction have changed where names are looked up?
     pub has_moved: bool,
     /// Statements that it was lent for that transaction, under these names of its client's.
@@ -297,6 +300,7 @@ impl Server {
             traces: Traces::default(),
             before: None,
             scanning: None,
+            resets: Resets::default(),
             has_moved: false,
             lent: Vec::new(),
             probe: None,

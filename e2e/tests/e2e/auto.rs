@@ -10,6 +10,7 @@ mod listen;
 mod numbers;
 mod paths;
 mod refused;
+mod resets;
 mod servers;
 mod torture;
 mod workers;

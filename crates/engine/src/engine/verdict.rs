@@ -17,7 +17,7 @@ use sql::Signs;
 use wire::{backend, frontend};
 
 use super::Engine;
-use crate::carried::{Carried, Setting};
+use crate::carried::{Carried, ROLE, Setting};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::Expect;
@@ -25,6 +25,7 @@ use crate::mutant::{self, Mutant};
 use crate::pins::{Pinned, Pins};
 use crate::pool::Waiter;
 use crate::probe::{self, Left, Probe, Topics};
+use crate::resets::Resets;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::{Lent, Traces};
 use crate::shell::{Exchange, Io};
@@ -182,6 +183,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let there = server.vars.clone();
         let before = server.before.take().unwrap_or_else(|| there.clone());
+        let resets = std::mem::take(&mut server.resets);
         let names = self.names.clone();
         let mut now_there = Vars::clone(&there);
         if let Some(prepared) = &left.prepared {
@@ -205,13 +207,17 @@ impl<X: Exchange> Engine<X> {
             };
             let carried = settings.all().iter().filter(untracked).cloned().collect();
             now_there.carried = Carried::new(carried);
-            own = now_there.clone();
             let session = self.client(id).session.as_deref();
             let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
+            if !traces.signs.intersects(Signs::OPAQUE) {
+                keep_cleared(&mut now_there, &startup, &before, &resets);
+            }
+            own = now_there.clone();
             if !mutant::is(Mutant::ForgetsStartupPacket) {
                 go_back(&mut own, &startup, &before, settings);
             }
-            go_back_tracked(&mut own, &startup, &before, traces.resets, settings, &names);
+            let is_reset = |name: &str| traces.resets && resets.may_include(name.as_bytes());
+            go_back_tracked(&mut own, &startup, &before, is_reset, settings, &names);
         }
         own.prepared = prepared;
         let changed = now_there != *there;
@@ -290,6 +296,7 @@ impl<X: Exchange> Engine<X> {
         server.pinned = None;
         server.forgetting = false;
         server.lent.clear();
+        server.resets = Resets::default();
         server.drop_foreign_settings();
         self.settled(on, now, io);
     }
@@ -304,6 +311,24 @@ fn unseen_pins(traces: Traces) -> Pins {
     found.fold(named, |pins, (_, pin)| pins | pin)
 }
 
+/// A role that was left, or a setting of the application's that was emptied, looks as if it was reset.
+/// If nothing of the kind was said it is not: that is its value now, where the startup packet has
+/// another one.
+fn keep_cleared(there: &mut Vars, startup: &Vars, before: &Vars, resets: &Resets) {
+    let names = startup.carried.all().iter().map(|setting| &setting.name);
+    let cleared = names.filter(|name| before.carried.get(name).is_some());
+    let cleared = cleared.filter(|name| !resets.may_include(name)).filter_map(|name| {
+        let value: &[u8] = match &**name {
+            ROLE => b"none",
+            name if name.contains(&b'.') => b"",
+            _ => return None,
+        };
+        Some(Setting { name: name.clone(), value: value.into() })
+    });
+    let cleared: Vec<_> = cleared.collect();
+    there.carried = there.carried.with(cleared.iter());
+}
+
 /// RESET takes a setting back to what it was when the session began. For the server that is its own
 /// login; for the client its startup packet, which the server has not seen. `before`: what the
 /// server had when the transaction began.
@@ -311,7 +336,9 @@ fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
     let mut settings = own.carried.all().to_vec();
     for setting in startup.carried.all() {
         let was_there = before.carried.get(&setting.name).is_some();
-        if was_there && there.get(&setting.name).is_none() {
+        let is_missing =
+            there.get(&setting.name).is_none() && own.carried.get(&setting.name).is_none();
+        if was_there && is_missing {
             settings.push(setting.clone());
         }
     }
@@ -319,18 +346,19 @@ fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
 }
 
 /// A tracked parameter has been reset if it does not count as set in the session, and is not what
-/// it was; or, where what it was is the server's own value, if anything was reset.
+/// it was; or, where what it was is the server's own value, if it was reset by its name.
 fn go_back_tracked(
     own: &mut Vars,
     startup: &Vars,
     before: &Vars,
-    resets: bool,
+    resets: impl Fn(&str) -> bool,
     there: &Carried,
     names: &TrackedNames,
 ) {
     for slot in 0..names.len() {
         let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
-        let is_reset = !is_set && (resets || before.get(slot) != own.get(slot));
+        let changed = before.get(slot) != own.get(slot);
+        let is_reset = !is_set && (changed || resets(names.name(slot)));
         if let (Some(value), true) = (startup.get(slot), is_reset) {
             own.set(slot, value);
         }

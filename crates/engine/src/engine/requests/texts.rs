@@ -278,6 +278,10 @@ impl<X: Exchange> Requests<'_, X> {
         let vars = &self.client.vars;
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
         self.server.suspect(signs, called, fingerprint(text));
+        if signs.intersects(Signs::SETTINGS | Signs::DISCARD) || text.is_empty() {
+            let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
+            self.server.resets.note(text, standard);
+        }
         self.server.traces.named |= named;
         self.server.traces.outcome.called |= !matches!(sent, Sent::Parse);
     }

@@ -1,0 +1,94 @@
+//! What a transaction may have reset by its own words. PostgreSQL's answer to a RESET does not say what
+//! it was about, and a setting without a value looks like one that was reset.
+
+use sql::{Discarded, Verb};
+
+/// Where the texts are longer everything may have been reset.
+const LEN_MAX: usize = 4_096;
+
+#[derive(Debug, Default)]
+pub struct Resets {
+    all: bool,
+    /// The statements, without quotes and spaces (`RESET TIME ZONE` is about TimeZone).
+    texts: Vec<u8>,
+}
+
+impl Resets {
+    /// That text is run; empty if it is not known. `standard`: see [`sql::scan`].
+    pub fn note(&mut self, text: &[u8], standard: bool) {
+        self.all |= text.is_empty() || text.len() + self.texts.len() >= LEN_MAX;
+        if self.all {
+            return;
+        }
+        for statement in sql::statements(text, standard) {
+            let own = bare(text.get(statement.range).unwrap_or_default());
+            let resets = match statement.verb {
+                Verb::Reset => true,
+                Verb::Set { .. } => contains(&own, b"default"),
+                Verb::ResetAll | Verb::Discard(Discarded::All) => {
+                    self.all = true;
+                    false
+                }
+                _ => contains(&own, b"set_config") && contains(&own, b"null"),
+            };
+            self.all |= resets && contains(&own, b"u&");
+            if resets {
+                self.texts.extend_from_slice(&own);
+                self.texts.push(b';');
+            }
+        }
+    }
+
+    pub fn may_include(&self, name: &[u8]) -> bool {
+        self.all || contains(&self.texts, &bare(name))
+    }
+}
+
+fn bare(text: &[u8]) -> Vec<u8> {
+    let kept = text.iter().filter(|byte| !byte.is_ascii_whitespace() && **byte != b'"');
+    kept.map(u8::to_ascii_lowercase).collect()
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn includes(text: &str, name: &str) -> bool {
+        let mut resets = Resets::default();
+        resets.note(text.as_bytes(), true);
+        resets.may_include(name.as_bytes())
+    }
+
+    #[test]
+    fn what_a_text_resets_is_told_from_its_words() {
+        for text in [
+            "RESET TimeZone",
+            "RESET TIME ZONE",
+            "SELECT 1; reset \"timezone\"",
+            "SET TimeZone TO DEFAULT",
+            "RESET ALL",
+            "DISCARD ALL",
+            "SELECT set_config('TimeZone', NULL, false)",
+            "RESET U&\"\\0054imeZone\"",
+            "",
+        ] {
+            assert!(includes(text, "TimeZone"), "{text}");
+        }
+        for text in [
+            "RESET work_mem",
+            "SET TimeZone = 'UTC'; RESET work_mem",
+            "SELECT 'RESET TimeZone'",
+            "DISCARD PLANS",
+            "SET work_mem TO DEFAULT",
+        ] {
+            assert!(!includes(text, "TimeZone"), "{text}");
+        }
+        assert!(includes("RESET app.tenant", "app.tenant"));
+        assert!(!includes("SET app.tenant = ''", "app.tenant"));
+        assert!(includes(&" ".repeat(LEN_MAX), "app.tenant"));
+    }
+}

@@ -1,0 +1,72 @@
+//! RESET goes back to the startup packet, and nothing else does.
+
+use testkit::{Pooler, RawClient, Role};
+
+use super::{pooler, settle, switch};
+use crate::support;
+
+fn client(pooler: &Pooler, database: &str, own: &[(&str, &str)]) -> RawClient {
+    let mut client = RawClient::connect(pooler.port());
+    let startup = [&[("user", Role::APP), ("database", database)], own].concat();
+    client.authenticate(&startup, Role::APP_PASSWORD).expect("it may come in");
+    client
+}
+
+#[test]
+fn what_is_as_the_server_has_it_goes_back_only_by_its_name() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(8);
+    let zone = pooler.client(&database).value("SHOW TimeZone");
+    let own = [("TimeZone", "Asia/Tokyo"), ("application_name", "mine")];
+    let mut client = client(&pooler, &database, &own);
+    for back in ["RESET TimeZone", "RESET TIME ZONE", "DISCARD ALL"] {
+        assert_eq!(client.value("SHOW TimeZone"), "Asia/Tokyo");
+        client.rows(&format!("SET TimeZone = '{zone}'"));
+        // A server on which that is what it was at its login.
+        let held = switch(&pooler, &database);
+        for other in ["RESET statement_timeout", "SET work_mem = '5MB'", "DISCARD PLANS"] {
+            client.rows(other);
+            settle(&pooler);
+            assert_eq!(client.value("SHOW TimeZone"), zone, "{other}");
+            assert_eq!(client.value("SHOW application_name"), "mine", "{other}");
+        }
+        drop(held);
+        // Where it was set.
+        client.rows(&format!("SET TimeZone = 'Europe/Rome'; SET TimeZone = '{zone}'"));
+        client.rows(back);
+        settle(&pooler);
+    }
+    assert_eq!(client.value("SHOW TimeZone"), "Asia/Tokyo");
+}
+
+#[test]
+fn what_the_startup_packet_has_set_can_be_emptied() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(8);
+    let postgres = testkit::Postgres::shared();
+    let role = postgres.role(testkit::ServerAuth::Scram).name;
+    postgres.superuser("postgres").rows(&format!("GRANT {role} TO app"));
+    let options = format!("-c app.tenant=5 -c role={role}");
+    let mut client = client(&pooler, &database, &[("options", &options)]);
+    let is = "SELECT current_setting('app.tenant', true) || current_user";
+    for _ in 0..2 {
+        assert_eq!(client.value(is), format!("5{role}"));
+        client.rows("SET app.tenant = ''");
+        client.rows("BEGIN; SET ROLE NONE; COMMIT");
+        client.rows("SET work_mem = '5MB'; RESET work_mem");
+        for _ in 0..2 {
+            let _held = switch(&pooler, &database);
+            assert_eq!(client.value(is), "app");
+            client.rows("SET statement_timeout = 0");
+        }
+        // Rolled back, it is not.
+        client.rows("RESET ROLE; RESET app.tenant");
+        client.rows("BEGIN; SET ROLE NONE; SET app.tenant = ''; ROLLBACK");
+        settle(&pooler);
+    }
+    assert_eq!(pooler.client(&database).value("SELECT current_user"), "app");
+}
