@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::{Postgres, eventually};
 
-use super::{backend, pooler};
+use super::{backend, pooler, settle};
 use crate::support;
 
 #[test]
@@ -52,4 +52,24 @@ fn postgresql_counts_how_long_a_server_is_idle_and_not_its_client() {
     let last = client.read_until(|message| message.tag == b'E');
     let error = last.iter().find_map(testkit::Message::error).expect("it is told why");
     assert_eq!(error.code(), "57P05");
+}
+
+#[test]
+fn who_has_set_what_postgresql_does_not_show_keeps_the_server() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let postgres = Postgres::shared();
+    postgres.superuser("postgres").rows("GRANT SET ON PARAMETER dynamic_library_path TO app");
+    let mut client = pooler.client(&database);
+    let shown = "SELECT count(*) FROM pg_settings WHERE name = 'dynamic_library_path'";
+    assert_eq!(client.value(shown), "0");
+    let before = backend(&mut client);
+    client.rows("SET dynamic_library_path = '/nowhere'");
+    settle(&pooler);
+    assert_eq!(pooler.admin("SHOW PINS").column("reason"), ["load"]);
+    assert_eq!(backend(&mut client), before);
+    drop(client);
+    assert_ne!(backend(&mut pooler.client(&database)), before);
 }

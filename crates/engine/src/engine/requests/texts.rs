@@ -61,6 +61,9 @@ pub(super) enum Sight {
     Replace(&'static [u8]),
 }
 
+/// Of the settings that PostgreSQL hides from most, those that a session can change.
+const HIDDEN: [&[u8]; 2] = [b"dynamic_library_path", b"extension_control_path"];
+
 impl<X: Exchange> Requests<'_, X> {
     /// A Query is in front.
     pub(super) fn see_query(&mut self, header: Header, available: usize) -> Sight {
@@ -275,6 +278,9 @@ impl<X: Exchange> Requests<'_, X> {
                 texts.lore.note_customs(parameter, sets);
             }
         }
+        if signs.intersects(Signs::SETTINGS) && (is_hidden(text) || is_hidden(parameters)) {
+            signs |= Signs::LOAD;
+        }
         let vars = &self.client.vars;
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
         self.server.suspect(signs, called, fingerprint(text));
@@ -298,6 +304,12 @@ impl<X: Exchange> Requests<'_, X> {
         };
         Called { names: functions, here }
     }
+}
+
+/// Is it about a setting that PostgreSQL shows only to those who may read all settings? The client may
+/// be none of them (any more) when it is asked what was set.
+fn is_hidden(text: &[u8]) -> bool {
+    HIDDEN.iter().any(|name| text.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name)))
 }
 
 /// What an operator knows a text by; 0 if it is not known.
