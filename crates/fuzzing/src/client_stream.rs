@@ -20,11 +20,13 @@ const LEN_MAX: usize = 4_096;
 const BYTES_LEN_MAX: usize = 256;
 
 /// Why the pooler may cut a client off whom PostgreSQL would have let go on.
-const ALLOWED: [&str; 5] = [
+const ALLOWED: [&str; 7] = [
     "broken Parse packet",
     "broken Bind packet",
     "broken Describe packet",
     "broken Close packet",
+    "broken Flush packet",
+    "broken CopyDone or CopyFail packet",
     "transaction blocks not allowed in statement pooling mode",
 ];
 
