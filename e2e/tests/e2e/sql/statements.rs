@@ -137,7 +137,8 @@ const REST: Script = &[
 const FUNCTIONS: Script = &[
     (
         "CREATE FUNCTION sets() RETURNS text LANGUAGE sql AS \
-         $$ SELECT set_config('work_mem', (6000 + random() * 1000)::int::text, false) $$; \
+         $$ SELECT set_config('work_mem', \
+         (pg_size_bytes(current_setting('work_mem')) / 1024 + 1)::text, false) $$; \
          CREATE PROCEDURE sets_as_well() LANGUAGE sql AS $$ SELECT sets() $$",
         "",
     ),
