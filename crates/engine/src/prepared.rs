@@ -456,21 +456,6 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_with_the_time_of_its_parse_is_shared_with_nobody() {
-        let mut interner = Interner::default();
-        for (sql, shared) in [
-            ("SELECT * FROM t WHERE at < 'now'", false),
-            ("SELECT ' Today 12:00'::timestamp", false),
-            ("SELECT now(), 'x', at AS today FROM t", true),
-            ("SELECT 'it is now', 'no'", true),
-        ] {
-            let [one, other] =
-                [(); 2].map(|()| interner.intern(sql.as_bytes(), b"", Realm::COMMON));
-            assert_eq!(Arc::ptr_eq(&one, &other), shared, "{sql}");
-        }
-    }
-
-    #[test]
     fn a_shape_is_names_and_types_but_not_formats() {
         let shape = Shape::of_rows(&rows(&[("a", 23, 0), ("b", 25, 0)]));
         assert!(shape.is_some() && shape != Some(Shape::NONE));

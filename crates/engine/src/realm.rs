@@ -103,14 +103,18 @@ pub fn is_of_its_moment(sql: &[u8]) -> bool {
     })
 }
 
-fn contains(text: &[u8], word: &[u8]) -> bool {
+/// Does that word stand in the text, in letters of whatever case?
+pub fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::carried::{Carried, Setting};
+    use crate::prepared::Interner;
     use crate::vars::{DATE_STYLE, TIME_ZONE};
 
     fn realm(settings: &[(&str, &str)]) -> Realm {
@@ -158,6 +162,21 @@ mod tests {
         assert_ne!(zone, with(DATE_STYLE, "UTC"));
         assert_ne!(with(names.len() - 1, "iso_8601"), with(names.len() - 1, "postgres"));
         assert_eq!(with(APPLICATION_NAME, "a"), with(APPLICATION_NAME, "b"));
+    }
+
+    #[test]
+    fn a_statement_with_the_time_of_its_parse_is_shared_with_nobody() {
+        let mut interner = Interner::default();
+        for (sql, shared) in [
+            ("SELECT * FROM t WHERE at < 'now'", false),
+            ("SELECT ' Today 12:00'::timestamp", false),
+            ("SELECT now(), 'x', at AS today FROM t", true),
+            ("SELECT 'it is now', 'no'", true),
+        ] {
+            let [one, other] =
+                [(); 2].map(|()| interner.intern(sql.as_bytes(), b"", Realm::COMMON));
+            assert_eq!(Arc::ptr_eq(&one, &other), shared, "{sql}");
+        }
     }
 
     #[test]

@@ -174,7 +174,9 @@ impl<M, W: Wake> Hub<M, W> {
 
     /// See [`Interner::resume`].
     pub(crate) fn resume_numbering(&self, numbering: Numbering) {
-        lock(&self.interner).resume(numbering);
+        let mut interner = lock(&self.interner);
+        interner.resume(numbering);
+        self.schema.store(interner.schema(), Ordering::Release);
     }
 
     /// A statement of another process, see [`Interner::restore`].
@@ -275,8 +277,9 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
     }
 
     fn schema_changed(&mut self) {
-        lock(&self.hub.interner).schema_changed();
-        self.hub.schema.fetch_add(1, Ordering::Release);
+        let mut interner = lock(&self.hub.interner);
+        interner.schema_changed();
+        self.hub.schema.store(interner.schema(), Ordering::Release);
     }
 
     fn schema(&mut self) -> u64 {

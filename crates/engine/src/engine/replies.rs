@@ -491,7 +491,7 @@ impl Replies<'_> {
         let client = &mut self.client;
         ledger
             .reply(code, &mut |entry: Entry| {
-                undo(entry, statements, (&mut *unnamed, &mut *lent), client.as_deref_mut())
+                undo(entry, statements, unnamed, lent, client.as_deref_mut())
             })
             .map_err(|error| error.to_string())
     }
@@ -546,7 +546,8 @@ fn is_change_of_schema(tag: &[u8]) -> bool {
 pub(super) fn undo(
     entry: Entry,
     statements: &mut crate::prepared::ServerStatements,
-    (unnamed, lent): (&mut u64, &mut Vec<Lent>),
+    unnamed: &mut u64,
+    lent: &mut Vec<Lent>,
     client: Option<&mut Client>,
 ) {
     let Some(undo) = entry.undo else { return };

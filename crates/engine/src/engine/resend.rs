@@ -113,7 +113,7 @@ impl<X: Exchange> Engine<X> {
         let statements = &mut server.statements;
         let (unnamed, lent) = (&mut server.unnamed, &mut server.lent);
         server.ledger.abandon(&mut |entry| {
-            undo(entry, statements, (&mut *unnamed, &mut *lent), Some(client));
+            undo(entry, statements, unnamed, lent, Some(client));
         });
         server.client = None;
         client.server = None;

@@ -20,6 +20,19 @@ fn stage() -> (Pooler, String) {
     (pooler, database)
 }
 
+/// `one.f` is trusted, and `two.f` leaves something.
+fn lull_in_one(client: &mut RawClient, leaves: &str) {
+    client.rows(&format!(
+        "CREATE SCHEMA one; CREATE FUNCTION one.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; \
+         CREATE SCHEMA two; CREATE FUNCTION two.f() RETURNS int LANGUAGE sql AS \
+         $$ SELECT {leaves}; SELECT 1 $$"
+    ));
+    client.rows("SET search_path = one");
+    for _ in 0..OFTEN {
+        client.rows("SELECT f()");
+    }
+}
+
 /// The client has what it has set, and another one on the same server has not.
 #[track_caller]
 fn is_its_own(pooler: &Pooler, database: &str, client: &mut RawClient, value: &str) {
@@ -130,15 +143,7 @@ fn one_of_the_same_name_in_another_schema_is_another() {
     }
     let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
-    client.rows(
-        "CREATE SCHEMA one; CREATE FUNCTION one.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; \
-         CREATE SCHEMA two; CREATE FUNCTION two.f() RETURNS int LANGUAGE sql AS \
-         $$ SELECT set_config('work_mem', '5MB', false); SELECT 1 $$",
-    );
-    client.rows("SET search_path = one");
-    for _ in 0..OFTEN {
-        client.rows("SELECT f()");
-    }
+    lull_in_one(&mut client, "set_config('work_mem', '5MB', false)");
     let mut other = pooler.client(&database);
     other.rows("SET search_path = two");
     other.rows("SELECT f()");
@@ -204,15 +209,7 @@ fn one_that_is_trusted_is_not_when_something_else_has_been_sent_ahead() {
     }
     let (pooler, database) = pooler(1);
     let mut client = pooler.client(&database);
-    client.rows(
-        "CREATE SCHEMA one; CREATE FUNCTION one.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; \
-         CREATE SCHEMA two; CREATE FUNCTION two.f() RETURNS int LANGUAGE sql AS \
-         $$ SELECT pg_advisory_lock(5); SELECT 1 $$",
-    );
-    client.rows("SET search_path = one");
-    for _ in 0..OFTEN {
-        client.rows("SELECT f()");
-    }
+    lull_in_one(&mut client, "pg_advisory_lock(5)");
     for sql in ["BEGIN", "SET search_path = two", "SELECT f()", "COMMIT"] {
         client.rows(sql);
     }

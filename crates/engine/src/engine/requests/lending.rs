@@ -18,7 +18,6 @@ use crate::lore::Called;
 use crate::prepared::SERVER_NAME_PREFIX;
 use crate::session::Lent;
 use crate::shell::Exchange;
-use crate::vars::STANDARD_CONFORMING_STRINGS;
 
 /// Lent where the statement need only be there: it can be prepared whatever has become of its
 /// tables, and if it were executed nevertheless it would be as if it were not there.
@@ -32,7 +31,7 @@ impl<X: Exchange> Requests<'_, X> {
         if !has_names || self.server.ledger.in_copy() {
             return;
         }
-        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
+        let standard = self.has_standard_strings();
         for statement in sql::statements(text, standard) {
             let by_name =
                 matches!(statement.verb, Verb::Execute | Verb::Deallocate | Verb::Prepare);

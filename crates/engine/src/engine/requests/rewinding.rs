@@ -37,7 +37,7 @@ impl<X: Exchange> Requests<'_, X> {
                 stats.client_parses -= u64::from(!was_ours);
                 stats.server_parses -= u64::from(!was_made_up);
             }
-            undo(entry, statements, (&mut *unnamed, &mut *lent), Some(client));
+            undo(entry, statements, unnamed, lent, Some(client));
         });
         client.rewound = true;
         self.out.clear();

@@ -100,10 +100,15 @@ impl<X: Exchange> Requests<'_, X> {
         Ok(self.see(parse.sql, Sent::Parse))
     }
 
+    /// Is a backslash in the client's strings no more than that?
+    pub(super) fn has_standard_strings(&self) -> bool {
+        self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off")
+    }
+
     /// A text.
     pub(super) fn see(&mut self, text: &[u8], sent: Sent<'_>) -> Sight {
+        let standard = self.has_standard_strings();
         let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
-        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
         let mut seen = texts.cache.scan(text, standard);
         // What has been sent already may change how strings are read, and is not answered yet.
         let unsure = self.server.traces.signs.intersects(Signs::SETTINGS | Signs::OPAQUE);
@@ -128,8 +133,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.forget_strangers();
         // Behind that.
         let parse = if matches!(sent, Sent::Parse) { self.next_serial() } else { 0 };
-        let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
-        let mut scanning = Box::new(Scanning::new(standard, parse));
+        let mut scanning = Box::new(Scanning::new(self.has_standard_strings(), parse));
         // The name of that statement, which is empty, is before its text.
         let text_at = HEADER_LEN + usize::from(parse != 0);
         let (before, text) = self.input[self.at..self.at + available].split_at(text_at);
@@ -176,16 +180,12 @@ impl<X: Exchange> Requests<'_, X> {
             && let Some(own) = self.client.extended.take()
         {
             let seen = own.unnamed_seen;
-            let looks = self.looks_at(seen);
-            let parse = if looks { own.unnamed_parse.clone() } else { Vec::new() };
+            self.leaves(seen, text_of(&own.unnamed_parse), Sent::Bind(bind));
+            let names_others = seen.signs.contains(Signs::PREPARED);
+            let parse = names_others.then(|| own.unnamed_parse.clone());
             self.client.extended = Some(own);
-            if looks {
-                let parse = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default());
-                let text = parse.map_or(&b""[..], |parse| parse.sql);
-                self.leave_traces(seen, text, Sent::Bind(bind));
-                if seen.signs.contains(Signs::PREPARED) {
-                    self.lend(text);
-                }
+            if let Some(parse) = parse {
+                self.lend(text_of(&parse));
             }
             seen.signs
         } else {
@@ -227,15 +227,11 @@ impl<X: Exchange> Requests<'_, X> {
 
     #[inline]
     fn leaves(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
-        if self.looks_at(seen) {
+        let Some(texts) = &self.texts else { return };
+        let looks = texts.lore.asks_numbers || !self.settings.pin_functions.is_empty();
+        if looks || !seen.signs.is_empty() {
             self.leave_traces(seen, text, sent);
         }
-    }
-
-    #[inline]
-    fn looks_at(&self, seen: Seen) -> bool {
-        let Some(texts) = &self.texts else { return false };
-        texts.lore.asks_numbers || !self.settings.pin_functions.is_empty() || !seen.signs.is_empty()
     }
 
     #[cold]
@@ -285,8 +281,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
         self.server.suspect(signs, called, fingerprint(text));
         if signs.intersects(Signs::SETTINGS | Signs::DISCARD) || text.is_empty() {
-            let standard = self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off");
-            self.server.resets.note(text, standard);
+            self.server.resets.note(text, self.has_standard_strings());
         }
         self.server.traces.named |= named;
         self.server.traces.outcome.called |= !matches!(sent, Sent::Parse);
@@ -298,7 +293,8 @@ impl<X: Exchange> Requests<'_, X> {
         // What is suspected already is so of being moved elsewhere, too, and may be the same.
         let traces = &self.server.traces;
         let is_suspect = !traces.is_empty() && traces.called.names == functions;
-        let here = match moves || (self.server.has_moved && !is_suspect) {
+        let is_unknown = moves || (self.server.has_moved && !is_suspect);
+        let here = match functions == 0 || is_unknown {
             true => 0,
             false => Realm::of(&self.client.vars, self.names).digest(functions),
         };
@@ -309,7 +305,13 @@ impl<X: Exchange> Requests<'_, X> {
 /// Is it about a setting that PostgreSQL shows only to those who may read all settings? The client may
 /// be none of them (any more) when it is asked what was set.
 fn is_hidden(text: &[u8]) -> bool {
-    HIDDEN.iter().any(|name| text.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name)))
+    HIDDEN.iter().any(|name| realm::contains(text, name))
+}
+
+/// That of a Parse message; empty if the message was not kept.
+fn text_of(parse: &[u8]) -> &[u8] {
+    let parse = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default());
+    parse.map_or(b"", |parse| parse.sql)
 }
 
 /// What an operator knows a text by; 0 if it is not known.
