@@ -180,7 +180,9 @@ impl<X: Exchange> Requests<'_, X> {
             && let Some(own) = self.client.extended.take()
         {
             let seen = own.unnamed_seen;
-            self.leaves(seen, text_of(&own.unnamed_parse), Sent::Bind(bind));
+            if self.looks_at(seen) {
+                self.leave_traces(seen, text_of(&own.unnamed_parse), Sent::Bind(bind));
+            }
             let names_others = seen.signs.contains(Signs::PREPARED);
             let parse = names_others.then(|| own.unnamed_parse.clone());
             self.client.extended = Some(own);
@@ -227,11 +229,15 @@ impl<X: Exchange> Requests<'_, X> {
 
     #[inline]
     fn leaves(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
-        let Some(texts) = &self.texts else { return };
-        let looks = texts.lore.asks_numbers || !self.settings.pin_functions.is_empty();
-        if looks || !seen.signs.is_empty() {
+        if self.looks_at(seen) {
             self.leave_traces(seen, text, sent);
         }
+    }
+
+    #[inline]
+    fn looks_at(&self, seen: Seen) -> bool {
+        let Some(texts) = &self.texts else { return false };
+        texts.lore.asks_numbers || !self.settings.pin_functions.is_empty() || !seen.signs.is_empty()
     }
 
     #[cold]
