@@ -131,6 +131,13 @@ pub(crate) enum ShellMail {
     Stop,
 }
 
+impl ShellMail {
+    /// Does it tell what becomes of what was exported? All else is left for later, in its order.
+    pub(crate) fn ends_stillness(&self) -> bool {
+        matches!(self, Self::Cede(_) | Self::Thaw | Self::Stop)
+    }
+}
+
 impl From<Mail> for ShellMail {
     fn from(mail: Mail) -> Self {
         Self::Engine(mail)

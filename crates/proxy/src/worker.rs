@@ -83,6 +83,8 @@ pub(crate) struct Worker {
     exported: Exported,
     /// Events of parked servers that came while nothing was to be read.
     missed: Vec<Token>,
+    /// Mail that came meanwhile: it may be about what another process has by now.
+    postponed: Vec<ShellMail>,
     /// There is what another process has had, and nothing was done with it yet.
     has_imported: bool,
     stopped: bool,
@@ -107,6 +109,7 @@ impl Worker {
             hold: Hold::None,
             exported: Exported::default(),
             missed: Vec::new(),
+            postponed: Vec::new(),
             has_imported: false,
             stopped: false,
             shared,

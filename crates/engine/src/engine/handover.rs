@@ -260,39 +260,49 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// What was exported is another process's now: it is forgotten here, without a word to anybody.
-    /// Whoever has gone by himself meanwhile is left out of account.
-    pub fn cede(&mut self, exported: &Exported, now: Micros) {
+    /// Returns that. What has gone by itself meanwhile is not in it: its place may be another's.
+    pub fn cede(&mut self, exported: Exported, now: Micros) -> Exported {
+        let Exported { mut clients, mut parked } = exported;
+        clients.retain_mut(|client| self.cede_client(client, now));
+        parked.retain(|(pool, handle)| self.cede_parked(*pool, *handle, now));
+        Exported { clients, parked }
+    }
+
+    fn cede_client(&mut self, exported: &mut ExportedClient, now: Micros) -> bool {
+        let ExportedClient { id, serial, .. } = *exported;
+        if self.clients.get(id.0 as usize).is_none_or(|client| client.serial != serial) {
+            return false;
+        }
+        let client = self.clients.remove(id.0 as usize);
+        exported.server = client.server;
+        self.keys.remove(&client.key);
+        self.end_listening(id, &client);
+        if let Some(identity) = &client.counted {
+            self.exchange.limits(|limits| limits.client_left(identity));
+        }
+        if let Some(pool) = client.pool {
+            let worker = self.worker;
+            self.exchange.pool(pool, |pool| {
+                pool.clients -= 1;
+                if let ClientPhase::Waiting(waiter) = &client.phase {
+                    pool.forget(worker, waiter.ticket);
+                }
+            });
+        }
+        if let Some(on) = client.server {
+            let server = self.servers.remove(on.0 as usize);
+            self.forget_server(&server, now);
+        }
+        true
+    }
+
+    fn cede_parked(&mut self, pool: PoolId, handle: Handle, now: Micros) -> bool {
         let worker = self.worker;
-        for ExportedClient { id, serial, .. } in &exported.clients {
-            if self.clients.get(id.0 as usize).is_none_or(|client| client.serial != *serial) {
-                continue;
-            }
-            let client = self.clients.remove(id.0 as usize);
-            self.keys.remove(&client.key);
-            self.end_listening(*id, &client);
-            if let Some(identity) = &client.counted {
-                self.exchange.limits(|limits| limits.client_left(identity));
-            }
-            if let Some(pool) = client.pool {
-                self.exchange.pool(pool, |pool| {
-                    pool.clients -= 1;
-                    if let ClientPhase::Waiting(waiter) = &client.phase {
-                        pool.forget(worker, waiter.ticket);
-                    }
-                });
-            }
-            if let Some(on) = client.server {
-                let server = self.servers.remove(on.0 as usize);
-                self.forget_server(&server, now);
-            }
-        }
-        for (pool, handle) in &exported.parked {
-            let server = self.exchange.pool(*pool, |pool| pool.take_parked(worker, *handle));
-            if let Some(server) = server {
-                self.view(*pool);
-                self.forget_server(&server, now);
-            }
-        }
+        let server = self.exchange.pool(pool, |pool| pool.take_parked(worker, handle));
+        let Some(server) = server else { return false };
+        self.view(pool);
+        self.forget_server(&server, now);
+        true
     }
 
     fn forget_server(&mut self, server: &Server, now: Micros) {

@@ -172,3 +172,26 @@ fn who_waits_to_be_let_in_is_welcomed_by_the_new_process() {
     rig.server(0).answers("DISCARD ALL");
     waits.expect_welcome(&[]);
 }
+
+#[test]
+fn what_has_gone_meanwhile_is_not_given_away() {
+    let rig = Rig::transaction();
+    let (stays, leaves) = (rig.client(), rig.client());
+    for client in [&stays, &leaves] {
+        client.send([query("begin")]);
+    }
+    for at in 0..2 {
+        rig.server(at).send([complete("BEGIN"), ready('I')]);
+    }
+    let exported = rig.export();
+    assert_eq!((exported[0].clients.len(), exported[0].parked.len()), (2, 2));
+    leaves.leave();
+    rig.server(1).die();
+    let comes = rig.client();
+    let ceded = rig.cede(exported);
+    assert_eq!((ceded[0].clients.len(), ceded[0].parked.len()), (1, 1));
+    comes.send([query("one")]);
+    rig.server(2).answers("one");
+    comes.expect([done("OK")]);
+    assert_eq!((rig.clients_counted(), rig.clients_in_tables()), (1, 1));
+}

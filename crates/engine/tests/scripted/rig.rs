@@ -21,13 +21,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::{Config, Database, PoolMode};
-use engine::Drain;
 use engine::auth::Peer;
 use engine::ids::ClientId;
 use engine::pool::{Gate, Pool};
 use engine::report::Report;
 use engine::settings::settings_for;
 use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
+use engine::{Drain, Exported};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
 use net::{CancelCall, ClientEnd, Place, ServerEnd};
@@ -207,6 +207,16 @@ impl Rig {
         change(&mut config);
         world.config = Arc::new(config);
         world.hand_over();
+    }
+
+    /// What another process may get, of each worker.
+    pub(crate) fn export(&self) -> Vec<Exported> {
+        self.0.borrow_mut().export().1
+    }
+
+    /// It has got it. What was really given away.
+    pub(crate) fn cede(&self, exported: Vec<Exported>) -> Vec<Exported> {
+        self.0.borrow_mut().cede(exported)
     }
 
     pub(crate) fn begin_drain(&self, how: Drain) {

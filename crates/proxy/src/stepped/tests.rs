@@ -3,16 +3,20 @@
 use std::{
     fs,
     io::{ErrorKind, Read as _, Write as _},
-    os::unix::net::{UnixListener, UnixStream},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
 };
 
 use config::Config;
 use engine::ids::WorkerId;
+use tokio::sync::mpsc;
 use wire::{backend, frontend};
 
 use super::Stepped;
-use crate::worker::LOGINS_MAX;
+use crate::{shared::ShellMail, sys::rights, worker::LOGINS_MAX};
 
 /// More than two of the largest reads, and less than the socket of a unix connection holds.
 const REQUEST_LEN: usize = 160 * 1024;
@@ -77,6 +81,25 @@ impl Rig {
             }
         }
         panic!("{left} bytes did not arrive: {portions:?}");
+    }
+
+    fn tell(&mut self, letter: ShellMail) {
+        self.weir.shared.hub.mailbox(WorkerId(0)).post(letter);
+        self.weir.turn().unwrap();
+    }
+
+    /// Another process gets the sockets of all that the worker has.
+    fn export(&mut self) -> Vec<OwnedFd> {
+        let (reply, mut answers) = mpsc::unbounded_channel();
+        self.tell(ShellMail::Export(reply));
+        let export = answers.try_recv().unwrap();
+        let (from, to) = UnixStream::pair().unwrap();
+        rights::send(from.as_raw_fd(), &export.fds).unwrap();
+        rights::receive(to.as_raw_fd()).unwrap()
+    }
+
+    fn clients(&self) -> u32 {
+        self.weir.shared.gauge(WorkerId(0)).load.clients()
     }
 }
 
@@ -160,8 +183,7 @@ fn while_more_is_said_than_heard_fewer_are_accepted_but_not_nobody() {
     frontend::startup(&mut words, 0, &[("user", "app"), ("application_name", &name)]);
     let path = rig.folder.join(".s.PGSQL.6432");
     let mut crowd: Vec<_> = (0..120).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    let accepted = |rig: &Rig| rig.weir.shared.gauge(WorkerId(0)).load.clients() as usize;
-    let before = accepted(&rig);
+    let before = rig.clients();
     // Each has another byte to say whenever it was heard, and is never done.
     for byte in &words[..TURNS] {
         for client in &mut crowd {
@@ -169,6 +191,29 @@ fn while_more_is_said_than_heard_fewer_are_accepted_but_not_nobody() {
         }
         rig.weir.turn().unwrap();
     }
-    let entered = accepted(&rig) - before;
+    let entered = (rig.clients() - before) as usize;
     assert!((TURNS..2 * TURNS).contains(&entered), "{entered} in {TURNS} turns");
+}
+
+#[test]
+fn what_another_process_may_have_is_left_alone_whatever_is_ordered() {
+    let kill = || ShellMail::Kill(["app".to_owned()].into());
+    let mut rig = Rig::new(8);
+    let theirs = rig.export();
+    assert_eq!(theirs.len(), 2);
+    rig.tell(kill());
+    let (done, _) = mpsc::unbounded_channel();
+    rig.tell(ShellMail::Cede(done));
+    rig.tell(ShellMail::Thaw);
+    assert_eq!((received(&mut rig.client), received(&mut rig.server)), (0, 0));
+    assert_eq!(rig.clients(), 0);
+    drop(theirs);
+
+    // It has not got it after all.
+    let mut rig = Rig::new(9);
+    drop(rig.export());
+    rig.tell(kill());
+    assert_eq!((received(&mut rig.client), received(&mut rig.server)), (0, 0));
+    rig.tell(ShellMail::Thaw);
+    assert_eq!(rig.clients(), 0);
 }

@@ -64,8 +64,7 @@ impl Worker {
     /// What was exported is the other process's.
     pub(super) fn cede(&mut self) {
         let exported = std::mem::take(&mut self.exported);
-        self.engine.cede(&exported, self.sockets.now);
-        let Exported { clients, parked } = exported;
+        let Exported { clients, parked } = self.engine.cede(exported, self.sockets.now);
         for client in clients {
             self.sockets.cede_client(client.id);
             if let Some(server) = client.server {
@@ -83,6 +82,10 @@ impl Worker {
         self.exported = Exported::default();
         self.accepting_paused = self.watch_listeners().is_err();
         self.sockets.queue_all();
+        for letter in std::mem::take(&mut self.postponed) {
+            self.read_letter(letter);
+            self.settle();
+        }
         for token in std::mem::take(&mut self.missed) {
             self.handle_event(token, epoll::READABLE);
         }

@@ -10,7 +10,7 @@ use engine::{
     report::ServerPlace,
 };
 
-use super::Worker;
+use super::{Hold, Worker};
 use crate::{
     controller::{ClientInfo, ServerInfo, WorkerReport},
     shared::ShellMail,
@@ -23,13 +23,17 @@ impl Worker {
         let mut mail = mem::take(&mut self.mail);
         self.shared.hub.mailbox(self.id).take(&mut mail);
         for letter in mail.drain(..) {
+            if self.hold == Hold::Still && !letter.ends_stillness() {
+                self.postponed.push(letter);
+                continue;
+            }
             self.read_letter(letter);
             self.settle();
         }
         self.mail = mail;
     }
 
-    fn read_letter(&mut self, letter: ShellMail) {
+    pub(super) fn read_letter(&mut self, letter: ShellMail) {
         let now = self.sockets.now;
         match letter {
             ShellMail::Engine(mail) => self.engine.handle_mail(mail, now, &mut self.sockets),

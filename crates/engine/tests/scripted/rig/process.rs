@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use engine::ids::WorkerId;
-use engine::parcel::{Estate, PoolRecord};
+use engine::parcel::{Estate, Parcel, PoolRecord};
 use engine::pool::Gate;
 use engine::report::{ServerPlace, ServerState};
 use engine::{Engine, Exported, Shelf};
@@ -27,8 +27,7 @@ impl World {
         let pools = self
             .shared
             .state(|state| state.pools.iter().map(|pool| Some(PoolRecord::of(pool))).collect());
-        let (parcels, exported): (Vec<_>, Vec<_>) =
-            self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip();
+        let (parcels, exported) = self.export();
         let ends: Vec<_> =
             exported.iter().enumerate().map(|(at, all)| ends(&self.net, at, all)).collect();
         let disabled = Vec::new();
@@ -36,9 +35,8 @@ impl World {
         let estate =
             Estate { now: self.now, seed: [7; 32], names, statements, pools, disabled, parcels };
         let bytes = estate.to_bytes().expect("plain data");
-        for (engine, exported) in self.engines.iter_mut().zip(&exported) {
-            engine.cede(exported, self.now);
-            engine.check_invariants();
+        self.cede(exported);
+        for engine in &self.engines {
             assert_eq!((engine.client_count(), engine.busy_servers()), (0, 0));
         }
         let listeners = self.end_listeners();
@@ -49,6 +47,20 @@ impl World {
             assert_eq!((state.limits.clients(), state.limits.servers()), (0, listeners));
         });
         self.begin_anew(Estate::from_bytes(&bytes).expect("what was written"), ends);
+    }
+
+    /// One for each worker.
+    pub(crate) fn export(&mut self) -> (Vec<Parcel>, Vec<Exported>) {
+        self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip()
+    }
+
+    /// What was really given away.
+    pub(crate) fn cede(&mut self, exported: Vec<Exported>) -> Vec<Exported> {
+        let now = self.now;
+        let all = self.engines.iter_mut().zip(exported);
+        let ceded = all.map(|(engine, exported)| engine.cede(exported, now)).collect();
+        self.check_invariants();
+        ceded
     }
 
     /// What listens stays, and ends with the process. How many that are.
