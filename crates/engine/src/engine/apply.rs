@@ -98,8 +98,10 @@ impl<X: Exchange> Engine<X> {
         let server = &mut self.servers[on.0 as usize];
         let error = server.own_error.take().unwrap_or_default();
         let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
+        // What it has on this server would not be on another one.
+        let stays = server.has_traces();
         // Another server has taken them, so a new one may.
-        if let Some(session) = client.session.as_mut().filter(|session| !session.renews)
+        if let Some(session) = client.session.as_mut().filter(|own| !own.renews && !stays)
             && !mutant::is(Mutant::TriesOneServer)
         {
             if !is_open {
@@ -115,7 +117,7 @@ impl<X: Exchange> Engine<X> {
             let errand = Errand::Settings { client: id };
             return self.replace_server(on, REFUSED, errand, now, io);
         }
-        if !server.is_as_opened() {
+        if !stays && !server.is_as_opened() {
             // Perhaps it does not give up what another client has set.
             return self.server_closed(on, "settings could not be undone", now, io);
         }

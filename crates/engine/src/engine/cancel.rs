@@ -144,7 +144,12 @@ impl<X: Exchange> Engine<X> {
         let client = self.owner_of(key).ok_or(CancelFate::Unknown)?;
         let on = client.server.ok_or(CancelFate::Idle)?;
         let server = self.server(on);
-        let busy = matches!(server.phase, ServerPhase::Linked) && !server.ledger.owes_nothing();
+        // What is found out before the client's own request may wait as long as that would.
+        let works = matches!(
+            server.phase,
+            ServerPhase::Linked | ServerPhase::Preparing(Preparation::Confirm)
+        );
+        let busy = works && !server.ledger.owes_nothing();
         match (busy, server.cancel_pending) {
             (true, false) => Ok(on),
             (true, true) => Err(CancelFate::Sent),

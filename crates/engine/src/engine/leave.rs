@@ -202,9 +202,10 @@ impl<X: Exchange> Engine<X> {
                 | Preparation::Statements
                 | Preparation::Recount
                 | Preparation::Confirm),
-            ) if server.status == b'I' => {
-                // Nothing of the client's was sent: it goes back to its place in the queue. But its
-                // statement may be the reason, so it is not asked about once more.
+            ) if server.status == b'I' && !server.has_traces() => {
+                // Nothing of the client's was sent, nor is anything of its session there: it goes
+                // back to its place in the queue. But its statement may be the reason, so it is not
+                // asked about once more.
                 let client = server.client;
                 let pool = server.pool;
                 if let Some(client) = client {

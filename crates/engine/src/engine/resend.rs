@@ -29,6 +29,9 @@ use crate::prepared::DOUBTFUL;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
+/// SQLSTATE of a statement that was cancelled, or timed out.
+const QUERY_CANCELED: &[u8] = b"57014";
+
 /// A session belongs to its server, all of it or what is pinned; and a request that has lost two
 /// servers may be the reason.
 pub(super) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
@@ -247,8 +250,11 @@ impl<X: Exchange> Engine<X> {
         let confirms = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let again = match failed {
             // Nothing was asked yet: PostgreSQL's own words are had by asking, unless a transaction
-            // has failed already.
-            true => confirms && server.status != b'E',
+            // has failed already, or it was not to be waited for any longer.
+            true => {
+                let is_cancelled = refused.error.sqlstate() == QUERY_CANCELED;
+                confirms && server.status != b'E' && !is_cancelled
+            }
             false => confirms || is_the_same || mutant::is(Mutant::RenewsBlindly),
         };
         if !failed {

@@ -9,7 +9,7 @@ use super::Engine;
 use super::link::notice;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
-use crate::server::{Server, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
 const QUEUED: &str = "No server connection available in postgres backend, client being queued";
@@ -179,6 +179,16 @@ impl<X: Exchange> Engine<X> {
                     } else {
                         continue;
                     }
+                }
+                // It may wait for a lock, as the client's own request would; and what the client has
+                // there is on no other server.
+                (ServerPhase::Preparing(Preparation::Confirm), Some(_))
+                    if server.status != b'I' || server.has_traces() =>
+                {
+                    if !over(settings.query_timeout, server.asked_at, now) {
+                        continue;
+                    }
+                    "query timeout"
                 }
                 // An answer to a question of ours that never comes.
                 (

@@ -54,6 +54,23 @@ fn there_is_nothing_to_cancel_for_an_idle_client() {
 }
 
 #[test]
+fn what_is_found_out_before_the_request_is_cancelled_with_it() {
+    let rig = Rig::of_size(2);
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let (pid, secret) = client.expect_welcome(&[]);
+    client.send([parse("mine", "select"), describe("mine"), sync()]);
+    rig.server(0).send([parsed(), parameters(), columns("a"), ready('I')]);
+    rig.client().send([query("alter")]);
+    rig.server(0).send([complete("ALTER TABLE"), ready('T')]);
+    client.send([bind("mine"), execute(), sync()]);
+    let server = rig.server(1);
+    server.expect([close("weir_1"), parse("weir_1", "select"), describe("weir_1"), sync()]);
+    asks(&rig, 0, &cancel_request(pid, &secret));
+    assert_eq!(rig.cancels(), [(1, own_packet(&server))]);
+}
+
+#[test]
 fn an_unknown_key_and_a_broken_one() {
     let rig = Rig::new(|config| config.global.cancel_lost_queries = false);
     let (client, key, _) = busy(&rig, 0);

@@ -111,6 +111,33 @@ fn who_has_something_on_a_lost_server_is_told_so() {
 }
 
 #[test]
+fn who_keeps_a_server_that_does_not_take_a_setting_back_is_told_and_gets_no_other() {
+    for refused in [false, true] {
+        let rig = auto(|_| {});
+        let client = rig.client_with(0, &[("work_mem", "5MB")]);
+        let server = rig.server(0);
+        client.send([query("CREATE TEMP TABLE mine (n int); RESET work_mem")]);
+        server.answers(WORK_MEM);
+        server.answers("CREATE TEMP TABLE mine (n int); RESET work_mem");
+        client.expect([done("OK")]);
+        server.take();
+        let mut table = Vec::new();
+        backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
+        server.send([table, done("SELECT")]);
+        server.expect([query(WORK_MEM)]);
+        if refused {
+            server.send([error("55000", "not now"), ready('I')]);
+            client.expect_fatal("session settings are refused: not now");
+        } else {
+            server.die();
+            client.expect_lost();
+        }
+        assert!(!server.is_open());
+        assert_eq!(rig.servers(), 1);
+    }
+}
+
+#[test]
 fn what_a_transaction_left_is_asked_also_when_half_a_message_was_behind_it() {
     let rig = auto(|_| {});
     let client = rig.client();

@@ -211,6 +211,55 @@ fn if_the_server_dies_with_its_transaction_the_client_is_told() {
     client.expect_lost();
 }
 
+/// It has a temporary table on the second server, which is asked what its statement returns there.
+fn kept(rig: &Rig, client: &Client) -> Server {
+    const CREATE: &str = "CREATE TEMP TABLE mine (n int)";
+    client.send([query(CREATE)]);
+    let server = rig.server(1);
+    server.answers(CREATE);
+    client.expect([done("OK")]);
+    server.take();
+    let mut table = Vec::new();
+    wire::backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
+    server.send([table, done("SELECT")]);
+    client.send(use_it());
+    server.expect(confirmation());
+    server
+}
+
+#[test]
+fn if_the_server_dies_that_it_keeps_the_client_is_told() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    kept(&rig, &client).die();
+    client.expect_lost();
+    assert_eq!(rig.servers(), 2);
+}
+
+#[test]
+fn what_waits_for_a_lock_keeps_its_server() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    let server = kept(&rig, &client);
+    rig.wait(60);
+    server.send(confirmed("a"));
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    client.expect([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    assert!(!server.is_parked());
+}
+
+#[test]
+fn what_is_not_to_be_waited_for_any_longer_fails_the_request() {
+    let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
+    let server = kept(&rig, &client);
+    let cancelled = || error("57014", "canceling statement due to user request");
+    server.send([closed(), cancelled(), ready('I')]);
+    server.expect([sync()]);
+    server.send([ready('I')]);
+    client.expect([cancelled(), ready('I')]);
+    client.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+}
+
 #[test]
 fn who_leaves_a_transaction_meanwhile_takes_the_server_along() {
     let (rig, client, _first) = moved();
