@@ -80,7 +80,7 @@ pub(crate) enum State {
     /// The socket is being connected, and secured.
     Dialing,
     LoggingIn,
-    /// For the run to begin.
+    /// For the run to begin, or for its turn.
     Ready,
     Throttled,
     Replying,

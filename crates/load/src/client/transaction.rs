@@ -313,11 +313,16 @@ impl Client {
     /// Done or failed: on to the next transaction.
     fn leave(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         self.transactions += 1;
+        let has_waited = !matches!(self.state, State::Ready | State::Throttled);
         self.state = State::Ready;
         if shared.plan.reconnects {
             self.hang_up(shared);
         }
-        self.choose(shared)
+        if has_waited {
+            return self.choose(shared);
+        }
+        // A script that never waits would keep the thread from its other clients for ever.
+        Ok(Next::Until(shared.now()))
     }
 
     fn finish(&mut self, shared: &mut Shared<'_>) -> Next {

@@ -92,6 +92,32 @@ INSERT INTO seen (what) VALUES ('c');
 }
 
 #[test]
+fn a_client_whose_script_never_waits_leaves_the_others_their_turns() {
+    if !only_weir() {
+        return;
+    }
+    let database = Postgres::shared().database();
+    let file = script("\\if :client_id > 0\nSELECT 1;\n\\endif\n");
+    let file = file.to_str().expect("a path of ours");
+    let json = open_folder("bench").join("out.json");
+    let json = json.to_str().expect("a path of ours");
+    let output = directly(&database, &["-n", "-c", "2", "-T", "1", "-f", file, "--json", json]);
+    assert!(output.status.success(), "{output:?}");
+    let figures = fs::read_to_string(json).expect("it was asked for");
+    let fewest = figures.split("\"fewest\": ").nth(1).and_then(|rest| rest.split(',').next());
+    let fewest: u32 = fewest.and_then(|count| count.parse().ok()).expect(&figures);
+    assert!(fewest > 10, "{figures}");
+
+    let file = script("\\set x 1\n");
+    let file = file.to_str().expect("a path of ours");
+    for how in [["-t", "20000", "-n"], ["-t", "20000", "-R1e9"], ["-t", "20", "-C"]] {
+        let output = directly(&database, &[&["-n", "-f", file], &how[..]].concat());
+        let count = how[1];
+        assert!(stdout(&output).contains(&format!("processed: {count}/{count}\n")), "{output:?}");
+    }
+}
+
+#[test]
 fn a_mistake_in_a_script_is_told_with_its_line() {
     if !only_weir() {
         return;
