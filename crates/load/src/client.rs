@@ -43,6 +43,11 @@ impl Shared<'_> {
     pub(crate) fn now(&self) -> Micros {
         self.start.elapsed().as_micros() as Micros
     }
+
+    /// No more transactions are to begin.
+    fn is_over(&self) -> bool {
+        self.plan.duration_us.is_some_and(|end| self.now() >= end)
+    }
 }
 
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 mod scripts;
 
 use std::process::{Command, Output};
+use std::str::FromStr;
 
 use crate::support::{self, only_weir, run, run_any};
 use testkit::{Authority, Pooler, Postgres, Role, pooler_binary};
@@ -46,6 +47,20 @@ fn assert_processed(output: &Output, transactions: u32) {
     assert!(output.status.success(), "{output:?}");
     assert!(report.contains(&format!("processed: {transactions}/{transactions}\n")), "{report}");
     assert!(report.contains("failed transactions: 0 (0.000%)"), "{report}");
+}
+
+/// Transactions of a run by `-T`.
+#[track_caller]
+fn processed(output: &Output) -> u32 {
+    figure(output, "number of transactions actually processed: ")
+}
+
+/// A number of the report, behind what its line begins with.
+#[track_caller]
+fn figure<T: FromStr>(output: &Output, line: &str) -> T {
+    let report = stdout(output);
+    let found = report.lines().find_map(|own| own.strip_prefix(line)?.split(' ').next());
+    found.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{output:?}"))
 }
 
 /// What can be told of the tables from outside, as one text.
@@ -254,10 +269,7 @@ fn under_a_rate_no_more_is_begun_and_waiting_counts() {
         ["-n", "-S", "-c", "4", "-T", "2", "-R", "100", "-P", "1", "--random-seed", "1"];
     let output = directly(&database, &arguments);
     assert!(output.status.success(), "{output:?}");
-    let report = stdout(&output);
-    let count =
-        report.lines().find_map(|line| line.strip_prefix("number of transactions actually"));
-    let count: u32 = count.and_then(|line| line.split(": ").nth(1)?.parse().ok()).expect(&report);
+    let (report, count) = (stdout(&output), processed(&output));
     // 200 are due, give or take what chance does; without the rate it would be thousands.
     assert!((100..300).contains(&count), "{report}");
     assert!(report.contains("rate limit schedule lag: avg "), "{report}");

@@ -19,7 +19,7 @@ impl Client {
     pub(crate) fn go_on(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         match self.state {
             State::Ready => self.choose(shared),
-            State::Throttled => self.begin(shared),
+            State::Throttled => self.begin_in_time(shared),
             State::Sleeping => {
                 self.finish_command(shared);
                 self.run(shared)
@@ -38,13 +38,8 @@ impl Client {
         }
         self.script = plan.choose(&mut shared.random);
         self.at = 0;
+        let Some(pause_us) = plan.pause_us else { return self.begin_in_time(shared) };
         let now = shared.now();
-        let Some(pause_us) = plan.pause_us else {
-            if plan.duration_us.is_some_and(|end| now >= end) {
-                return Ok(self.finish(shared));
-            }
-            return self.begin(shared);
-        };
         loop {
             shared.next_start += shared.random.wait(pause_us);
             self.scheduled = shared.next_start as Micros;
@@ -65,6 +60,15 @@ impl Client {
         if self.scheduled > now {
             self.state = State::Throttled;
             return Ok(Next::Until(self.scheduled));
+        }
+        self.begin_in_time(shared)
+    }
+
+    /// Begins, unless the time is over: under a rate that cannot be kept that is long before all that
+    /// was due has been done.
+    fn begin_in_time(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
+        if shared.is_over() {
+            return Ok(self.finish(shared));
         }
         self.begin(shared)
     }
@@ -263,11 +267,9 @@ impl Client {
         if plan.tries_max > 0 && self.tries >= plan.tries_max {
             return false;
         }
-        let now = shared.now();
-        let is_over = plan.duration_us.is_some_and(|end| now >= end);
-        let is_late =
-            plan.latency_limit_us.is_some_and(|limit| now.saturating_sub(self.scheduled) > limit);
-        !is_over && !is_late
+        let took = shared.now().saturating_sub(self.scheduled);
+        let is_late = plan.latency_limit_us.is_some_and(|limit| took > limit);
+        !shared.is_over() && !is_late
     }
 
     pub(super) fn rolled_back(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {

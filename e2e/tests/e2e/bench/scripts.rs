@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use crate::support::only_weir;
 use testkit::{Postgres, free_port, open_folder};
 
-use super::{directly, initialise, stderr, stdout};
+use super::{directly, initialise, processed, stderr, stdout};
 
 /// A file with that text.
 fn script(text: &str) -> PathBuf {
@@ -115,6 +115,20 @@ fn a_client_whose_script_never_waits_leaves_the_others_their_turns() {
         let count = how[1];
         assert!(stdout(&output).contains(&format!("processed: {count}/{count}\n")), "{output:?}");
     }
+}
+
+#[test]
+fn a_rate_that_cannot_be_kept_makes_no_run_longer() {
+    if !only_weir() {
+        return;
+    }
+    let file = script("SELECT pg_sleep(0.01);\n");
+    let file = file.to_str().expect("a path of ours");
+    let output =
+        directly(&Postgres::shared().database(), &["-n", "-T", "1", "-R", "1000", "-f", file]);
+    assert!(output.status.success(), "{output:?}");
+    // A thousand are due, and no more than a hundred can be had in the time.
+    assert!(processed(&output) <= 101, "{output:?}");
 }
 
 #[test]
