@@ -1,7 +1,7 @@
 //! From the text of an expression to the expression. What binds tighter comes later:
 //!
 //! ```text
-//!   OR · AND · NOT · IS, ISNULL, NOTNULL · < <= = <> >= > · | # & << >> · + - · * / % · unary - + ~
+//!   OR · AND · NOT · IS, ISNULL, NOTNULL · < <= = <> >= > · | # & << >> ~ · + - · * / % · unary - +
 //! ```
 
 use super::{Binary, Expr, function::Function};
@@ -174,8 +174,10 @@ impl Parser<'_> {
         if self.take_sign("+")? {
             return self.deeper(Self::signed);
         }
+        // Stands where the other signs do but holds all that binds tighter than `|`: `2 * ~1 + 3` is
+        // `2 * ~(1 + 3)`.
         if self.take_sign("~")? {
-            let operand = self.deeper(Self::signed)?;
+            let operand = self.deeper(Self::sum)?;
             return Ok(Expr::Binary(Binary::BitXor, Box::new([*int(-1), operand])));
         }
         self.single()

@@ -1,8 +1,8 @@
 //! Scripts of one's own: what they may say, and what becomes of errors in them.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Output};
 
-use crate::support::only_weir;
+use crate::support::{only_weir, run_any};
 use testkit::{Postgres, free_port, open_folder};
 
 use super::{directly, initialise, processed, stderr, stdout};
@@ -129,6 +129,48 @@ fn a_rate_that_cannot_be_kept_makes_no_run_longer() {
     assert!(output.status.success(), "{output:?}");
     // A thousand are due, and no more than a hundred can be had in the time.
     assert!(processed(&output) <= 101, "{output:?}");
+}
+
+/// The signs rank as pgbench's grammar has them, which for `~` is not where C has it.
+#[test]
+fn expressions_come_to_what_pgbench_makes_of_them() {
+    if !only_weir() {
+        return;
+    }
+    let mut seed = 1_u32;
+    let mut below = |limit: usize| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 16) as usize % limit
+    };
+    let mut text = String::new();
+    for _ in 0..400 {
+        text.push_str("\\set x debug(");
+        for at in 0..6 {
+            if at > 0 {
+                text.push_str([" + ", " - ", " * ", " | ", " # ", " & "][below(6)]);
+            }
+            text.push_str(["", "", "~ ", "- ", "+ ", "- ~ ", "~ - "][below(7)]);
+            text.push_str(&below(10).to_string());
+        }
+        text.push_str([")\n", " < 7)\n", " = ~ 1 + 2)\n", " <> 3 is not null)\n"][below(4)]);
+    }
+    let file = script(&text);
+    let database = Postgres::shared().database();
+    let arguments = ["-n", "-t", "1", "-f", file.to_str().expect("a path of ours")];
+    let results = |output: Output| -> Vec<String> {
+        assert!(output.status.success(), "{output:?}");
+        let told = stderr(&output);
+        let results = told.lines().filter_map(|line| Some(line.split_once("): ")?.1.to_owned()));
+        results.collect()
+    };
+    let own = results(directly(&database, &arguments));
+    let port = Postgres::shared().port();
+    let mut pgbench = Postgres::client_program("pgbench", port, &database);
+    let theirs = results(run_any(pgbench.args(arguments)));
+    assert_eq!(own.len(), 400);
+    for ((own, theirs), line) in own.iter().zip(&theirs).zip(text.lines()) {
+        assert_eq!(own, theirs, "{line}");
+    }
 }
 
 #[test]
