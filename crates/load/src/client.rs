@@ -171,6 +171,11 @@ impl Client {
                 }
                 Ok(Next::Reply)
             }
+            // The pipeline's end waits for these; until then they are only noted.
+            State::Sleeping if self.in_pipeline => {
+                self.reply.handle(code, body, &mut self.prepared)?;
+                Ok(Next::Reply)
+            }
             // An administrator's word, or the state of a parameter.
             _ if matches!(code, b'N' | b'S' | b'A') => Ok(Next::Reply),
             _ if code == b'E' => Err(crate::login::server_error(body)),

@@ -1,4 +1,4 @@
-//! The answer to what a client has sent, up to the last ReadyForQuery it owes: what was wrong in it,
+//! The answer to what a client has sent, up to the last ReadyForQuery awaited: what was wrong in it,
 //! and what is to be kept of it.
 
 use std::collections::VecDeque;
@@ -18,13 +18,22 @@ pub(super) struct Refusal {
     pub(super) failure: Option<Failure>,
 }
 
+/// What is still to come, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// ParseComplete, of a statement by its number; the unnamed one has none.
+    Parse(Option<usize>),
+    ReadyForQuery,
+}
+
 /// A row that becomes variables: names of columns and their values.
 pub(super) type Row = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    /// ReadyForQuery messages still to come.
-    pub(super) owed: u32,
+    /// In the order in which it was asked for. An error has the server pass over what precedes the
+    /// next ReadyForQuery.
+    pub(super) awaited: VecDeque<Awaited>,
     /// Results that are complete.
     pub(super) results: u32,
     pub(super) error: Option<Refusal>,
@@ -38,8 +47,6 @@ pub(super) struct Reply {
     row: Row,
     /// Of each complete result that had columns: its count of rows, and the last.
     pub(super) kept: Vec<(u64, Row)>,
-    /// Statements whose Parse has not been answered.
-    pub(super) parsing: VecDeque<usize>,
 }
 
 impl Reply {
@@ -52,7 +59,7 @@ impl Reply {
         self.rows = 0;
     }
 
-    /// Takes one message; true when it was the last that is owed.
+    /// Takes one message; true when it was the last that is awaited.
     ///
     /// # Errors
     /// When it cannot be part of any answer that a script may get.
@@ -66,16 +73,16 @@ impl Reply {
         match code {
             b'Z' => {
                 self.status = ReadyForQuery::decode(body).map_err(malformed)?.status;
-                self.owed = self.owed.saturating_sub(1);
-                if self.owed == 0 {
-                    self.parsing.clear();
-                }
-                return Ok(self.owed == 0);
+                while let Some(Awaited::Parse(_)) = self.awaited.pop_front() {}
+                return Ok(self.awaited.is_empty());
             }
             b'C' | b'I' => self.complete(),
             b'E' => self.refuse(body)?,
             b'1' => {
-                if let Some(known) = self.parsing.pop_front().and_then(|at| prepared.get_mut(at)) {
+                let parse = self.awaited.pop_front_if(|next| matches!(next, Awaited::Parse(_)));
+                if let Some(Awaited::Parse(Some(number))) = parse
+                    && let Some(known) = prepared.get_mut(number)
+                {
                     *known = true;
                 }
             }
@@ -136,6 +143,10 @@ fn columns(body: &[u8]) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
+    fn awaiting<const N: usize>(awaited: [Awaited; N]) -> Reply {
+        Reply { awaited: awaited.into(), ..Reply::default() }
+    }
+
     fn description(names: &[&str]) -> Vec<u8> {
         let mut body = (names.len() as u16).to_be_bytes().to_vec();
         for name in names {
@@ -147,7 +158,7 @@ mod tests {
 
     #[test]
     fn of_every_result_the_last_row_is_kept() {
-        let mut reply = Reply { owed: 1, ..Reply::default() };
+        let mut reply = awaiting([Awaited::ReadyForQuery]);
         reply.begin(true);
         let mut prepared = [];
         let mut take = |code, body: &[u8]| reply.handle(code, body, &mut prepared).unwrap();
@@ -165,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_first_error_counts_and_some_are_worth_another_try() {
-        let mut reply = Reply { owed: 2, ..Reply::default() };
+        let mut reply = awaiting([Awaited::ReadyForQuery; 2]);
         let error = b"SERROR\0VERROR\0C40001\0Mno\0\0";
         assert_eq!(reply.handle(b'E', error, &mut []), Ok(false));
         assert_eq!(reply.handle(b'Z', b"E", &mut []), Ok(false));
@@ -180,12 +191,27 @@ mod tests {
 
     #[test]
     fn a_statement_is_prepared_once_its_parse_is_answered() {
-        let mut reply = Reply { owed: 1, ..Reply::default() };
-        reply.parsing.extend([1, 2]);
+        let parse = |number| Awaited::Parse(Some(number));
+        let mut reply = awaiting([parse(1), parse(2), Awaited::ReadyForQuery]);
         let mut prepared = [false; 3];
         assert_eq!(reply.handle(b'1', b"", &mut prepared), Ok(false));
         assert_eq!(reply.handle(b'Z', b"I", &mut prepared), Ok(true));
         assert_eq!(prepared, [false, true, false]);
-        assert!(reply.parsing.is_empty());
+    }
+
+    #[test]
+    fn what_an_error_has_passed_over_is_not_prepared_by_the_next_answer() {
+        let parse = |number| Awaited::Parse(Some(number));
+        let ready = Awaited::ReadyForQuery;
+        let mut reply =
+            awaiting([parse(0), parse(1), ready, Awaited::Parse(None), parse(2), ready]);
+        let mut prepared = [false; 3];
+        let mut take = |code, body: &[u8]| reply.handle(code, body, &mut prepared).unwrap();
+        assert!(!take(b'1', b""));
+        assert!(!take(b'E', b"SERROR\0VERROR\0C40001\0Mno\0\0"));
+        assert!(!take(b'Z', b"I"));
+        assert!(!take(b'1', b"") && !take(b'1', b""));
+        assert!(take(b'Z', b"I"));
+        assert_eq!(prepared, [true, false, true]);
     }
 }

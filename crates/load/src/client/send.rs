@@ -2,7 +2,7 @@
 
 use wire::frontend;
 
-use super::{Client, Shared};
+use super::{Client, Shared, reply::Awaited};
 use crate::{
     plan::Mode,
     script::{Piece, Statement},
@@ -15,21 +15,20 @@ impl Client {
         if shared.plan.mode == Mode::Simple {
             let text = self.filled_in(statement, shared);
             frontend::query(&mut shared.out, &text);
-            self.reply.owed += 1;
+            self.reply.awaited.push_back(Awaited::ReadyForQuery);
             return;
         }
         let out = &mut shared.out;
-        let name = match shared.plan.mode {
-            Mode::Prepared => format!("P_{}", statement.number),
-            Mode::Simple | Mode::Extended => String::new(),
-        };
-        let known = self.prepared.get(statement.number) == Some(&true);
-        // A pipeline may hold a statement twice before its first Parse is answered.
-        let is_under_way = self.reply.parsing.contains(&statement.number);
-        if name.is_empty() || !(known || is_under_way) {
+        let number = (shared.plan.mode == Mode::Prepared).then_some(statement.number);
+        let name = number.map_or_else(String::new, |number| format!("P_{number}"));
+        let parse = Awaited::Parse(number);
+        let is_known = number.is_some_and(|number| {
+            // A pipeline may hold a statement twice before its first Parse is answered.
+            self.prepared.get(number) == Some(&true) || self.reply.awaited.contains(&parse)
+        });
+        if !is_known {
             frontend::parse(out, name.as_bytes(), &statement.text, frontend::NO_TYPES);
-            let known_as = if name.is_empty() { usize::MAX } else { statement.number };
-            self.reply.parsing.push_back(known_as);
+            self.reply.awaited.push_back(parse);
         }
         let values: Vec<Option<String>> =
             statement.parameters.iter().map(|slot| self.parameter(*slot)).collect();
@@ -40,7 +39,7 @@ impl Client {
         frontend::execute(out, b"", 0);
         if !self.in_pipeline {
             frontend::sync(out);
-            self.reply.owed += 1;
+            self.reply.awaited.push_back(Awaited::ReadyForQuery);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use wire::frontend;
 
-use super::{Client, Micros, Next, Shared, State};
+use super::{Client, Micros, Next, Shared, State, reply::Awaited};
 use crate::{
     expr::Scope,
     plan::{Mode, Plan},
@@ -141,7 +141,7 @@ impl Client {
                         return Err("not in pipeline mode".to_owned());
                     }
                     frontend::sync(&mut shared.out);
-                    self.reply.owed += 1;
+                    self.reply.awaited.push_back(Awaited::ReadyForQuery);
                     if matches!(command.action, Action::EndPipeline) {
                         self.in_pipeline = false;
                         self.state = State::Replying;
@@ -257,7 +257,7 @@ impl Client {
         }
         self.reply.begin(false);
         frontend::query(&mut shared.out, b"ROLLBACK");
-        self.reply.owed += 1;
+        self.reply.awaited.push_back(Awaited::ReadyForQuery);
         self.state = State::RollingBack;
         Ok(Next::Reply)
     }

@@ -5,16 +5,16 @@ use std::{fs, path::PathBuf, process::Output};
 use crate::support::{only_weir, run_any};
 use testkit::{Postgres, free_port, open_folder};
 
-use super::{directly, initialise, processed, stderr, stdout};
+use super::{directly, figure, initialise, processed, stderr, stdout};
 
 /// A file with that text.
-fn script(text: &str) -> PathBuf {
+pub(super) fn script(text: &str) -> PathBuf {
     let path = open_folder("bench").join("script.sql");
     fs::write(&path, text).expect("the folder is ours");
     path
 }
 
-/// Runs the script once a client and gives what it has left in the table `seen`.
+/// Runs the script and gives what it has left in the table `seen`.
 fn seen(text: &str, arguments: &[&str]) -> Vec<String> {
     let postgres = Postgres::shared();
     let database = postgres.database();
@@ -23,7 +23,7 @@ fn seen(text: &str, arguments: &[&str]) -> Vec<String> {
     postgres.sql(&database, "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO public");
     let file = script(text);
     let file = file.to_str().expect("a path of ours");
-    let output = directly(&database, &[&["-n", "-t", "1", "-f", file], arguments].concat());
+    let output = directly(&database, &[&["-n", "-f", file], arguments].concat());
     assert!(output.status.success(), "{output:?}");
     let rows = postgres.sql(&database, "SELECT what FROM seen ORDER BY n");
     rows.into_iter().flatten().map(Option::unwrap_or_default).collect()
@@ -49,7 +49,7 @@ INSERT INTO seen (what) VALUES ((:one + :two)::text);
 INSERT INTO seen (what) VALUES (coalesce(:got_b::text, 'null') || :client_id);
 ";
     // Where several statements are one, only the simple protocol takes them.
-    assert_eq!(seen(text, &["-D", "two=2"]), ["42", "7!", "3", "null0"]);
+    assert_eq!(seen(text, &["-t", "1", "-D", "two=2"]), ["42", "7!", "3", "null0"]);
 }
 
 #[test]
@@ -64,7 +64,7 @@ SELECT it.s AS s FROM (SELECT 'it''s'::text) it(s) \\gset
 INSERT INTO seen (what) VALUES (:s);
 ";
     for protocol in ["extended", "prepared"] {
-        assert_eq!(seen(text, &["-M", protocol]), ["43", "it's"], "{protocol}");
+        assert_eq!(seen(text, &["-t", "1", "-M", protocol]), ["43", "it's"], "{protocol}");
     }
 }
 
@@ -82,13 +82,64 @@ INSERT INTO seen (what) VALUES ('c');
 \\endpipeline
 ";
     for protocol in ["extended", "prepared"] {
-        assert_eq!(seen(text, &["-M", protocol]), ["a", "b", "c"], "{protocol}");
+        assert_eq!(seen(text, &["-t", "1", "-M", protocol]), ["a", "b", "c"], "{protocol}");
     }
     let file = script(text);
     let database = Postgres::shared().database();
     let output = directly(&database, &["-n", "-t", "1", "-f", file.to_str().expect("ours")]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(stderr(&output).contains("cannot use pipeline mode with the simple query protocol"));
+}
+
+#[test]
+fn a_pipeline_may_sleep_while_answers_come() {
+    if !only_weir() {
+        return;
+    }
+    let text = "\
+\\startpipeline
+INSERT INTO seen (what) VALUES ('a');
+\\syncpipeline
+INSERT INTO seen (what) VALUES ('b');
+\\sleep 100 ms
+INSERT INTO seen (what) VALUES ('c');
+\\endpipeline
+";
+    for protocol in ["extended", "prepared"] {
+        let twice = seen(text, &["-t", "2", "-M", protocol]);
+        assert_eq!(twice, ["a", "b", "c", "a", "b", "c"], "{protocol}");
+    }
+}
+
+/// What an error in a pipeline has the server pass over is not prepared, what follows the Sync is.
+#[test]
+fn a_pipeline_is_tried_again_whatever_of_it_was_prepared() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    for sql in [
+        "CREATE TABLE seen (n serial, what text)",
+        "CREATE SEQUENCE calls",
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO public",
+        "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO public",
+        "CREATE FUNCTION fail_once() RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
+         IF nextval('calls') = 1 THEN RAISE SQLSTATE '40001'; END IF; END $$",
+    ] {
+        postgres.sql(&database, sql);
+    }
+    let file = script(
+        "\\startpipeline\nSELECT fail_once();\nINSERT INTO seen (what) VALUES ('b');\n\
+         \\syncpipeline\nINSERT INTO seen (what) VALUES ('c');\n\\endpipeline\n",
+    );
+    let file = file.to_str().expect("a path of ours");
+    let arguments = ["-n", "-t", "2", "-M", "prepared", "--max-tries", "2", "-f", file];
+    let output = directly(&database, &arguments);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(figure::<u32>(&output, "total number of retries: "), 1);
+    let rows = postgres.sql(&database, "SELECT string_agg(what, '' ORDER BY n) FROM seen");
+    assert_eq!(rows, [[Some("cbcbc".to_owned())]]);
 }
 
 #[test]
