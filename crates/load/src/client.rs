@@ -68,8 +68,8 @@ pub(crate) struct Client {
     is_due: bool,
     /// When the command under way was begun.
     asked: Micros,
-    /// When the connection was begun.
-    pub(crate) dialed: Micros,
+    /// When the connection was begun, until it is logged in.
+    pub(crate) dialed: Option<Micros>,
     tries: u32,
     pub(crate) transactions: u64,
     reply: Reply,
@@ -134,7 +134,7 @@ impl Client {
             begun: 0,
             is_due: false,
             asked: 0,
-            dialed: 0,
+            dialed: None,
             tries: 0,
             transactions: 0,
             reply: Reply::default(),
@@ -201,7 +201,9 @@ impl Client {
         if !link.handle_login(code, body, &mut shared.keyring, &mut shared.out)? {
             return Ok(Next::Reply);
         }
-        shared.stats.connecting.record(shared.now().saturating_sub(self.dialed));
+        if let Some(dialed) = self.dialed.take() {
+            shared.stats.connecting.record(shared.now().saturating_sub(dialed));
+        }
         shared.logins += 1;
         self.prepared = vec![false; shared.plan.statements];
         self.state = State::Ready;

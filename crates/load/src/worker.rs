@@ -235,12 +235,13 @@ impl<'a> Worker<'a> {
     fn dial(&mut self, index: usize) -> Result<(), String> {
         let now = self.shared.now();
         let client = &mut self.clients[index];
+        // Turned away by a full backlog it is still the same login.
+        client.dialed.get_or_insert(now);
         match Caller::connect(&self.common.address) {
             Ok(caller) => {
                 self.poller.add(&caller, index as u64).map_err(|error| error.to_string())?;
                 client.link = Some(Link::new(caller));
                 client.state = State::Dialing;
-                client.dialed = now;
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

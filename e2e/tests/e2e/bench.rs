@@ -1,5 +1,6 @@
 //! `weir bench`: it does what pgbench does, to PostgreSQL and through Weir, with any number of clients.
 
+mod logins;
 mod scripts;
 
 use std::process::{Command, Output};

@@ -1,0 +1,57 @@
+//! Logins that have to wait for room in a backlog.
+
+use std::{io, os::unix::net::UnixListener, path::Path, thread};
+
+use super::{directly, figure, scripts::script};
+use crate::support::only_weir;
+use testkit::open_folder;
+
+/// AuthenticationOk and ReadyForQuery.
+const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+
+/// Lets whoever connects log in, and stays until it has left.
+fn entertain(stream: &mut (impl io::Read + io::Write)) -> io::Result<()> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let rest = u64::from(u32::from_be_bytes(len)).saturating_sub(4);
+    io::copy(&mut io::Read::take(&mut *stream, rest), &mut io::sink())?;
+    stream.write_all(WELCOME)?;
+    io::copy(stream, &mut io::sink()).map(drop)
+}
+
+/// A socket with room for one connection that has not been accepted.
+fn narrow(path: &Path) -> UnixListener {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.expect("a runtime");
+    let _entered = runtime.enter();
+    let socket = tokio::net::UnixSocket::new_stream().expect("a socket");
+    socket.bind(path).expect("a new folder");
+    let listener = socket.listen(0).and_then(tokio::net::UnixListener::into_std);
+    let listener = listener.expect("a bound socket");
+    listener.set_nonblocking(false).expect("an open socket");
+    listener
+}
+
+#[test]
+fn the_wait_for_room_in_a_backlog_is_part_of_a_login() {
+    if !only_weir() {
+        return;
+    }
+    let folder = open_folder("bench");
+    let listener = narrow(&folder.join(".s.PGSQL.5432"));
+    // It serves one client at a time; the others' scripts are what they wait for.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.and_then(|mut stream| entertain(&mut stream));
+        }
+    });
+    let (host, file) = (folder.to_str().expect("ours"), script("\\sleep 100 ms\n"));
+    let file = file.to_str().expect("a path of ours");
+    let arguments =
+        ["-n", "-C", "-c", "6", "-t", "1", "-f", file, "-h", host, "-p", "5432", "-U", "app"];
+    let output = directly("app", &arguments);
+    assert!(output.status.success(), "{output:?}");
+    // They log in after 0, 100, … 500 ms; from when there was room it would be 83 ms on average.
+    let average: f64 = figure(&output, "average connection time = ");
+    assert!(average > 200.0, "{output:?}");
+}
