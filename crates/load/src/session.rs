@@ -1,6 +1,6 @@
 //! One connection that waits for its answers: for what is done before a run and to make its tables.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proxy::{Address, Caller, Poller, Received, Room};
 use wire::{ErrorFields, frontend, messages::DataRow};
@@ -8,7 +8,7 @@ use wire::{ErrorFields, frontend, messages::DataRow};
 use crate::{
     inbox::Inbox,
     login::{Keyring, Login, server_error},
-    target::Target,
+    target::{TIMEOUT_EXPIRED, Target},
 };
 
 const READ_LEN: usize = 16 * 1024;
@@ -26,6 +26,8 @@ pub(crate) struct Session {
     room: Room,
     inbox: Inbox,
     keyring: Keyring,
+    /// Until it is logged in: when that has taken too long.
+    deadline: Option<Instant>,
 }
 
 /// What came of one message.
@@ -51,10 +53,9 @@ impl Session {
                 }
             };
             // A server that answers and refuses would do so at its other addresses.
-            return match session.log_in() {
-                Ok(()) => Ok((session, address.clone())),
-                Err(reason) => Err(target.complain(address, &reason)),
-            };
+            session.log_in().map_err(|reason| target.complain(address, &reason))?;
+            session.deadline = None;
+            return Ok((session, address.clone()));
         }
         Err(reasons.join("\n"))
     }
@@ -70,6 +71,7 @@ impl Session {
             room: Room::new(READ_LEN),
             inbox: Inbox::default(),
             keyring: Keyring::new(target.clone()),
+            deadline: target.connect_timeout.map(|timeout| Instant::now() + timeout),
         };
         loop {
             session.wait()?;
@@ -190,9 +192,21 @@ impl Session {
         self.poller.update(&self.caller, 0).map_err(failed)
     }
 
+    /// Waits for something to receive.
     fn wait(&mut self) -> Result<(), String> {
-        self.poller.update(&self.caller, 0).map_err(|error| error.to_string())?;
-        self.poller.wait(None).map_err(|error| error.to_string())
+        let failed = |error: std::io::Error| error.to_string();
+        self.poller.update(&self.caller, 0).map_err(failed)?;
+        loop {
+            let left = self.deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            self.poller.wait(left).map_err(failed)?;
+            if !self.poller.is_empty() {
+                return Ok(());
+            }
+            // A signal may have ended it early.
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(TIMEOUT_EXPIRED.to_owned());
+            }
+        }
     }
 }
 

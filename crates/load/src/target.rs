@@ -4,7 +4,7 @@
 mod conninfo;
 mod passfile;
 
-use std::{env, net::ToSocketAddrs as _, path::PathBuf};
+use std::{env, net::ToSocketAddrs as _, path::PathBuf, time::Duration};
 
 use config::SslMode;
 use proxy::{Address, CallerTls};
@@ -12,6 +12,9 @@ use proxy::{Address, CallerTls};
 /// Where Debian's PostgreSQL has its socket.
 const SOCKET_DIR: &str = "/var/run/postgresql";
 const PORT: &str = "5432";
+
+/// Why there is no connection when it took longer than `connect_timeout`.
+pub(crate) const TIMEOUT_EXPIRED: &str = "timeout expired";
 
 /// libpq's keywords that mean something here, the environment's variable for each, and its default.
 const KEYWORDS: [(&str, &str, &str); 15] = [
@@ -59,6 +62,8 @@ pub(crate) struct Target {
     /// What the startup packet says.
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) tls: CallerTls,
+    /// How long it may take from the socket to the end of the login.
+    pub(crate) connect_timeout: Option<Duration>,
 }
 
 /// Keywords and their values, as far as they are known.
@@ -147,7 +152,18 @@ impl Wanted {
             Some(Address::Inet(_)) => self.tls(&host)?,
             _ => CallerTls::default(),
         };
-        Ok(Target { addresses, host, port, user, database, password, parameters, tls })
+        let connect_timeout = connect_timeout(&self.get("connect_timeout"))?;
+        Ok(Target {
+            addresses,
+            host,
+            port,
+            user,
+            database,
+            password,
+            parameters,
+            tls,
+            connect_timeout,
+        })
     }
 
     fn tls(&self, host: &str) -> Result<CallerTls, String> {
@@ -214,10 +230,38 @@ fn addresses(host: &str, port: u16) -> Result<Vec<Address>, String> {
     Ok(found.map(Address::Inet).collect())
 }
 
+/// Whole seconds; none without one above zero. libpq takes one second for two.
+fn connect_timeout(text: &str) -> Result<Option<Duration>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let seconds: i32 = text.trim().parse().map_err(|_| {
+        format!("invalid integer value \"{text}\" for connection option \"connect_timeout\"")
+    })?;
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds.max(2))))
+}
+
 fn home() -> PathBuf {
     env::var_os("HOME").map(PathBuf::from).unwrap_or_default()
 }
 
 fn passfile_path(named: &str) -> PathBuf {
     if named.is_empty() { home().join(".pgpass") } else { PathBuf::from(named) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_connect_is_in_seconds_and_at_least_two() {
+        for (text, seconds) in
+            [("", None), ("0", None), ("-1", None), ("1", Some(2)), ("7", Some(7))]
+        {
+            assert_eq!(connect_timeout(text), Ok(seconds.map(Duration::from_secs)), "{text}");
+        }
+        let wrong = "invalid integer value \"2s\" for connection option \"connect_timeout\"";
+        assert_eq!(connect_timeout("2s"), Err(wrong.to_owned()));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::BinaryHeap,
+    collections::{BinaryHeap, VecDeque},
     io,
     sync::{
         Mutex, PoisonError,
@@ -20,6 +20,7 @@ use crate::{
     plan::Plan,
     random::Random,
     stats::{Published, Stats},
+    target::TIMEOUT_EXPIRED,
 };
 
 /// Logins that a run has under way at once before it begins: fewer than any listen backlog, so
@@ -83,6 +84,8 @@ struct Worker<'a> {
     poller: Poller,
     room: Room,
     timers: BinaryHeap<Reverse<(Micros, usize)>>,
+    /// Where a login may take only so long: when each was begun and by whom, the oldest first.
+    logins: VecDeque<(Micros, usize)>,
     /// From here on a client that gives up does not end the run.
     is_running: bool,
 }
@@ -112,6 +115,7 @@ impl<'a> Worker<'a> {
             poller: Poller::new().map_err(|error| error.to_string())?,
             room: Room::new(READ_LEN),
             timers: BinaryHeap::new(),
+            logins: VecDeque::new(),
             is_running: false,
         })
     }
@@ -152,10 +156,9 @@ impl<'a> Worker<'a> {
 
     /// Waits for something to happen and deals with all that did.
     fn turn(&mut self) -> Result<(), String> {
-        let timeout = self
-            .timers
-            .peek()
-            .map(|Reverse((at, _))| Duration::from_micros(at.saturating_sub(self.shared.now())));
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let next = timer.into_iter().chain(self.login_deadline()).min();
+        let timeout = next.map(|at| Duration::from_micros(at.saturating_sub(self.shared.now())));
         self.poller.wait(timeout).map_err(|error| error.to_string())?;
         for at in 0..self.poller.len() {
             let event = self.poller.event(at);
@@ -174,7 +177,25 @@ impl<'a> Worker<'a> {
             self.timers.pop();
             self.go_on(index)?;
         }
+        while self.login_deadline().is_some_and(|at| at <= now)
+            && let Some((_, index)) = self.logins.pop_front()
+        {
+            self.give_up(index, TIMEOUT_EXPIRED)?;
+        }
         Ok(())
+    }
+
+    /// When the oldest login that is still under way has taken too long.
+    fn login_deadline(&mut self) -> Option<Micros> {
+        let timeout = self.shared.plan.target.connect_timeout?;
+        while let Some((dialed, index)) = self.logins.front().copied() {
+            let client = &self.clients[index];
+            if client.is_connecting() && client.dialed == Some(dialed) {
+                return Some(dialed + timeout.as_micros() as Micros);
+            }
+            self.logins.pop_front();
+        }
+        None
     }
 
     fn go_on(&mut self, index: usize) -> Result<(), String> {
@@ -236,7 +257,12 @@ impl<'a> Worker<'a> {
         let now = self.shared.now();
         let client = &mut self.clients[index];
         // Turned away by a full backlog it is still the same login.
-        client.dialed.get_or_insert(now);
+        if client.dialed.is_none() {
+            client.dialed = Some(now);
+            if self.shared.plan.target.connect_timeout.is_some() {
+                self.logins.push_back((now, index));
+            }
+        }
         match Caller::connect(&self.common.address) {
             Ok(caller) => {
                 self.poller.add(&caller, index as u64).map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
-//! Logins that have to wait for room in a backlog.
+//! Logins that have to wait: for room in a backlog, or for a server that does not answer.
 
-use std::{io, os::unix::net::UnixListener, path::Path, thread};
+use std::{io, net::TcpListener, os::unix::net::UnixListener, path::Path, thread};
 
-use super::{directly, figure, scripts::script};
-use crate::support::only_weir;
+use super::{bench, directly, figure, scripts::script, stderr};
+use crate::support::{only_weir, run_any};
 use testkit::open_folder;
 
 /// AuthenticationOk and ReadyForQuery.
@@ -54,4 +54,46 @@ fn the_wait_for_room_in_a_backlog_is_part_of_a_login() {
     // They log in after 0, 100, … 500 ms; from when there was room it would be 83 ms on average.
     let average: f64 = figure(&output, "average connection time = ");
     assert!(average > 200.0, "{output:?}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_waited_for_as_long_as_connect_timeout_says() {
+    if !only_weir() {
+        return;
+    }
+    let file = script("\\set x 1\n");
+    let file = file.to_str().expect("a path of ours");
+    let without_answer = |answered: usize, more: &[&str]| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let others = listener.try_clone().expect("an open socket");
+        thread::spawn(move || {
+            for stream in others.incoming().take(answered) {
+                let _ = stream.and_then(|mut stream| entertain(&mut stream));
+            }
+        });
+        let place = "host=127.0.0.1 sslmode=disable dbname=app connect_timeout=1";
+        let arguments = [&["-n", "-c", "2", "-t", "1", "-f", file, "-d", place], more].concat();
+        let output = run_any(&mut bench(port, "app", &arguments));
+        let wanted = format!("\"127.0.0.1\", port {port} failed: timeout expired\n");
+        assert!(stderr(&output).contains(&wanted), "{output:?}");
+        output
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let output = without_answer(0, &[]);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert!(stderr(&output).contains("create connection for setup"), "{output:?}");
+        });
+        scope.spawn(|| {
+            let output = without_answer(1, &[]);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert!(stderr(&output).contains("create connection for client 0"), "{output:?}");
+        });
+        scope.spawn(|| {
+            let output = without_answer(1, &["-C"]);
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+            assert!(stderr(&output).contains("client 1 aborted while establishing connection"));
+        });
+    });
 }
