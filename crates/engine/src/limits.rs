@@ -8,6 +8,10 @@
 //! in its way are told (`Pool::wanted`): what becomes free there and is not needed is closed, not
 //! parked; and if they have had their share for now ([`Shares`]), it is closed even if it is needed.
 //!
+//! A pool may find two limits full, its database's and its user's, and no server counts in both but its
+//! own. Then it starves for one of them, and when that has room it holds the room while it starves for
+//! the other, for [`HOLD_MAX`] at most: or whoever gave the first up would take it back meanwhile.
+//!
 //! With the seat a server takes one of the turns to be opened, of which there are [`OPENINGS_MAX`], until
 //! it is logged in. A pool that finds a seat and no turn is noted as well, but takes nothing from others.
 //!
@@ -21,7 +25,7 @@ use foldhash::fast::RandomState;
 use crate::client::Identity;
 use crate::guesses::Guesses;
 use crate::ids::{Micros, PoolId};
-use crate::shares::Shares;
+use crate::shares::{Shares, TURN};
 
 /// Servers that are being opened at a time, in all pools together, at most: PostgreSQL forks for each, and
 /// a thousand pools whose clients come back at once must not make it fork thousands of times.
@@ -29,6 +33,10 @@ pub const OPENINGS_MAX: u32 = 64;
 /// If none could be begun for so long, one more may be: those that are being opened hang, as they do when
 /// a host does not answer, and must not hold up the pools of others.
 pub const STANDSTILL_MAX: Micros = 200_000;
+
+/// How long room in one limit is held for a pool that starves for another one. If that takes longer
+/// somebody else can make use of it meanwhile.
+pub const HOLD_MAX: Micros = 3 * TURN;
 
 /// What a pool's servers are limited by beyond the size of the pool; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +100,15 @@ impl Starving {
     }
 }
 
+/// Room for one server in a limit, kept for a pool.
+#[derive(Debug)]
+struct Held {
+    pool: PoolId,
+    identity: Arc<Identity>,
+    scope: Scope,
+    until: Micros,
+}
+
 /// Why there is no seat.
 #[derive(Clone, Debug)]
 pub enum Denied {
@@ -147,6 +164,7 @@ pub struct Limits {
     users: Tallies,
     /// In the order in which they began to starve; each pool once.
     starving: VecDeque<Starving>,
+    held: Vec<Held>,
     /// Servers that are being opened.
     openings: u32,
     /// [`OPENINGS_MAX`], but in tests.
@@ -168,6 +186,7 @@ impl Default for Limits {
             databases: Tallies::default(),
             users: Tallies::default(),
             starving: VecDeque::new(),
+            held: Vec::new(),
             openings: 0,
             openings_max: OPENINGS_MAX,
             begun_at: 0,
@@ -222,7 +241,10 @@ impl Limits {
     pub fn seat(&mut self, claim: &Claim, now: Micros) -> Result<(), Denied> {
         self.pass(now);
         let known = self.starving.iter().position(|known| known.claim.pool == claim.pool);
-        let full = self.full(claim);
+        let before = known.map(|at| self.starving[at].scope);
+        // Who starves for one limit does so until that has room: were it the other one's turn each
+        // time, both of those in the way would lose servers for nothing.
+        let full = before.filter(|scope| !self.has_room(claim, *scope)).or(self.full(claim));
         if known.is_none() && (full.is_some() || !self.starving.is_empty()) {
             let Claim { pool, identity, weight, .. } = claim;
             self.shares.compete(*pool, identity, *weight, |other| claim.competes_with(other));
@@ -239,9 +261,13 @@ impl Limits {
                 return Err(Denied::Behind);
             }
             self.starving.retain(|one| one.claim.pool != claim.pool);
+            self.let_go(claim.pool);
             self.begin(claim, now);
             return Ok(());
         };
+        if let Some(before) = before.filter(|before| *before != scope) {
+            self.hold(claim, before, now);
+        }
         self.serial += 1;
         let starving = Starving { claim: claim.clone(), scope, serial: self.serial };
         match known {
@@ -251,13 +277,25 @@ impl Limits {
         Err(Denied::Full(starving))
     }
 
-    /// Could the rival have the seat that is claimed, and has it had less than the claimant?
+    /// Could the rival make use of the seat that is claimed, and has it had less than the claimant?
     fn goes_before(&self, rival: &Starving, claim: &Claim) -> bool {
         let had = |pool| self.shares.service(pool);
         rival.claim.pool != claim.pool
             && rival.covers(&claim.identity.database, &claim.identity.user)
             && had(rival.claim.pool) < had(claim.pool)
-            && self.full(&rival.claim).is_none()
+            && self.has_room(&rival.claim, rival.scope)
+    }
+
+    /// The pool has what it starved for, and may need more than that.
+    fn hold(&mut self, claim: &Claim, scope: Scope, now: Micros) {
+        self.let_go(claim.pool);
+        let (pool, identity) = (claim.pool, claim.identity.clone());
+        self.held.push(Held { pool, identity, scope, until: now + HOLD_MAX });
+    }
+
+    /// The pool needs nothing that is held for it.
+    pub fn let_go(&mut self, pool: PoolId) {
+        self.held.retain(|held| held.pool != pool);
     }
 
     /// Who starves for the like of this pool's servers, while this one has had its share for now;
@@ -281,6 +319,7 @@ impl Limits {
 
     fn pass(&mut self, now: Micros) {
         self.shares.pass(now, !self.starving.is_empty());
+        self.held.retain(|held| held.until > now);
     }
 
     /// Takes a seat, for a server that is opened at once, if there is one, and does without if not.
@@ -337,31 +376,49 @@ impl Limits {
 
     /// The first limit that has no room for this claim, in the order in which PgBouncer looks.
     fn full(&self, claim: &Claim) -> Option<Scope> {
-        let full = |limit: u32, tally: Tally| limit > 0 && tally.servers >= limit;
-        let (limits, identity) = (&claim.limits, &claim.identity);
-        if full(limits.database, self.databases.of(&identity.database)) {
-            Some(Scope::Database)
-        } else if full(limits.user, self.users.of(&identity.user)) {
-            Some(Scope::User)
-        } else if full(limits.process, self.all) {
-            Some(Scope::Process)
-        } else {
-            None
-        }
+        let scopes = [Scope::Database, Scope::User, Scope::Process];
+        scopes.into_iter().find(|scope| !self.has_room(claim, *scope))
     }
 
-    /// The starving pool for which there is a seat now, of several the one that has had least, and
-    /// then the first; or else the pool whose turn it is. It starves no longer; whether it still needs
-    /// the seat is for it to say.
+    fn has_room(&self, claim: &Claim, scope: Scope) -> bool {
+        let Claim { pool, identity, limits, .. } = claim;
+        let (limit, tally) = match scope {
+            Scope::Database => (limits.database, self.databases.of(&identity.database)),
+            Scope::User => (limits.user, self.users.of(&identity.user)),
+            Scope::Process => (limits.process, self.all),
+        };
+        let of_others = self.held.iter().filter(|held| {
+            let is_same = match scope {
+                Scope::Database => held.identity.database == identity.database,
+                Scope::User => held.identity.user == identity.user,
+                Scope::Process => true,
+            };
+            held.scope == scope && is_same && held.pool != *pool
+        });
+        limit == 0 || u64::from(tally.servers) + (of_others.count() as u64) < u64::from(limit)
+    }
+
+    /// The starving pool for which the limit that it starves for has room now, of several the one that
+    /// has had least, and then the first; or else the pool whose turn it is. It starves no longer; whether
+    /// it still needs the seat is for it to say.
     pub fn next_fed(&mut self, now: Micros) -> Option<PoolId> {
+        self.pass(now);
         if !self.has_turn(now) {
             return None;
         }
-        let fits = |at: &usize| self.full(&self.starving[*at].claim).is_none();
+        let fits = |at: &usize| {
+            let one = &self.starving[*at];
+            self.has_room(&one.claim, one.scope)
+        };
         let had = |at: &usize| self.shares.service(self.starving[*at].claim.pool);
         let at = (0..self.starving.len()).filter(fits).min_by_key(had);
-        let fed = at.and_then(|at| self.starving.remove(at)).map(|fed| fed.claim.pool);
-        fed.or_else(|| self.turns.pop_front())
+        let Some(Starving { claim, scope, .. }) = at.and_then(|at| self.starving.remove(at)) else {
+            return self.turns.pop_front();
+        };
+        if self.full(&claim).is_some() {
+            self.hold(&claim, scope, now);
+        }
+        Some(claim.pool)
     }
 
     /// Will this pool be offered a seat, or its turn to open a server?
@@ -372,6 +429,7 @@ impl Limits {
     /// The pool is no more.
     pub fn forget_pool(&mut self, pool: PoolId) {
         self.shares.forget(pool);
+        self.let_go(pool);
         self.starving.retain(|one| one.claim.pool != pool);
         self.turns.retain(|other| *other != pool);
     }
@@ -387,210 +445,11 @@ impl Limits {
     /// starve anew since, that stands.
     pub fn forget(&mut self, pool: PoolId, serial: u64) {
         self.starving.retain(|one| (one.claim.pool, one.serial) != (pool, serial));
+        if !self.will_be_fed(pool) {
+            self.let_go(pool);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::shares::TURN;
-
-    fn who(database: &str, user: &str) -> Arc<Identity> {
-        Arc::new(Identity { database: database.into(), user: user.into() })
-    }
-
-    fn claim(pool: u32, database: &str, user: &str, limits: [u32; 3]) -> Claim {
-        let [database_max, user_max, process] = limits;
-        Claim {
-            pool: PoolId(pool),
-            identity: who(database, user),
-            limits: ServerLimits { database: database_max, user: user_max, process },
-            weight: 1,
-        }
-    }
-
-    fn starving(seat: Result<(), Denied>) -> Starving {
-        match seat {
-            Err(Denied::Full(starving)) => starving,
-            other => panic!("it is full, but {other:?}"),
-        }
-    }
-
-    #[test]
-    fn each_limit_is_exact_and_0_is_none() {
-        for (limits, scope) in [
-            ([2, 0, 0], Scope::Database),
-            ([0, 2, 0], Scope::User),
-            ([0, 0, 2], Scope::Process),
-            ([2, 2, 2], Scope::Database),
-        ] {
-            let mut all = Limits::default();
-            let claim = claim(0, "d", "u", limits);
-            assert!(all.seat(&claim, 0).is_ok() && all.seat(&claim, 0).is_ok());
-            assert_eq!(starving(all.seat(&claim, 0)).scope, scope);
-            assert!(!all.spare_seat(&claim, 0));
-            assert_eq!(all.servers(), 2);
-            all.vacate(claim.pool, &claim.identity, 0);
-            assert!(all.spare_seat(&claim, 0));
-        }
-        let mut all = Limits::default();
-        let endless = claim(0, "d", "u", [0; 3]);
-        for _ in 0..100 {
-            assert!(all.seat(&endless, 0).is_ok());
-            all.opening_ended();
-        }
-    }
-
-    #[test]
-    fn so_many_are_opened_at_a_time_and_then_pools_have_their_turns() {
-        let mut all = Limits { openings_max: 2, ..Limits::default() };
-        let claims = [0, 1, 2, 3].map(|pool| claim(pool, "d", "u", [0; 3]));
-        assert!(all.seat(&claims[0], 0).is_ok() && all.seat(&claims[0], 0).is_ok());
-        for late in [2, 1, 3, 2] {
-            assert!(matches!(all.seat(&claims[late], 0), Err(Denied::Busy)));
-        }
-        assert!(!all.spare_seat(&claims[0], 0));
-        assert!(all.will_be_fed(PoolId(1)) && !all.will_be_fed(PoolId(0)));
-        assert_eq!(all.next_fed(0), None);
-        all.opening_ended();
-        assert_eq!(all.next_fed(0), Some(PoolId(2)), "who asked first");
-        assert!(all.seat(&claims[2], 0).is_ok());
-        assert_eq!((all.next_fed(0), all.openings(), all.servers()), (None, 2, 3));
-        all.forget_pool(PoolId(1));
-        all.opening_ended();
-        assert_eq!(all.next_fed(0), Some(PoolId(3)));
-    }
-
-    #[test]
-    fn logins_that_hang_hold_nobody_up_for_long() {
-        let mut all = Limits { openings_max: 1, ..Limits::default() };
-        let [one, other] = [0, 1].map(|pool| claim(pool, "d", "u", [0; 3]));
-        assert!(all.seat(&one, 5).is_ok());
-        assert!(all.seat(&other, 5 + STANDSTILL_MAX - 1).is_err());
-        assert!(all.seat(&other, 5 + STANDSTILL_MAX).is_ok());
-        assert!(all.seat(&other, 5 + STANDSTILL_MAX + 1).is_err(), "one after the other");
-        all.opening_ended();
-        assert_eq!(all.next_fed(5 + STANDSTILL_MAX + 1), None, "there are too many still");
-        assert_eq!(all.next_fed(5 + 2 * STANDSTILL_MAX), Some(PoolId(1)));
-    }
-
-    #[test]
-    fn who_has_to_be_fed_first_is_fed_by_the_same_rule() {
-        let mut all = Limits { openings_max: 1, ..Limits::default() };
-        let [rich, poor, hung] = [0, 1, 2].map(|pool| claim(pool, "d", "u", [0, 0, 2]));
-        all.seat_anyway(&rich);
-        assert!(all.seat(&hung, 0).is_ok());
-        starving(all.seat(&poor, 0));
-        let late = 10 * STANDSTILL_MAX;
-        all.vacate(rich.pool, &rich.identity, late);
-        // Or it would ask for ever.
-        assert!(matches!(all.seat(&rich, late), Err(Denied::Behind)));
-        assert_eq!(all.next_fed(late), Some(poor.pool));
-    }
-
-    #[test]
-    fn a_turn_comes_when_there_is_a_seat_and_no_sooner() {
-        let mut all = Limits { openings_max: 1, ..Limits::default() };
-        let [one, other] = [0, 1].map(|pool| claim(pool, "d", "u", [0, 0, 2]));
-        all.seat_anyway(&one);
-        assert!(all.seat(&one, 0).is_ok());
-        assert_eq!(starving(all.seat(&other, 0)).scope, Scope::Process);
-        all.vacate(PoolId(0), &who("d", "u"), 0);
-        assert_eq!(all.next_fed(0), None, "there is a seat, but no turn");
-        assert!(matches!(all.seat(&other, 0), Err(Denied::Busy)));
-        assert_eq!(all.starving_for(&who("d", "u")), None, "no server has to go for it");
-        all.opening_ended();
-        assert_eq!(all.next_fed(0), Some(PoolId(1)));
-    }
-
-    #[test]
-    fn a_limit_counts_those_of_its_own_kind_only() {
-        let mut all = Limits::default();
-        assert!(all.seat(&claim(0, "d", "u", [1, 1, 0]), 0).is_ok());
-        assert!(all.seat(&claim(1, "d", "v", [1, 1, 0]), 0).is_err(), "the database is full");
-        assert!(all.seat(&claim(2, "e", "u", [1, 1, 0]), 0).is_err(), "the user is full");
-        assert!(all.seat(&claim(3, "e", "v", [1, 1, 0]), 0).is_ok());
-    }
-
-    #[test]
-    fn who_starved_first_is_fed_first_if_the_seat_is_of_use() {
-        let mut all = Limits::default();
-        assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
-        assert!(all.seat(&claim(1, "e", "u", [1, 0, 0]), 0).is_ok());
-        assert!(all.seat(&claim(2, "e", "v", [1, 0, 0]), 0).is_err());
-        assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_err());
-        assert!(all.seat(&claim(4, "d", "w", [1, 0, 0]), 0).is_err());
-        assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(3), 2)));
-        assert_eq!(all.next_fed(0), None);
-        all.vacate(PoolId(0), &who("d", "u"), 0);
-        assert_eq!(all.next_fed(0), Some(PoolId(3)));
-        assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_ok());
-        assert_eq!(all.next_fed(0), None, "pool 4 has no room");
-        assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(4), 3)));
-        all.forget(PoolId(4), 3);
-        assert_eq!(all.starving_for(&who("d", "u")), None);
-        assert_eq!(all.starving_for(&who("e", "u")), Some((PoolId(2), 1)));
-    }
-
-    #[test]
-    fn what_began_since_is_not_forgotten() {
-        let mut all = Limits::default();
-        assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
-        let first = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
-        let again = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
-        all.forget(PoolId(1), first.serial);
-        assert!(all.will_be_fed(PoolId(1)));
-        all.forget(PoolId(1), again.serial);
-        assert!(!all.will_be_fed(PoolId(1)));
-    }
-
-    #[test]
-    fn names_are_forgotten_when_nothing_is_left_to_count() {
-        let mut all = Limits::default();
-        let (one, two) = (who("d", "u"), who("d", "v"));
-        all.client_came(&one);
-        let counts = all.client_came(&two);
-        assert_eq!(counts, ClientCounts { process: 2, database: 2, user: 1 });
-        all.seat_anyway(&claim(0, "d", "u", [0; 3]));
-        all.client_left(&one);
-        all.client_left(&two);
-        all.vacate(PoolId(0), &one, 0);
-        assert!(all.databases.0.is_empty() && all.users.0.is_empty());
-        assert_eq!((all.clients(), all.servers()), (0, 0));
-    }
-
-    /// Two users of one database with work without end, of which the first has all servers.
-    #[test]
-    fn a_seat_goes_to_who_has_had_least() {
-        let mut all = Limits::default();
-        let (rich, poor) = (claim(0, "d", "u", [2, 0, 0]), claim(1, "d", "v", [2, 0, 0]));
-        assert!(all.seat(&rich, 0).is_ok() && all.seat(&rich, 0).is_ok());
-        starving(all.seat(&poor, 1_000_000));
-        let creditor = |all: &mut Limits, now| all.creditor(rich.pool, &rich.identity, now);
-        assert_eq!(creditor(&mut all, 1_000_001), None, "nobody else wanted what it has had");
-        let turn = 1_000_000 + TURN / 2;
-        assert_eq!(creditor(&mut all, turn - 1), None);
-        assert_eq!(creditor(&mut all, turn), Some((poor.pool, 1)));
-        all.vacate(rich.pool, &rich.identity, turn);
-        // It would like to have it back at once.
-        assert!(matches!(all.seat(&rich, turn), Err(Denied::Behind)));
-        assert_eq!(all.next_fed(0), Some(poor.pool));
-        assert!(all.seat(&poor, turn).is_ok());
-        starving(all.seat(&rich, turn));
-        assert_eq!(
-            all.creditor(poor.pool, &poor.identity, turn + 10 * TURN),
-            None,
-            "they are even"
-        );
-    }
-
-    #[test]
-    fn who_has_no_limit_in_common_does_not_compete() {
-        let mut all = Limits::default();
-        let (one, other) = (claim(0, "d", "u", [1, 0, 0]), claim(1, "e", "u", [1, 0, 0]));
-        assert!(all.seat(&one, 0).is_ok() && all.seat(&other, 0).is_ok());
-        starving(all.seat(&claim(2, "d", "v", [1, 0, 0]), 0));
-        assert_eq!(all.creditor(other.pool, &other.identity, 100 * TURN), None);
-        assert!(all.creditor(one.pool, &one.identity, 100 * TURN).is_some());
-    }
-}
+mod tests;

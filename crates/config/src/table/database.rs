@@ -40,9 +40,9 @@ keys! {
     reserve_pool_size: Option<u32> = unset, reload, acts;
     /// Server connections of this database in all its pools; 0 or -1 inherits the global key.
     max_db_connections: Option<u32> = unset, reload, acts;
-    /// This database's share, beside those of others, of server connections under a common limit
-    /// (`max_user_connections`, `max_server_connections`), 1 to 1,000. Counts only while somebody
-    /// waits because the limit is reached.
+    /// The share of each pool of this database, beside those of others, of server connections under a
+    /// common limit (`max_user_connections`, `max_server_connections`), 1 to 1,000. Counts only while
+    /// somebody waits because the limit is reached.
     pool_weight: Weight = "1", reload, acts;
     /// Client connections of this database; 0 or -1 inherits the global key.
     max_db_client_connections: Option<u32> = unset, reload, acts;

@@ -19,9 +19,9 @@ keys! {
     reserve_pool_size: Option<u32> = unset, reload, acts;
     /// Server connections of this user in all its pools; -1 inherits the global key.
     max_user_connections: Option<u32> = unset, reload, acts;
-    /// This user's share, beside those of others, of server connections under a common limit
-    /// (`max_db_connections`, `max_server_connections`), 1 to 1,000. Counts only while somebody
-    /// waits because the limit is reached.
+    /// The share of each pool of this user, beside those of others, of server connections under a
+    /// common limit (`max_db_connections`, `max_server_connections`), 1 to 1,000. Counts only while
+    /// somebody waits because the limit is reached.
     pool_weight: Weight = "1", reload, acts;
     /// Client connections of this user; -1 inherits the global key.
     max_user_client_connections: Option<u32> = unset, reload, acts;

@@ -174,6 +174,8 @@ impl<X: Exchange> Engine<X> {
             self.view(pool);
             if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
                 self.open_server(pool, now, io);
+            } else {
+                self.exchange.limits(|limits| limits.let_go(pool));
             }
         }
     }

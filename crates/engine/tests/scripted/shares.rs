@@ -126,3 +126,22 @@ fn pools_of_the_process_have_shares_by_both_weights() {
     check(4, &[(alice, APP), (alice, heavy), (bob, APP), (bob, heavy)], set);
     check(1, &[(("alice", 1000), ("app", 500)), (("bob", 1000), ("other", 1000))], set);
 }
+
+/// The first counts with the second in one limit and with the third in another one, and these not with
+/// each other.
+#[test]
+fn who_needs_room_in_two_limits_has_a_share_as_well() {
+    let (alice, bob) = (("alice", 1), ("bob", 1));
+    for (workers, limit) in [(1, 1), (2, 1), (2, 3)] {
+        let rivals = [(alice, APP), (bob, APP), (alice, ("other", 1))];
+        let contest = Contest::new(workers, 2 * limit as usize, &rivals, |config| {
+            config.global.max_db_connections = limit;
+            config.global.max_user_connections = limit;
+        });
+        let had = contest.play();
+        // In half of the time the one, and in the other half both others.
+        assert!(had.iter().all(|had| (2_500..4_200).contains(had)), "{limit}: {had:?}");
+        let (opened, turns) = (contest.rig.servers() as u64, 10_000 * TRANSACTION_US / TURN);
+        assert!(opened < 2 * turns, "{limit}: {opened} servers were opened");
+    }
+}
