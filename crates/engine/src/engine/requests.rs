@@ -100,6 +100,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
+        server.heard_at = now;
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
         let joined = client.stream.take_joined(bytes);
@@ -139,15 +140,14 @@ impl<X: Exchange> Engine<X> {
         }
         let begun_at = requests.keep();
         let out = requests.out.finish();
-        if !out.is_empty()
-            && !io.send_server(on, out)
-            && let Some(begun_at) = begun_at
-        {
-            let again = input[begun_at..].to_vec();
-            return self.resend(id, on, again, now, io);
-        }
+        let sent = out.is_empty() || io.send_server(on, out);
+        // They answer what stands before the request, wherever that ends up.
         if !answers.is_empty() {
             io.send_client(id, &answers);
+        }
+        if !sent && let Some(begun_at) = begun_at {
+            let again = input[begun_at..].to_vec();
+            return self.resend(id, on, again, now, io);
         }
         match stop {
             Stop::Incomplete => {

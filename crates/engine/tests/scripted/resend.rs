@@ -200,6 +200,21 @@ fn whatever_it_is_if_the_server_has_not_got_a_byte_of_it() {
 }
 
 #[test]
+fn what_was_answered_before_it_without_a_server_stays_answered() {
+    let (rig, client, server) = pair();
+    client.send([parse("a", "select 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.take();
+    server.break_silently();
+    client.send([parse("b", "select 1"), flush(), bind("b"), execute(), sync()]);
+    client.expect([parsed()]);
+    let second = rig.server(1);
+    second.expect([parse("weir_1", "select 1"), bind("weir_1"), execute(), sync()]);
+    second.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([bound(), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
 fn but_not_if_something_of_it_was_sent_before() {
     let (_rig, client, server) = pair();
     client.send([parse("", "insert into t values (1)"), bind(""), execute()]);
