@@ -414,6 +414,13 @@ impl<X: Exchange> Engine<X> {
         self.servers.get(id.0 as usize)?.client
     }
 
+    /// The client that what the server says now is for, and that may be slow to take it. What the
+    /// server is asked for our own sake waits for no client.
+    pub fn listener_to(&self, id: ServerId) -> Option<ClientId> {
+        let server = self.servers.get(id.0 as usize)?;
+        server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
+    }
+
     /// The configuration was read again; the pools know already.
     pub fn set_config(&mut self, config: Arc<Config>) {
         self.limits_users = limits_users(&config);

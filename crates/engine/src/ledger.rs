@@ -189,6 +189,10 @@ impl Settled {
     }
 }
 
+/// With so many answers owed no more of them are made up. Messages that the server gets fill its socket in
+/// the end, and their client is not read any more; those that it does not get would add up for ever.
+pub const OWED_MANY: usize = 4_096;
+
 #[derive(Debug, Default)]
 pub struct Ledger {
     owed: VecDeque<Entry>,
@@ -223,6 +227,10 @@ impl Ledger {
     /// Nothing more will come of what was sent so far.
     pub fn owes_nothing(&self) -> bool {
         self.owed.is_empty() && !self.skipping && !self.copy_in
+    }
+
+    pub fn owes_many(&self) -> bool {
+        self.owed.len() >= OWED_MANY
     }
 
     pub fn is_ambiguous(&self) -> bool {

@@ -92,8 +92,8 @@ impl Interner {
         });
         if !realm::is_of_its_moment(sql) {
             twins.push(Arc::downgrade(&statement));
-            self.sweep();
         }
+        self.sweep();
         statement
     }
 

@@ -229,6 +229,8 @@ pub struct Server {
     pub released_at: Micros,
     /// Last time it was sent a message of ours.
     pub asked_at: Micros,
+    /// Last time its client sent anything.
+    pub heard_at: Micros,
     /// Last time it sent anything.
     pub replied_at: Micros,
     /// A cancel request for it is under way: it must not be given to anybody else before that is
@@ -291,6 +293,7 @@ impl Server {
             opened_at: now,
             released_at: now,
             asked_at: now,
+            heard_at: now,
             replied_at: now,
             cancel_pending: false,
             doomed: None,

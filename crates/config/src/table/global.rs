@@ -123,7 +123,8 @@ keys! {
     pool_mode: PoolMode = "session" (Toml "auto", Url "auto"), reload, acts;
     /// Time after which an empty pool is forgotten; 0 is never.
     pool_idle_timeout: Duration = "0", reload, acts;
-    /// Longest query; 0 is for ever. Its server connection is closed.
+    /// Longest query, counted from the last that its client has sent; 0 is for ever. Its server
+    /// connection is closed.
     query_timeout: Duration = "0", reload, acts;
     /// Waiting time after which a client is told, by a notice, that it waits; 0 is never.
     query_wait_notify: u32 [seconds] = "5", reload, acts;

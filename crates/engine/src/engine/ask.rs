@@ -225,7 +225,9 @@ impl<X: Exchange> Engine<X> {
         if login.user != user {
             let identity = Identity { database: login.database.clone(), user: user.clone() };
             login.user = user;
-            self.client_mut(id).identity = Arc::new(identity);
+            if let Err(why) = self.recount_client(id, Arc::new(identity)) {
+                return self.disconnect(id, &why, now, io);
+            }
         }
         io.resume_client(id);
         let step = self.challenge_user(id, Some(credential), now, io);

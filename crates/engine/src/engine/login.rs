@@ -411,7 +411,9 @@ impl<X: Exchange> Engine<X> {
         let replicates = client.replication.is_some();
         client.pool = Some(pool);
         if *client.identity == *view_identity {
-            client.counted = Some(view_identity.clone());
+            if let Some(counted) = &mut client.counted {
+                *counted = view_identity.clone();
+            }
             client.identity = view_identity;
         }
         let warm = self.exchange.pool(pool, |pool| {

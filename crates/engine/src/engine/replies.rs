@@ -92,11 +92,19 @@ impl<X: Exchange> Engine<X> {
             refused: false,
             farewell: false,
             schema_changed: false,
+            transaction_ended: false,
             notified: Vec::new(),
         };
         let stop = replies.run();
         let (used, refused) = (replies.at, replies.refused);
         let notified = std::mem::take(&mut replies.notified);
+        if replies.transaction_ended
+            && !replies.server.ledger.is_at_rest()
+            && let Some(client) = &mut replies.client
+        {
+            // There is another one behind it.
+            client.transaction_at = now;
+        }
         if replies.schema_changed {
             // Before anybody can have heard of it.
             self.exchange.schema_changed();
@@ -210,6 +218,7 @@ struct Replies<'a> {
     farewell: bool,
     /// Texts may mean something else from now on.
     schema_changed: bool,
+    transaction_ended: bool,
     /// Notifications that the listener has for others.
     notified: Vec<Arc<[u8]>>,
 }
@@ -365,6 +374,7 @@ impl Replies<'_> {
                 }
                 self.server.status = status;
                 if status == b'I' {
+                    self.transaction_ended = true;
                     // What was prepared meanwhile may have known either schema; and it may have
                     // been rolled back.
                     self.schema_changed |= std::mem::take(&mut self.server.changes_schema);

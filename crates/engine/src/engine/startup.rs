@@ -122,6 +122,23 @@ impl<X: Exchange> Engine<X> {
         self.exchange.limits(|limits| limits.client_came(identity))
     }
 
+    /// It turns out to be somebody else than it said, and counts as that one from now on.
+    ///
+    /// # Errors
+    /// There is no room for one more of these.
+    pub(super) fn recount_client(
+        &mut self,
+        id: ClientId,
+        identity: Arc<Identity>,
+    ) -> Result<(), String> {
+        let client = self.client_mut(id);
+        client.identity = identity.clone();
+        let Some(before) = client.counted.take() else { return Ok(()) };
+        self.exchange.limits(|limits| limits.client_left(&before));
+        let counts = self.count_client(id, &identity);
+        self.refuse_beyond(counts, &identity)
+    }
+
     /// Is there room for one more client of that database, and of that user?
     fn refuse_beyond(&self, counts: ClientCounts, identity: &Identity) -> Result<(), String> {
         let over = |count: u32, limit: u32| limit > 0 && count > limit;

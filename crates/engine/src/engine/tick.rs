@@ -164,7 +164,9 @@ impl<X: Exchange> Engine<X> {
                     let in_transaction = client.transaction_at != 0;
                     // A stream of changes has no end that could be late.
                     let limited = server.replication.is_none();
-                    if limited && busy && over(settings.query_timeout, client.request_at, now) {
+                    // Who copies something in, or always has another query under way, is not late.
+                    let asked_at = client.request_at.max(server.heard_at);
+                    if limited && busy && over(settings.query_timeout, asked_at, now) {
                         "query timeout"
                     } else if !busy
                         && in_transaction

@@ -79,6 +79,21 @@ fn who_is_asked_about_gets_in_with_what_was_told() {
 }
 
 #[test]
+fn a_client_counts_as_who_the_query_says_it_is() {
+    let rig = asking(|config| config.global.max_user_client_connections = 1);
+    for _ in 0..3 {
+        let client = hello(&rig, "alias");
+        rig.server(0).send(found(&[Some("bob"), Some("hers")]));
+        gets_in(&client, "hers");
+        let other = hello(&rig, "nickname");
+        rig.server(0).send(found(&[Some("bob"), Some("hers")]));
+        other.expect_fatal("client connections exceeded (max_user_client_connections)");
+        client.leave();
+    }
+    assert_eq!(rig.clients_counted(), 0);
+}
+
+#[test]
 fn the_user_logs_in_as_who_the_query_says_it_is() {
     let rig = asking(|_| {});
     let client = hello(&rig, "alias");

@@ -1,6 +1,8 @@
 //! Named prepared statements in transaction mode: a client keeps its names whatever server it
 //! meets. The server knows each text by one name, `weir_N`.
 
+use engine::ledger::OWED_MANY;
+
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -53,6 +55,25 @@ fn equal_texts_are_parsed_once() {
         [bound(), complete("SELECT 1"), ready('I')],
         [parsed(), bound(), complete("SELECT 1"), ready('I')],
     );
+}
+
+/// What the server never sees could be heaped up without end.
+#[test]
+fn where_much_is_owed_the_server_is_asked_what_need_not_be_asked() {
+    let (_rig, client, server) = prepared();
+    for _ in 0..OWED_MANY / 2 {
+        client.send([parse("b", "select 1"), close("b")]);
+    }
+    server.expect([]);
+    client.send([parse("b", "select 1"), close("b"), sync()]);
+    server.expect([close("weir_1"), parse("weir_1", "select 1"), close("weir_0"), sync()]);
+    server.send([closed(), parsed(), closed(), ready('I')]);
+    let answers = client.take();
+    assert_eq!(
+        answers,
+        [vec![[parsed(), closed()].concat(); OWED_MANY / 2 + 1].concat(), ready('I')].concat()
+    );
+    assert!(server.is_parked());
 }
 
 #[test]

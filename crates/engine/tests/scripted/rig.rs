@@ -451,6 +451,12 @@ impl Client {
         self.world.borrow_mut().pump();
     }
 
+    /// It does not read what it is sent, or does so again.
+    pub(crate) fn set_slow(&self, slow: bool) {
+        self.end(|end| end.slow = slow);
+        self.world.borrow_mut().pump();
+    }
+
     /// It says Terminate where no server is needed to hear it.
     pub(crate) fn say_goodbye(&self) {
         self.world.borrow_mut().say_goodbye(self.at);

@@ -51,6 +51,41 @@ fn login_without_a_server() {
 }
 
 #[test]
+fn a_query_is_not_late_while_its_client_goes_on() {
+    let (rig, client, server) = limited(|config| config.global.query_timeout = LIMIT);
+    client.send([query("copy t from stdin")]);
+    server.send([copy_in()]);
+    for _ in 0..5 {
+        rig.wait(5);
+        client.send([copy_data("a row\n")]);
+    }
+    client.send([copy_done()]);
+    server.send([done("COPY 5")]);
+    // The answer to one comes when the next has been asked.
+    client.send([query("one")]);
+    for _ in 0..5 {
+        rig.wait(5);
+        client.send([query("one")]);
+        server.send([done("OK")]);
+    }
+    client.take();
+    ends(&rig, &client, "query timeout");
+}
+
+#[test]
+fn a_transaction_is_over_though_the_next_is_under_way() {
+    let (rig, client, server) = limited(|config| config.global.transaction_timeout = LIMIT);
+    client.send([query("one")]);
+    for _ in 0..5 {
+        rig.wait(5);
+        client.send([query("one")]);
+        server.send([done("OK")]);
+    }
+    client.take();
+    ends(&rig, &client, "transaction timeout");
+}
+
+#[test]
 fn waiting_for_a_server() {
     let (rig, client, _) = limited(|config| config.global.query_wait_timeout = LIMIT);
     client.send([query("slow")]);

@@ -46,6 +46,25 @@ fn what_was_not_answered_is_asked_again_behind_the_next_transaction() {
     }
 }
 
+/// Or a server would be given up for late that has answered long ago.
+#[test]
+fn the_answer_to_it_waits_for_no_client() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([query(SET)]);
+    server.answers(SET);
+    client.set_slow(true);
+    tells(&server, &[("work_mem", "5MB")]);
+    assert!(server.is_parked());
+    // What is the client's does.
+    client.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+    assert!(!server.is_parked());
+    client.set_slow(false);
+    assert!(server.is_parked());
+}
+
 #[test]
 fn a_question_that_has_failed_is_not_asked_all_the_time() {
     let (_rig, client, server) = unverified();

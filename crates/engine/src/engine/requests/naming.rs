@@ -12,6 +12,9 @@ use crate::kept::CHANGED_NAME;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::shell::Exchange;
 
+/// No statement has the number 0.
+const NO_STATEMENT: &[u8] = b"weir_0";
+
 /// The names in a Bind, Describe or Close must end within so many bytes.
 const NAMES_LEN_MAX: usize = 65_536;
 
@@ -141,7 +144,13 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         // Others may use the statement: only the client's name for it goes. Closing a name that
         // does not exist is no error.
-        let mut entry = Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete));
+        let mut entry = match self.server.ledger.owes_many() {
+            false => Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete)),
+            true => {
+                frontend::close_statement(self.out.insert(), NO_STATEMENT);
+                entry
+            }
+        };
         if let Some((name, statement, since)) = self.extended().statements.remove(named.name) {
             entry = entry.undo(Undo::Close { name, statement, since });
         }

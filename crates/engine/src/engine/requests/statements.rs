@@ -62,7 +62,7 @@ impl<X: Exchange> Requests<'_, X> {
         // ReadyForQuery is awaited nobody knows whether this is one.
         let is_certain = self.server.status != b'E' && !self.server.ledger.awaits_ready();
         let serial;
-        if is_certain && self.has(&statement) {
+        if is_certain && self.has(&statement) && !self.server.ledger.owes_many() {
             serial = self.next_serial();
             if mutant::is(Mutant::AnswersOutOfTurn) {
                 super::write_reply(Reply::ParseComplete, &mut self.answers);

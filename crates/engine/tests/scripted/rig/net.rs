@@ -21,6 +21,8 @@ pub(crate) struct ClientEnd {
     pub(crate) poked: bool,
     /// The engine did not want its bytes, and has not asked for them since.
     pub(crate) blocked: bool,
+    /// It takes nothing: what it is sent is kept back, and who says it is not read.
+    pub(crate) slow: bool,
     /// Sent to the client.
     pub(crate) got: Vec<u8>,
 }
@@ -84,6 +86,10 @@ pub(crate) struct Net {
 }
 
 impl Net {
+    pub(super) fn is_slow(&self, worker: usize, client: ClientId) -> bool {
+        self.clients.iter().any(|end| end.slow && (end.worker, end.id) == (worker, Some(client)))
+    }
+
     pub(crate) fn io(&mut self, worker: usize) -> FakeIo<'_> {
         FakeIo { net: self, worker }
     }

@@ -181,6 +181,10 @@ impl World {
                 }
             }
         };
+        let by = self.engines[worker].listener_to(id);
+        if by.is_some_and(|by| self.net.is_slow(worker, by)) {
+            return false;
+        }
         let end = &mut self.net.servers[at];
         if !end.unread.is_empty() {
             let len = end.unread.len().min(self.chunk);
