@@ -104,7 +104,7 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         for round in 0..options.rounds {
             for side in order(round) {
                 match scene::play(&rig, row, side) {
-                    Ok(Some(sample)) => report.add(side, sample),
+                    Ok(Some(sample)) => report.add(side, round, sample),
                     Ok(None) => {}
                     Err(error) => {
                         eprintln!("{} ({side:?}): {error:#}", row.name);

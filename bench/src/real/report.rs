@@ -85,10 +85,10 @@ impl Report {
         self.lines.push(Line::new(row, self.fleet, self.direct_max));
     }
 
-    pub(super) fn add(&mut self, side: Side, sample: Sample) {
+    pub(super) fn add(&mut self, side: Side, round: usize, sample: Sample) {
         let at = SIDES.iter().position(|known| *known == side);
         if let (Some(at), Some(line)) = (at, self.lines.last_mut()) {
-            line.add(at, sample);
+            line.add(at, round, sample);
         }
     }
 

@@ -117,7 +117,8 @@ impl Binary {
 /// be closed to others.
 fn within_reach(workplace: &Workplace, program: &Path) -> Result<PathBuf> {
     if !workplace.is_for_another() {
-        return Ok(program.to_owned());
+        // It is started in another folder.
+        return program.canonicalize().with_context(|| program.display().to_string());
     }
     let copy = workplace.vacant("pooler")?;
     fs::copy(program, &copy).with_context(|| program.display().to_string())?;

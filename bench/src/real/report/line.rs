@@ -1,5 +1,6 @@
 //! One row of the report: what each side gave, and how they compare.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use load::Histogram;
@@ -22,8 +23,8 @@ pub(super) struct Line {
     clients: usize,
     /// Rows with more clients have no direct side.
     direct_max: usize,
-    /// Of each side, round by round.
-    samples: [Vec<Sample>; 3],
+    /// Of each side, each with its round: one may be missing, if something went wrong in it.
+    samples: [Vec<(usize, Sample)>; 3],
 }
 
 impl Line {
@@ -45,18 +46,24 @@ impl Line {
         }
     }
 
-    pub(super) fn add(&mut self, side: usize, sample: Sample) {
-        self.samples[side].push(sample);
+    pub(super) fn add(&mut self, side: usize, round: usize, sample: Sample) {
+        self.samples[side].push((round, sample));
+    }
+
+    fn samples(&self, side: usize) -> impl DoubleEndedIterator<Item = &Sample> {
+        self.samples[side].iter().map(|(_, sample)| sample)
     }
 
     fn of(&self, side: usize, figure: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
-        self.samples[side].iter().filter_map(figure).collect()
+        self.samples(side).filter_map(figure).collect()
     }
 
     /// One side's transactions a second by another's, round by round.
     fn ratios(&self, side: usize, by: usize) -> Vec<f64> {
-        let tps = |side| self.of(side, |sample| Some(sample.figures.tps));
-        tps(by).into_iter().zip(tps(side)).map(|(less, more)| more / less).collect()
+        let tps = |(round, sample): &(usize, Sample)| (*round, sample.figures.tps);
+        let others: HashMap<usize, f64> = self.samples[by].iter().map(tps).collect();
+        let own = self.samples[side].iter().map(tps);
+        own.filter_map(|(round, tps)| Some(tps / others.get(&round)?)).collect()
     }
 
     /// One side's transactions a second by those of the row of few clients: of the medians, since the
@@ -68,7 +75,7 @@ impl Line {
 
     /// The latencies of all rounds together; what is rare shows in no round alone.
     fn latencies(&self, side: usize) -> Option<Histogram> {
-        let mut rounds = self.samples[side].iter().filter_map(|s| s.figures.latencies.as_ref());
+        let mut rounds = self.samples(side).filter_map(|s| s.figures.latencies.as_ref());
         let mut all = rounds.next()?.clone();
         rounds.for_each(|round| all.add(round));
         Some(all)
@@ -81,7 +88,7 @@ impl Line {
     /// What the side's measurements found, each fact once.
     fn facts(&self) -> Vec<&'static Fact> {
         let mut facts: Vec<&'static Fact> = Vec::new();
-        for (fact, _) in self.samples.iter().flatten().flat_map(|sample| &sample.facts) {
+        for (fact, _) in self.samples.iter().flatten().flat_map(|(_, sample)| &sample.facts) {
             if !facts.contains(fact) {
                 facts.push(fact);
             }
@@ -130,7 +137,7 @@ impl Line {
             };
         }
         for (side, label) in labels.iter().enumerate() {
-            for note in self.samples[side].last().iter().flat_map(|sample| &sample.notes) {
+            for note in self.samples(side).next_back().iter().flat_map(|sample| &sample.notes) {
                 let _ = writeln!(text, "    {label:<24} {note}");
             }
         }
@@ -196,7 +203,7 @@ impl Line {
             if let Some(few) = few {
                 value["by_few"][key] = json!(self.by_few(few, side));
             }
-            value[key] = self.samples[side].iter().map(Sample::to_json).collect();
+            value[key] = self.samples(side).map(Sample::to_json).collect();
             value["all_rounds"][key] = json!({
                 "p50_ms": self.percentile_ms(side, 0.5),
                 "p99_ms": self.percentile_ms(side, 0.99),
@@ -243,15 +250,18 @@ mod tests {
     #[test]
     fn sides_are_compared_round_by_round_and_latencies_put_together() {
         let mut line = line("tpcb");
-        for (pgbouncer, weir) in [(100.0, 150.0), (200.0, 200.0), (100.0, 120.0)] {
-            line.add(PGBOUNCER, sample(pgbouncer, &[100]));
-            line.add(WEIR, sample(weir, &[weir as u64 / 10]));
+        // In the first round something went wrong with PgBouncer.
+        line.add(WEIR, 0, sample(15.0, &[15]));
+        let rounds = [(100.0, 150.0), (200.0, 200.0), (100.0, 120.0)];
+        for (round, (pgbouncer, weir)) in (1..).zip(rounds) {
+            line.add(PGBOUNCER, round, sample(pgbouncer, &[100]));
+            line.add(WEIR, round, sample(weir, &[weir as u64 / 10]));
         }
         let text = written(&line);
         let lines: Vec<_> = text.lines().collect();
         let cells = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
         assert_eq!(cells(2), ["direct", "-", "-", "-", "-", "-", "-"]);
-        assert_eq!(cells(4), ["Weir", "150", "0.000", "0.015", "0.020", "0.020", "4.0"]);
+        assert_eq!(cells(4), ["Weir", "135", "0.000", "0.015", "0.020", "0.020", "4.0"]);
         assert_eq!(lines[5].trim(), "tps of Weir by PgBouncer's: 1.20, 1.00..1.50");
         assert_eq!(line.to_json(None)["all_rounds"]["weir"]["p99_ms"], 0.02);
     }
@@ -261,8 +271,8 @@ mod tests {
         let mut seed = line("seed001-10");
         let mut one = line("fleet-one");
         for (side, tps) in [(DIRECT, 200.0), (PGBOUNCER, 140.0), (WEIR, 160.0)] {
-            seed.add(side, sample(tps, &[]));
-            one.add(side, sample(tps, &[(1e5 / tps) as u64]));
+            seed.add(side, 0, sample(tps, &[]));
+            one.add(side, 0, sample(tps, &[(1e5 / tps) as u64]));
         }
         let text = written(&seed);
         assert!(
@@ -278,8 +288,8 @@ mod tests {
     fn many_clients_are_compared_with_few_and_not_direct_beyond_what_fits() {
         let (mut few, mut many) = (line("select-64"), line("select-19900"));
         for (few_tps, many_tps) in [(100.0, 96.0), (90.0, 99.0), (110.0, 90.0)] {
-            few.add(WEIR, sample(few_tps, &[]));
-            many.add(WEIR, sample(many_tps, &[]));
+            few.add(WEIR, 0, sample(few_tps, &[]));
+            many.add(WEIR, 0, sample(many_tps, &[]));
         }
         let mut text = String::new();
         many.write(&mut text, &["direct", "PgBouncer", "Weir"].map(str::to_owned), Some(&few));
@@ -295,7 +305,7 @@ mod tests {
     fn facts_and_notes_follow_with_their_goals() {
         let mut line = line("fleet-among");
         let facts = vec![(&GOOD, 0.75)];
-        line.add(WEIR, Sample { facts, notes: vec!["12% f".to_owned()], ..sample(1.0, &[]) });
+        line.add(WEIR, 0, Sample { facts, notes: vec!["12% f".to_owned()], ..sample(1.0, &[]) });
         let text = written(&line);
         let fact = text.lines().find(|line| line.contains("how good")).unwrap();
         let cells: Vec<_> = fact.split_whitespace().collect();
