@@ -69,6 +69,7 @@ mod seat;
 mod startup;
 mod statements;
 mod tick;
+mod undo;
 mod verdict;
 mod views;
 

@@ -11,20 +11,20 @@ use super::Engine;
 use super::leave::NOT_READY;
 use super::requests::write_reply;
 use super::resend::may_resend;
+use super::undo::undo;
 use crate::client::Client;
 use crate::ids::{Micros, ServerId};
-use crate::ledger::{Entry, Ledger, Owner, Settled, Undo};
+use crate::ledger::{Entry, Ledger, Owner, Settled};
 use crate::listening::Hearing;
 use crate::mutant::{self, Mutant};
 use crate::pins::Pins;
 use crate::prepared::Shape;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
-use crate::session::{Lent, Numbers};
+use crate::session::Numbers;
 use crate::shell::{Exchange, Io};
 use crate::stream::Splice;
 use crate::vars::TrackedNames;
 use config::PoolMode;
-use sql::{Seen, Signs};
 
 mod statements;
 
@@ -550,58 +550,4 @@ fn may_be_long(code: u8) -> bool {
 /// somebody who is not our client, does not show.
 fn is_change_of_schema(tag: &[u8]) -> bool {
     [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|word| tag.starts_with(word))
-}
-
-/// A message that was sent has had no effect.
-pub(super) fn undo(
-    entry: Entry,
-    statements: &mut crate::prepared::ServerStatements,
-    unnamed: &mut u64,
-    lent: &mut Vec<Lent>,
-    client: Option<&mut Client>,
-) {
-    let Some(undo) = entry.undo else { return };
-    if mutant::is(Mutant::KeepsFailedParse) && matches!(*undo, Undo::Parse { .. }) {
-        return;
-    }
-    let client = client.and_then(|client| client.extended.as_mut());
-    match *undo {
-        Undo::Taken { .. } => {}
-        Undo::Parse { name, statement, sent } => {
-            if sent {
-                statements.remove_parsed(statement.id, entry.serial);
-            }
-            if let Some(client) = client {
-                client.statements.remove_parsed(&name, entry.serial);
-            }
-        }
-        Undo::Close { name, statement, since } => {
-            if let Some(client) = client {
-                client.statements.restore(name, statement, since);
-            }
-        }
-        Undo::Prepare { statement } => statements.remove_parsed(statement.id, entry.serial),
-        Undo::Evict { statement, since } => statements.restore(statement, since),
-        // Whatever the server has now, the client's Parse is sent again when it is needed. What
-        // was sent behind this message in another batch stands.
-        Undo::ParseUnnamed { before, message } => {
-            if *unnamed <= entry.serial {
-                *unnamed = 0;
-            }
-            if let Some(client) = client.filter(|client| client.unnamed == entry.serial) {
-                client.unnamed = if entry.failed { 0 } else { before };
-                client.unnamed_parse = message;
-                // Which of the two texts it is was not kept.
-                client.unnamed_seen = Seen { signs: Signs::OPAQUE, functions: 0 };
-            }
-        }
-        Undo::DropUnnamed { before } => {
-            if let Some(client) = client.filter(|client| client.unnamed == 0) {
-                client.unnamed = before;
-            }
-        }
-        Undo::PrepareUnnamed if *unnamed > entry.serial => {}
-        Undo::PrepareUnnamed => *unnamed = 0,
-        Undo::Lend { since } => lent.retain(|lent| lent.since != since),
-    }
 }

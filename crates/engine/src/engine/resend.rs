@@ -17,8 +17,8 @@ use config::PoolMode;
 use wire::{backend, frontend};
 
 use super::Engine;
-use super::replies::undo;
 use super::requests::write_reply;
+use super::undo::undo;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::kept::{Kept, Outline, Refused, Used, changed_result};

@@ -7,7 +7,7 @@
 //! statements that have room for one could go on asking for ever.
 
 use super::Requests;
-use crate::engine::replies::undo;
+use crate::engine::undo::undo;
 use crate::ledger::{Expect, Verb};
 use crate::shell::Exchange;
 

@@ -1,0 +1,64 @@
+//! What is believed of a server and its client goes back to what it was before a message that the
+//! server never got to, or that failed.
+
+use sql::{Seen, Signs};
+
+use crate::client::Client;
+use crate::ledger::{Entry, Undo};
+use crate::mutant::{self, Mutant};
+use crate::prepared::ServerStatements;
+use crate::session::Lent;
+
+/// A message that was sent has had no effect.
+pub(super) fn undo(
+    entry: Entry,
+    statements: &mut ServerStatements,
+    unnamed: &mut u64,
+    lent: &mut Vec<Lent>,
+    client: Option<&mut Client>,
+) {
+    let Some(undo) = entry.undo else { return };
+    if mutant::is(Mutant::KeepsFailedParse) && matches!(*undo, Undo::Parse { .. }) {
+        return;
+    }
+    let client = client.and_then(|client| client.extended.as_mut());
+    match *undo {
+        Undo::Taken { .. } => {}
+        Undo::Parse { name, statement, sent } => {
+            if sent {
+                statements.remove_parsed(statement.id, entry.serial);
+            }
+            if let Some(client) = client {
+                client.statements.remove_parsed(&name, entry.serial);
+            }
+        }
+        Undo::Close { name, statement, since } => {
+            if let Some(client) = client {
+                client.statements.restore(name, statement, since);
+            }
+        }
+        Undo::Prepare { statement } => statements.remove_parsed(statement.id, entry.serial),
+        Undo::Evict { statement, since } => statements.restore(statement, since),
+        // Whatever the server has now, the client's Parse is sent again when it is needed. What
+        // was sent behind this message in another batch stands.
+        Undo::ParseUnnamed { before, message } => {
+            if *unnamed <= entry.serial {
+                *unnamed = 0;
+            }
+            if let Some(client) = client.filter(|client| client.unnamed == entry.serial) {
+                client.unnamed = if entry.failed { 0 } else { before };
+                client.unnamed_parse = message;
+                // Which of the two texts it is was not kept.
+                client.unnamed_seen = Seen { signs: Signs::OPAQUE, functions: 0 };
+            }
+        }
+        Undo::DropUnnamed { before } => {
+            if let Some(client) = client.filter(|client| client.unnamed == 0) {
+                client.unnamed = before;
+            }
+        }
+        Undo::PrepareUnnamed if *unnamed > entry.serial => {}
+        Undo::PrepareUnnamed => *unnamed = 0,
+        Undo::Lend { since } => lent.retain(|lent| lent.since != since),
+    }
+}
