@@ -383,7 +383,8 @@ impl<X: Exchange> Engine<X> {
             Some(Errand::Settings { client }) => {
                 return self.apply_to_new(client, id, rest, now, io);
             }
-            Some(errand) => errand.client(),
+            // As long as it is the one for whom the server was opened.
+            Some(errand) => errand.client().filter(|client| server.client == Some(*client)),
             None => None,
         };
         let Some(client) = client else {

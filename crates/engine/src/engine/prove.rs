@@ -123,19 +123,37 @@ impl<X: Exchange> Engine<X> {
     /// client: it is left to that one then.
     pub(super) fn open_for_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
-        match self.exchange.pool(id, |pool| pool.first_waiter()) {
-            Some((owner, waiter)) if owner == worker => {
-                if self.take_seat(id, now, io) {
-                    self.exchange.pool(id, |pool| pool.forget(worker, waiter.ticket));
-                    self.connect_proof(waiter.client, now, io);
-                }
+        let first = self.exchange.pool(id, |pool| pool.first_waiter());
+        if first.is_none_or(|(owner, _)| owner != worker) {
+            return self.pass_proof_on(id);
+        }
+        if !self.take_seat(id, now, io) {
+            return;
+        }
+        // Who was first may have been thought of while the seat was looked for.
+        let first = self.exchange.pool(id, |pool| {
+            let waiter = pool.oldest_waiter(worker)?;
+            pool.forget(worker, waiter.ticket);
+            Some(waiter.client)
+        });
+        match first {
+            Some(client) => self.connect_proof(client, now, io),
+            None => {
+                self.opening_ended();
+                self.vacate(id, now);
+                self.pass_proof_on(id);
+                self.feed(now, io);
             }
-            other => {
-                self.exchange.pool(id, Pool::withdraw_opening);
-                if let Some((owner, _)) = other {
-                    self.exchange.post(owner, Mail::Prove { pool: id });
-                }
-            }
+        }
+    }
+
+    fn pass_proof_on(&mut self, id: PoolId) {
+        let first = self.exchange.pool(id, |pool| {
+            pool.withdraw_opening();
+            pool.first_waiter()
+        });
+        if let Some((owner, _)) = first {
+            self.exchange.post(owner, Mail::Prove { pool: id });
         }
     }
 }

@@ -217,8 +217,12 @@ fn asked(rig: &Rig, secret: &str) -> Client {
 }
 
 fn asked_at(rig: &Rig, worker: usize, secret: &str) -> Client {
+    asked_as(rig, worker, "alice", secret)
+}
+
+fn asked_as(rig: &Rig, worker: usize, user: &str, secret: &str) -> Client {
     let client = rig.connect_from(worker, local());
-    client.say_hello(&[]);
+    client.say_hello_as(user, "app");
     client.expect([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
     client.send([password(secret)]);
     client
@@ -226,7 +230,11 @@ fn asked_at(rig: &Rig, worker: usize, secret: &str) -> Client {
 
 /// The server that was opened last asks for SCRAM and knows "secret".
 fn judge(rig: &Rig) -> Server {
-    let server = rig.server(rig.servers() - 1);
+    judge_at(rig, rig.servers() - 1)
+}
+
+fn judge_at(rig: &Rig, at: usize) -> Server {
+    let server = rig.server(at);
     server.connect();
     if challenge(&server, verifier("secret")).is_err() {
         server.send([fatal("28P01", "password authentication failed for user \"alice\"")]);
@@ -397,4 +405,36 @@ fn nothing_is_read_while_the_proof_is_out() {
     let server = judge(&rig);
     client.expect_welcome(&[]);
     server.expect([query("select 1")]);
+}
+
+/// Alice's pool asks for a seat to which bob's has a better right, and while that is asked whether it
+/// needs it, so is alice's own.
+#[test]
+fn no_client_is_proven_twice_by_seats_that_come_at_once() {
+    let rig = Rig::new(|config| {
+        config.access = AccessPolicy::ProvenByServer;
+        config.global.max_db_connections = 4;
+    })
+    .manual();
+    let lost = asked(&rig, "lost");
+    let _carol = [(); 3].map(|()| asked_as(&rig, 0, "carol", "secret"));
+    let bob = asked_as(&rig, 0, "bob", "secret");
+    let (right, wrong) = (asked(&rig, "secret"), asked(&rig, "wrong"));
+    assert_eq!(rig.servers(), 4, "there is no seat");
+    rig.later(300_000);
+    rig.server(1).refuse();
+    assert_eq!(rig.servers(), 5, "bob has had none");
+    let _bob = (bob, asked_as(&rig, 0, "bob", "secret"));
+    rig.set_openings_max(0);
+    rig.server(2).refuse();
+    rig.server(3).refuse();
+    rig.set_openings_max(64);
+    rig.server(0).refuse();
+    assert!(!lost.is_open());
+    assert_eq!(rig.servers(), 7, "one for each of them");
+    judge_at(&rig, 6);
+    wrong.expect([fatal("28P01", "password authentication failed for user \"alice\"")]);
+    assert!(right.is_open());
+    judge_at(&rig, 5);
+    right.expect_welcome(&[]);
 }
