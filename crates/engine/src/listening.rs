@@ -119,6 +119,9 @@ impl Listening {
                     self.untold_len -= body.len();
                 }
             }
+            // A listener that is lost does not tell. If the next one does, it is told twice, which
+            // is better than an echo for which another's notification is taken later.
+            None if self.unheard => {}
             None => {
                 let mut body = said.pid.to_be_bytes().to_vec();
                 for text in [said.channel, said.payload] {
@@ -144,6 +147,15 @@ impl Listening {
             }
             None => true,
         }
+    }
+
+    /// Of channels that the client has given up nothing is heard, nor awaited.
+    pub fn give_up_all_but(&mut self, wanted: &Carried) {
+        self.live = self.live.shared_with(wanted);
+        let Self { live, echoes, .. } = self;
+        echoes.retain(|body| {
+            NotificationResponse::decode(body).is_ok_and(|said| live.get(said.channel).is_some())
+        });
     }
 
     /// The listener is gone, and with it what it would have told.
@@ -231,6 +243,22 @@ mod tests {
         assert!(own.keep(News::Gap));
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
         assert_eq!(own.take_untold(), [News::Gap]);
+        assert!(own.hear_listener(&body(7, "live", "x")));
+    }
+
+    #[test]
+    fn what_nobody_will_tell_is_not_waited_for() {
+        let mut own = Listening::new(PoolId(0));
+        own.live = names(&["live", "other"]);
+        assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
+        assert_eq!(from_server(&mut own, "other", true), Hearing::Pass);
+        own.give_up_all_but(&names(&["other"]));
+        own.live = names(&["live", "other"]);
+        assert!(own.hear_listener(&body(7, "live", "x")));
+        assert!(!own.hear_listener(&body(7, "other", "x")));
+        own.lose_listener();
+        assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
+        own.unheard = false;
         assert!(own.hear_listener(&body(7, "live", "x")));
     }
 

@@ -77,7 +77,7 @@ impl<X: Exchange> Engine<X> {
         let own = session.listening.get_or_insert_with(|| Box::new(Listening::new(pool)));
         let known = own.live.without(&wanted).chain(own.moving.without(&wanted));
         let gone: Vec<_> = known.map(|one| one.name.clone()).collect();
-        own.live = own.live.shared_with(&wanted);
+        own.give_up_all_but(&wanted);
         let moving = Carried::new(wanted.without(&own.live).cloned().collect());
         if own.moving != moving {
             own.moving = moving;

@@ -288,6 +288,28 @@ fn a_listener_that_is_lost_is_replaced() {
 }
 
 #[test]
+fn what_a_client_does_while_there_is_no_listener_hides_nothing_from_it_later() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    rig.set_automatic(false);
+    listener.die();
+    client.send([query("NOTIFY news")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("NOTIFY news")]);
+    let news = told(server.pid(), "news", "");
+    server.send([complete("NOTIFY"), news.clone(), ready('I')]);
+    client.take();
+    rig.set_automatic(true);
+    rig.wait(0);
+    let listener = rig.server(2);
+    begin(&listener, "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+    // Another client of the same server.
+    listener.send([news.clone()]);
+    client.expect([news]);
+}
+
+#[test]
 fn a_listener_that_is_lost_on_the_way_is_asked_again() {
     for lost_late in [false, true] {
         let rig = rig(2);
