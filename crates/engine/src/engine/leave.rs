@@ -228,7 +228,9 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             ServerPhase::Linked | ServerPhase::Preparing(_) => {
-                if self.resend_kept(id, reason, now, io) {
+                // What a limit has ended would only begin anew on another server.
+                let is_limited = matches!(server.phase, ServerPhase::Linked) && reason != LOST;
+                if !is_limited && self.resend_kept(id, reason, now, io) {
                     return;
                 }
                 if let Some(client) = self.server(id).client {

@@ -138,6 +138,15 @@ fn a_query() {
 }
 
 #[test]
+fn a_query_that_another_server_could_be_asked() {
+    let (rig, client, server) = limited(|config| config.global.query_timeout = LIMIT);
+    client.send([parse("", "select 1"), describe(""), sync()]);
+    server.take();
+    ends(&rig, &client, "query timeout");
+    assert_eq!((server.is_open(), rig.servers()), (false, 1));
+}
+
+#[test]
 fn a_transaction_at_rest() {
     let (rig, client, server) = limited(|config| config.global.idle_transaction_timeout = LIMIT);
     client.send([query("begin")]);
