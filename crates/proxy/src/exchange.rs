@@ -14,7 +14,7 @@ use engine::{
     ids::{PoolId, WorkerId},
     limits::Limits,
     parcel::{Numbering, StatementRecord},
-    pool::Pool,
+    pool::{Gate, Pool, REMOVED},
     prepared::{Interner, Statement},
     realm::Realm,
     settings::{PoolKey, settings_for},
@@ -146,9 +146,14 @@ impl<M, W: Wake> Hub<M, W> {
             let Some(pool) = slots.get(id.0 as usize).and_then(Option::as_ref) else {
                 return false;
             };
-            let pool = lock(pool);
+            let mut pool = lock(pool);
             let is_free = pool.is_unused() && !registry.looked_up.contains(id);
-            is_free && registry.by_key.remove(&pool.key).is_some()
+            let goes = is_free && registry.by_key.remove(&pool.key).is_some();
+            if goes {
+                // A worker that has not heard of it yet may want to keep a server there.
+                pool.set_gate(Gate::Closed(REMOVED));
+            }
+            goes
         };
         let gone: Vec<_> = ids.iter().copied().filter(goes).collect();
         drop(registry);
@@ -216,7 +221,13 @@ impl<M, W: Wake> Hub<M, W> {
     }
 
     fn settle_all(&self, registry: &Registry) {
-        self.pools().iter().for_each(|pool| registry.settle(&mut lock(pool)));
+        for pool in self.pools() {
+            let mut pool = lock(&pool);
+            // One that is no more stays as it is.
+            if registry.by_key.get(&pool.key) == Some(&pool.id) {
+                registry.settle(&mut pool);
+            }
+        }
     }
 }
 

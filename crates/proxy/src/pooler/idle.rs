@@ -175,6 +175,27 @@ mod tests {
         assert_eq!(find(&mut exchange, "used"), used);
     }
 
+    #[test]
+    fn no_server_is_opened_in_a_pool_that_is_no_more() {
+        let hub = Arc::new(ShellHub::new([EventFd::new().unwrap()]));
+        let mut exchange = ShellExchange::new(Arc::clone(&hub));
+        let id = find(&mut exchange, "auto");
+        exchange.pool(id, |pool| {
+            let database = config::Database::default();
+            let mut settings = PoolSettings::new(&Config::default(), &database, "u");
+            (settings.min_size, settings.forced_user) = (1, true);
+            pool.settings = Arc::new(settings);
+            assert!(pool.reserve_spare(0));
+            pool.withdraw_opening();
+        });
+        hub.take_lookups();
+        assert_eq!(hub.unname(&[id]), [id]);
+        assert!(!exchange.pool(id, |pool| pool.reserve_spare(0)));
+        // Nor is it opened again with all others.
+        hub.switch(|_| Ok::<(), ()>(())).unwrap();
+        assert!(!exchange.pool(id, |pool| pool.reserve_spare(0)));
+    }
+
     const SECOND: Micros = 1_000_000;
 
     fn config(auto: u64, any: u64) -> Config {
