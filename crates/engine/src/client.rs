@@ -170,6 +170,12 @@ impl Client {
         !matches!(login.step, LoginStep::Proving(_) | LoginStep::Asking(_))
     }
 
+    /// What is known of its session. If that was nothing, it begins with what the client has now.
+    pub fn session_mut(&mut self) -> &mut Session {
+        let vars = &self.vars;
+        self.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())))
+    }
+
     /// In which order its settings are made on another server.
     pub fn order(&self) -> Order {
         let learnt = self.session.as_ref().and_then(|session| session.order);

@@ -247,7 +247,7 @@ pub struct Server {
     /// What its client's present transaction may have left (`pool_mode = auto`), until a probe has
     /// shown it.
     pub traces: Traces,
-    /// What it had before that.
+    /// What it had before that, or before the first of its parameters changed.
     pub before: Option<Values>,
     /// Of its client's message that is under way, if its text is a long one.
     pub scanning: Option<Box<Scanning>>,
@@ -331,6 +331,7 @@ impl Server {
     /// Its client, which has this serial number, has nothing to do with it any more.
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
+        self.before = None;
         self.has_moved = false;
         self.numbers = self.numbers.after(serial);
     }
@@ -342,10 +343,15 @@ impl Server {
 
     /// A text in which that was seen is about to be run.
     pub fn suspect(&mut self, signs: Signs, called: Called, fingerprint: u64) {
-        if self.traces.is_empty() {
+        self.remember_vars();
+        self.traces.add(signs, called, fingerprint);
+    }
+
+    /// Something may change them, or changes them, for the first time in the transaction.
+    pub fn remember_vars(&mut self) {
+        if self.traces.is_empty() && self.before.is_none() {
             self.before = Some(self.vars.clone());
         }
-        self.traces.add(signs, called, fingerprint);
     }
 
     /// Has it state of its client's that another one must not find?

@@ -30,7 +30,6 @@ use crate::mutant::{self, Mutant};
 use crate::pins::Pins;
 use crate::pool::Waiter;
 use crate::server::{Preparation, ServerPhase};
-use crate::session::Session;
 use crate::shell::{Exchange, Io, Mail};
 use crate::vars::{CLIENT_ENCODING, quote_literal};
 
@@ -265,9 +264,7 @@ impl<X: Exchange> Engine<X> {
             Some(_) => own.moving = channels,
             None => (own.live, own.unheard) = (channels, true),
         }
-        let vars = client.vars.clone();
-        let session = client.session.get_or_insert_with(|| Box::new(Session::new(vars)));
-        session.listening = Some(own);
+        client.session_mut().listening = Some(own);
         self.ask_listener(id);
     }
 

@@ -21,11 +21,13 @@ use crate::pins::Pins;
 use crate::prepared::Shape;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::session::Numbers;
+use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::stream::Splice;
 use crate::vars::TrackedNames;
 use config::PoolMode;
 
+mod parameters;
 mod statements;
 
 /// Messages that have to be seen as a whole are not gathered beyond this length. An ErrorResponse
@@ -77,9 +79,6 @@ impl<X: Exchange> Engine<X> {
             ) => (None, client),
             _ => (None, None),
         };
-        // Whoever replicates has a session, whatever the pool's mode is, and so has who is pinned.
-        let has_session = server.replication.is_some() || server.pinned.is_some();
-        let mode = if has_session { PoolMode::Session } else { view.settings.mode };
         let mut replies = Replies {
             input,
             at: 0,
@@ -88,7 +87,7 @@ impl<X: Exchange> Engine<X> {
             hearer,
             server,
             names: &self.names,
-            mode,
+            settings: &view.settings,
             refused: false,
             farewell: false,
             schema_changed: false,
@@ -211,7 +210,7 @@ struct Replies<'a> {
     hearer: Option<&'a mut Client>,
     server: &'a mut Server,
     names: &'a TrackedNames,
-    mode: PoolMode,
+    settings: &'a PoolSettings,
     /// The server has refused a statement that may only be too old.
     refused: bool,
     /// The server ends, and its client is being told.
@@ -280,6 +279,14 @@ impl Replies<'_> {
             }
             self.write_due();
             rows_pass = self.rows_pass();
+        }
+    }
+
+    /// Whoever replicates has a session, whatever the pool's mode is, and so has who is pinned.
+    fn mode(&self) -> PoolMode {
+        match self.server.replication.is_some() || self.server.pinned.is_some() {
+            true => PoolMode::Session,
+            false => self.settings.mode,
         }
     }
 
@@ -381,7 +388,7 @@ impl Replies<'_> {
                 }
                 if status != b'I'
                     && settled.owner == Owner::Client
-                    && self.mode == PoolMode::Statement
+                    && self.mode() == PoolMode::Statement
                 {
                     return Err(NO_TRANSACTION_BLOCKS.into());
                 }
@@ -420,7 +427,7 @@ impl Replies<'_> {
             self.server.changes_schema = true;
         }
         match tag {
-            b"RESET" => self.server.was_reset(false, self.mode),
+            b"RESET" => self.server.was_reset(false, self.mode()),
             b"DISCARD SEQUENCES" => {
                 self.numbers_discarded();
                 if let Some(pinned) = &mut self.server.pinned {
@@ -429,7 +436,7 @@ impl Replies<'_> {
             }
             b"DISCARD ALL" => {
                 self.numbers_discarded();
-                self.server.was_reset(true, self.mode);
+                self.server.was_reset(true, self.mode());
                 if let Some(pinned) = &mut self.server.pinned {
                     pinned.pins = pinned.pins.lasting();
                 }
@@ -462,7 +469,7 @@ impl Replies<'_> {
     fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, Stop> {
         let fields = ErrorFields::decode(body).ok().filter(|_| complete);
         let ends = fields.as_ref().is_some_and(ErrorFields::ends_session);
-        let moves = |client: &&mut Client| may_resend(client, self.server, self.mode);
+        let moves = |client: &&mut Client| may_resend(client, self.server, self.mode());
         if ends && self.client.as_ref().is_some_and(moves) && self.server.may_be_replaced() {
             return Err(Stop::Unheard);
         }
@@ -476,7 +483,7 @@ impl Replies<'_> {
         }
         let is_farewell = settled == Settled::unowed();
         // A client that has had its answers is about to lose this server anyway.
-        let is_done = self.mode != PoolMode::Session && self.server.is_clean();
+        let is_done = self.mode() != PoolMode::Session && self.server.is_clean();
         if is_farewell && (self.client.is_none() || is_done) {
             self.server.doomed = Some("idle server got dirty");
             return Ok(Owner::Nobody);
@@ -516,22 +523,6 @@ impl Replies<'_> {
         }
         while let Some(reply) = ledger.next_synthesized() {
             write_reply(reply, self.out.insert());
-        }
-    }
-
-    fn parameter_status(&mut self, status: &ParameterStatus<'_>) {
-        let Some(slot) = self.names.slot(status.name) else { return };
-        if self.server.status != b'I' && mutant::is(Mutant::MissesSetInTransaction) {
-            return;
-        }
-        let shared = self.client.as_ref().is_some_and(|client| client.vars.is(&self.server.vars));
-        self.server.vars.change(|vars| vars.set(slot, status.value));
-        if let Some(client) = &mut self.client {
-            if shared {
-                client.vars = self.server.vars.clone();
-            } else {
-                client.vars.change(|vars| vars.set(slot, status.value));
-            }
         }
     }
 }

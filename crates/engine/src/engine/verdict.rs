@@ -41,6 +41,9 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let signs = server.traces.signs;
         server.has_moved = server.traces.put_off;
+        if server.traces.is_empty() {
+            server.before = None;
+        }
         if !server.traces.are_due() {
             self.tell_untold(id, now, io);
             if self.clients.contains(id.0 as usize) {

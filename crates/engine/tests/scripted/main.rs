@@ -16,6 +16,7 @@ mod hba;
 mod judged;
 mod limits;
 mod listen;
+mod local;
 mod login;
 mod messages;
 mod numbers;

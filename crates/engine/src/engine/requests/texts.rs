@@ -15,7 +15,6 @@ use crate::lore::{Called, Lore};
 use crate::prepared::Statement;
 use crate::realm::{self, Realm};
 use crate::scanning::{HEAD_LEN_MAX, Scanning};
-use crate::session::Session;
 use crate::shell::Exchange;
 use crate::vars::STANDARD_CONFORMING_STRINGS;
 
@@ -283,8 +282,7 @@ impl<X: Exchange> Requests<'_, X> {
         if signs.intersects(Signs::SETTINGS) && (is_hidden(text) || is_hidden(parameters)) {
             signs |= Signs::LOAD;
         }
-        let vars = &self.client.vars;
-        self.client.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())));
+        self.client.session_mut();
         self.server.suspect(signs, called, fingerprint(text));
         if signs.intersects(Signs::SETTINGS | Signs::DISCARD) || text.is_empty() {
             self.server.resets.note(text, self.has_standard_strings());
