@@ -235,8 +235,9 @@ fn portable(prepared: Vec<Setting>) -> Option<Carried> {
         return None;
     }
     let own = |one: Setting| {
-        // What it says in other letters depends on the encoding in which it is sent.
-        if !one.name.is_ascii() || !one.value.is_ascii() {
+        // What it says in other letters depends on the encoding in which it is sent; what it says
+        // behind a backslash, and even how many statements it is, on standard_conforming_strings.
+        if !one.name.is_ascii() || !one.value.is_ascii() || one.value.contains(&b'\\') {
             return None;
         }
         let value = own_text(&one.name, &one.value)?.into();
@@ -354,6 +355,10 @@ mod tests {
             carried("prepare \"B\"(int) as select $1")
         );
         assert_eq!(prepared("a", "PREPARE b AS SELECT 1; SELECT 2"), pinned);
+        assert_eq!(
+            prepared("a", "PREPARE a AS SELECT 'it\\\\'s'; INSERT INTO t VALUES ('x')"),
+            pinned
+        );
         assert_eq!(
             prepared("a", "PREPARE a AS SELECT 1; DEALLOCATE a; PREPARE a AS SELECT 2"),
             pinned

@@ -10,6 +10,8 @@ pub const HEAD_LEN_MAX: usize = 4_096;
 #[derive(Debug)]
 pub struct Scanning {
     scanner: Scanner,
+    /// Reads it with strings of the other kind, if nobody knows of which kind they will be.
+    otherwise: Option<Scanner>,
     head: Vec<u8>,
     /// What follows in the message is no text.
     is_over: bool,
@@ -20,9 +22,16 @@ pub struct Scanning {
 }
 
 impl Scanning {
-    pub fn new(standard_strings: bool, parse: u64) -> Self {
-        let scanner = Scanner::new(standard_strings);
-        Self { scanner, head: Vec::new(), is_over: false, parse, message: None }
+    /// `standard_strings`: see [`sql::scan`]; None if that is not known.
+    pub fn new(standard_strings: Option<bool>, parse: u64) -> Self {
+        Self {
+            scanner: Scanner::new(standard_strings.unwrap_or(true)),
+            otherwise: standard_strings.is_none().then(|| Scanner::new(false)),
+            head: Vec::new(),
+            is_over: false,
+            parse,
+            message: None,
+        }
     }
 
     /// The next bytes of its message. The text ends with a NUL.
@@ -37,13 +46,18 @@ impl Scanning {
         self.is_over = end.is_some();
         let text = &bytes[..end.unwrap_or(bytes.len())];
         self.scanner.feed(text);
+        if let Some(otherwise) = &mut self.otherwise {
+            otherwise.feed(text);
+        }
         let room = HEAD_LEN_MAX - self.head.len();
         self.head.extend_from_slice(&text[..text.len().min(room)]);
     }
 
     /// What was seen, and the beginning of the text.
     pub fn finish(self) -> (Seen, Vec<u8>) {
-        (self.scanner.finish(), self.head)
+        let seen = self.scanner.finish();
+        let seen = self.otherwise.map_or(seen, |otherwise| seen | otherwise.finish());
+        (seen, self.head)
     }
 }
 
@@ -53,7 +67,11 @@ mod tests {
     use sql::Signs;
 
     fn seen(pieces: &[&[u8]]) -> (Signs, Vec<u8>) {
-        let mut scanning = Scanning::new(true, 0);
+        seen_with(Some(true), pieces)
+    }
+
+    fn seen_with(standard_strings: Option<bool>, pieces: &[&[u8]]) -> (Signs, Vec<u8>) {
+        let mut scanning = Scanning::new(standard_strings, 0);
         pieces.iter().for_each(|piece| scanning.feed(piece));
         let (seen, head) = scanning.finish();
         (seen.signs, head)
@@ -69,6 +87,19 @@ mod tests {
         }
         // The types of parameters, and nothing of the text.
         assert_eq!(seen(&[b"SELECT 1\0", b"SET a = 1"]).0, Signs::NONE);
+    }
+
+    #[test]
+    fn where_it_is_not_known_what_a_backslash_is_both_are_thought_of() {
+        for text in [
+            &b"SELECT 'a\\'', set_config('a.x', '1', false) --'"[..],
+            b"SELECT '\\'; SET a.x = '1'",
+        ] {
+            let signs = |standard| seen_with(standard, &[text]).0;
+            let (one, other) = (signs(Some(true)), signs(Some(false)));
+            assert!(one.intersects(Signs::SETTINGS) != other.intersects(Signs::SETTINGS));
+            assert_eq!(signs(None), one | other);
+        }
     }
 
     #[test]

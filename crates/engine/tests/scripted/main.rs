@@ -4,6 +4,7 @@
 extern crate weir_engine as engine;
 
 mod asking;
+mod backslashes;
 mod cancel;
 mod carried;
 mod channel_binding;

@@ -101,16 +101,24 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// Is a backslash in the client's strings no more than that?
     pub(super) fn has_standard_strings(&self) -> bool {
-        self.client.vars.get(STANDARD_CONFORMING_STRINGS) != Some(b"off")
+        let value = self.server.vars.get(STANDARD_CONFORMING_STRINGS);
+        // A startup packet's own spelling stands where the server has that value by itself.
+        value.is_none_or(|value| !value.eq_ignore_ascii_case(b"off"))
+    }
+
+    /// May that be otherwise when PostgreSQL comes to what is sent now? What has been sent already, and
+    /// is not answered yet, may change it, if only for the transaction.
+    fn is_unsure_of_strings(&self) -> bool {
+        let signs = self.server.traces.signs;
+        self.server.has_moved || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
     }
 
     /// A text.
     pub(super) fn see(&mut self, text: &[u8], sent: Sent<'_>) -> Sight {
         let standard = self.has_standard_strings();
+        let unsure = self.is_unsure_of_strings();
         let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
         let mut seen = texts.cache.scan(text, standard);
-        // What has been sent already may change how strings are read, and is not answered yet.
-        let unsure = self.server.traces.signs.intersects(Signs::SETTINGS | Signs::OPAQUE);
         if unsure && text.contains(&b'\\') {
             seen = seen | texts.cache.scan(text, !standard);
         }
@@ -132,7 +140,8 @@ impl<X: Exchange> Requests<'_, X> {
         self.forget_strangers();
         // Behind that.
         let parse = if matches!(sent, Sent::Parse) { self.next_serial() } else { 0 };
-        let mut scanning = Box::new(Scanning::new(self.has_standard_strings(), parse));
+        let standard = (!self.is_unsure_of_strings()).then(|| self.has_standard_strings());
+        let mut scanning = Box::new(Scanning::new(standard, parse));
         // The name of that statement, which is empty, is before its text.
         let text_at = HEADER_LEN + usize::from(parse != 0);
         let (before, text) = self.input[self.at..self.at + available].split_at(text_at);
