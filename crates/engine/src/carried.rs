@@ -12,7 +12,7 @@ use crate::vars::quote_literal;
 pub const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
 pub const ROLE: &[u8] = b"role";
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
     pub name: Box<[u8]>,
     pub value: Box<[u8]>,
@@ -42,9 +42,16 @@ impl Order {
 pub struct Carried(Option<Arc<[Setting]>>);
 
 impl Carried {
+    /// Of several with one name the last counts.
     pub fn new(mut settings: Vec<Setting>) -> Self {
-        settings.sort();
-        settings.dedup_by(|later, first| later.name == first.name);
+        settings.sort_by(|one, other| one.name.cmp(&other.name));
+        settings.dedup_by(|later, first| {
+            let is_same = later.name == first.name;
+            if is_same {
+                std::mem::swap(later, first);
+            }
+            is_same
+        });
         Self((!settings.is_empty()).then(|| settings.into()))
     }
 
@@ -352,5 +359,7 @@ mod tests {
         assert_eq!(some.get(b"b"), Some(&b"2"[..]));
         assert_eq!(some.get(b"c"), None);
         assert!(carried(&[]).is_empty() && !some.is_empty());
+        let again = carried(&[("a", "2"), ("b", "1"), ("a", "3"), ("a", "1")]);
+        assert_eq!(again, carried(&[("a", "1"), ("b", "1")]));
     }
 }

@@ -169,8 +169,9 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The client's own values of tracked parameters. The `options` of a client that replicates are
-    /// its server's business alone.
+    /// The client's own values of tracked parameters. Of one that is given several times the last
+    /// counts, and the packet's own more than that in its `options`, wherever these stand: PostgreSQL's
+    /// rule. The `options` of a client that replicates are its server's business alone.
     ///
     /// # Errors
     /// What the client is told of a parameter that nobody has announced.
@@ -184,13 +185,12 @@ impl<X: Exchange> Engine<X> {
         let mut vars = Vars::default();
         let mut carried = Vec::new();
         let mut named = false;
+        if let Some(options) = packet.get("options").filter(|_| !purpose.replicates) {
+            self.startup_options(id, options, purpose, (&mut vars, &mut carried), io)?;
+        }
         for (name, value) in packet.parameters() {
             match name {
-                b"user" | b"database" | b"replication" => {}
-                b"options" if purpose.replicates => {}
-                b"options" => {
-                    self.startup_options(id, value, purpose, (&mut vars, &mut carried), io)?;
-                }
+                b"user" | b"database" | b"replication" | b"options" => {}
                 b"application_name" => {
                     self.name_application(id, value, &mut vars, io);
                     named = true;

@@ -260,6 +260,26 @@ fn settings_in_options_are_the_clients_own_values() {
     client.expect_welcome(&[("DateStyle", "German"), ("TimeZone", "Europe/Rome")]);
 }
 
+/// As a driver that has a parameter of its own for what stands in `options` as well.
+#[test]
+fn of_settings_given_twice_the_packets_count_and_then_the_last() {
+    let rig = crate::carried::auto(|_| {});
+    rig.client();
+    let client = rig.connect();
+    client.say_hello(&[
+        ("search_path", "public"),
+        ("TimeZone", "Europe/Rome"),
+        ("Search_Path", "tenant_9"),
+        ("options", "-c search_path=a -c timezone=Asia/Tokyo -c work_mem=1MB --work_mem=2MB"),
+    ]);
+    client.send([query("select 1")]);
+    rig.server(0).answers(
+        "SET TimeZone = 'Europe/Rome';\
+         SELECT pg_catalog.set_config('search_path','tenant_9',false) IS NULL,\
+         pg_catalog.set_config('work_mem','2MB',false) IS NULL;",
+    );
+}
+
 #[test]
 fn options_may_be_ignored_as_a_whole() {
     let rig = Rig::new(|config| config.global.ignore_startup_parameters = vec!["options".into()]);
