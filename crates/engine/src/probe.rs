@@ -3,7 +3,8 @@
 //! who asks, and what follows from the answer, is in `engine/verdict.rs`.
 //!
 //! The question is one SELECT of rows of three texts: what it is (the first column's letter), a
-//! name, a value. Every name in it is qualified, since a client's `search_path` holds. Values come as
+//! name, a value. Every name and operator in it is qualified, since a client's `search_path` holds (an
+//! IN would look for its operator there). Values come as
 //! bytes of the database's encoding, written in ASCII: the client's own encoding is one of the
 //! things that differ from server to server.
 
@@ -123,14 +124,15 @@ fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>>
     if list.is_empty() {
         return None;
     }
-    let mut sql = b"SELECT 's', name, pg_catalog.current_setting(name, true) \
+    let mut sql = b"SELECT 's', custom.name, pg_catalog.current_setting(custom.name, true) \
         FROM pg_catalog.unnest(ARRAY["
         .to_vec();
     sql.extend_from_slice(&list);
     sql.extend_from_slice(
-        b"]::pg_catalog.text[]) name \
-        WHERE pg_catalog.current_setting(name, true) OPERATOR(pg_catalog.<>) '' \
-        AND name NOT IN (SELECT known.name FROM pg_catalog.pg_settings known)",
+        b"]::pg_catalog.text[]) custom (name) \
+        WHERE pg_catalog.current_setting(custom.name, true) OPERATOR(pg_catalog.<>) '' \
+        AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_settings known \
+        WHERE known.name OPERATOR(pg_catalog.=) custom.name)",
     );
     Some(sql)
 }

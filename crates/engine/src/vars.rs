@@ -163,7 +163,7 @@ impl Vars {
                 continue;
             }
             if name.eq_ignore_ascii_case(NAME_LIST) {
-                sql.extend_from_slice(b"SELECT set_config('search_path', ");
+                sql.extend_from_slice(b"SELECT pg_catalog.set_config('search_path', ");
                 quote_literal(wanted, &mut sql);
                 sql.extend_from_slice(b", false);");
                 continue;

@@ -168,7 +168,7 @@ fn a_list_of_names_is_set_as_a_list() {
     let client = rig.connect();
     client.say_hello(&[("search_path", "a, \"B\"")]);
     client.send([query("select 1")]);
-    server.expect([query("SELECT set_config('search_path', 'a, \"B\"', false);")]);
+    server.expect([query("SELECT pg_catalog.set_config('search_path', 'a, \"B\"', false);")]);
     server.send([columns("set_config"), row("a"), done("SELECT 1")]);
     server.answers("select 1");
 }

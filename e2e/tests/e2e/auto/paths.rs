@@ -133,3 +133,23 @@ fn literals_are_read_by_each_ones_own_settings() {
         }
     }
 }
+
+/// Who may make schemas can have functions and operators of PostgreSQL's names there.
+#[test]
+fn what_weir_itself_asks_is_not_looked_up_in_the_clients_path() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let [mut client, mut other] = [(); 2].map(|()| pooler.client(&database));
+    client.rows(
+        "CREATE SCHEMA own; \
+         CREATE FUNCTION own.same(text, text) RETURNS bool LANGUAGE sql AS 'SELECT true'; \
+         CREATE OPERATOR own.= (LEFTARG = text, RIGHTARG = text, FUNCTION = own.same)",
+    );
+    client.rows("SET search_path = own, pg_catalog");
+    client.rows("SET app.tenant = '7'");
+    let seen = other.value("SELECT coalesce(current_setting('app.tenant', true), '')");
+    assert_eq!(seen, "");
+    assert_eq!(client.value("SHOW app.tenant"), "7");
+}
