@@ -69,6 +69,13 @@ impl Carried {
         Some(&all[at].value)
     }
 
+    /// The value of that name, and all others.
+    pub fn split(&self, name: &[u8]) -> (Option<Box<[u8]>>, Self) {
+        let Some(value) = self.get(name) else { return (None, self.clone()) };
+        let others = self.all().iter().filter(|one| *one.name != *name);
+        (Some(value.into()), Self::new(others.cloned().collect()))
+    }
+
     /// The order that is likely to be right. A session authorization other than one's own takes a
     /// superuser, who may set everything.
     pub fn usual_order(&self) -> Order {

@@ -132,10 +132,10 @@ impl Vars {
         all
     }
 
-    /// Is each of these that is tracked among those that a server has reported?
-    pub fn are_reported(&self, reported: &Self) -> bool {
+    /// Is each of these that is tracked so there as well?
+    pub fn are_tracked_by(&self, others: &Self) -> bool {
         let mut all = self.tracked.iter().enumerate();
-        all.all(|(slot, value)| value.is_none() || reported.get(slot).is_some())
+        all.all(|(slot, value)| value.is_none() || others.get(slot).is_some())
     }
 
     /// What servers do not report, though it is tracked, cannot be tracked: it is carried.
@@ -150,6 +150,18 @@ impl Vars {
             }
         }
         self.carried = Carried::new(carried);
+    }
+
+    /// What servers report now, and did not when nothing was known of it here, is tracked: as it was
+    /// carried, or else as it is by itself (`reported`).
+    pub fn track_reported(&mut self, reported: &Self, names: &TrackedNames) {
+        for slot in 0..names.len() {
+            let (None, Some(default)) = (self.get(slot), reported.get(slot)) else { continue };
+            let name = names.name(slot).to_ascii_lowercase();
+            let (own, others) = self.carried.split(name.as_bytes());
+            self.carried = others;
+            self.set(slot, own.as_deref().unwrap_or(default));
+        }
     }
 
     /// The SQL that turns a server with the values `have` into one with these; None if nothing

@@ -138,7 +138,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         if !client.vars.is(&server.vars) && !mutant::is(Mutant::LeaksSettings) {
-            self.carry_unreported(id, on);
+            self.follow_reports(id, on);
             let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
             if let Some(sql) = client.vars.difference(&server.vars, &self.names, client.order()) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
@@ -244,12 +244,19 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(id).vars = self.shared_vars.share(all);
     }
 
-    /// A server of another version may not report what those did that the client has met.
-    fn carry_unreported(&mut self, id: ClientId, on: ServerId) {
-        let reported = &self.servers[on.0 as usize].vars;
+    /// A server of another version may not report what those did that the client has met, or report
+    /// what they did not.
+    fn follow_reports(&mut self, id: ClientId, on: ServerId) {
+        let server = &self.servers[on.0 as usize];
         let (client, names) = (&mut self.clients[id.0 as usize], &self.names);
-        if !client.vars.are_reported(reported) {
-            client.vars.change(|vars| vars.carry_unreported(reported, names));
+        let startup = client.session.as_deref_mut().map(|session| &mut session.startup);
+        for vars in std::iter::once(&mut client.vars).chain(startup) {
+            if !vars.are_tracked_by(&server.vars) {
+                vars.change(|vars| vars.carry_unreported(&server.vars, names));
+            }
+            if !server.vars.are_tracked_by(vars) {
+                vars.change(|vars| vars.track_reported(&server.welcome.vars, names));
+            }
         }
     }
 

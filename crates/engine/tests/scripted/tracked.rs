@@ -163,6 +163,33 @@ fn what_servers_report_no_more_stays_with_its_client() {
 }
 
 #[test]
+fn what_newer_servers_report_is_everybodys_own_there_too() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let rig = unreported(mode, |_| {});
+        let (other, first) = (rig.client(), rig.server(0));
+        let owner = of_path_a(&rig);
+        owner.take();
+        rig.set_automatic(false);
+        first.die();
+        // PostgreSQL was upgraded meanwhile.
+        owner.send([query("select 1")]);
+        let second = rig.server(1);
+        second.connect();
+        second.take();
+        second.send([server_welcome_with(1, &[("search_path", "public")])]);
+        for (client, path) in [(&other, "a"), (&owner, "public"), (&other, "a"), (&owner, "public")]
+        {
+            // One of them waits for it, and then the other comes.
+            let sets = format!("SELECT pg_catalog.set_config('search_path', '{path}', false);");
+            second.expect([query(&sets)]);
+            second.send([status("search_path", path), done("SELECT 1")]);
+            second.answers("select 1");
+            client.send([query("select 1")]);
+        }
+    }
+}
+
+#[test]
 fn a_list_of_names_is_set_as_a_list() {
     let (rig, _, server) = reported("search_path", "public");
     let client = rig.connect();
