@@ -68,9 +68,7 @@ impl Lore {
         let is_part =
             |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
         let is_name = |byte: &u8| is_part(byte) || *byte == b'.';
-        // A name may stand in quotes, a part of it at a time.
-        let bare: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'"').collect();
-        for name in bare.split(|byte| !is_name(byte)) {
+        for name in bare(text, sets).split(|byte| !is_name(byte)) {
             let has_parts = name.contains(&b'.') && name.split(|byte| *byte == b'.').all(is_word);
             if has_parts && name.len() <= NAME_LEN_MAX {
                 self.note_custom(name.to_ascii_lowercase().into(), sets);
@@ -178,6 +176,24 @@ impl Lore {
     }
 }
 
+/// A name may stand in quotes, a part of it at a time, and with blanks round its dots. Other texts than
+/// those that set something have dots with blanks at the ends of sentences.
+fn bare(text: &[u8], joins: bool) -> Vec<u8> {
+    let mut bare = Vec::with_capacity(text.len());
+    for &byte in text {
+        match byte {
+            b'"' => {}
+            _ if joins && byte.is_ascii_whitespace() && bare.last() == Some(&b'.') => {}
+            b'.' if joins => {
+                bare.truncate(bare.trim_ascii_end().len());
+                bare.push(byte);
+            }
+            _ => bare.push(byte),
+        }
+    }
+    bare
+}
+
 fn is_word(part: &[u8]) -> bool {
     part.first().is_some_and(|first| !first.is_ascii_digit())
 }
@@ -197,7 +213,12 @@ mod tests {
         assert_eq!(customs("SET app.Tenant = '7'"), ["app.tenant"]);
         assert_eq!(customs("select set_config('a.b.c', x.y, false)"), ["a.b.c", "x.y"]);
         assert_eq!(customs("SET \"app\".\"x\" = 1"), ["app.x"]);
+        assert_eq!(customs("SET app . tenant = '7'"), ["app.tenant"]);
+        assert_eq!(customs("RESET \"app\"\n.\t\"tenant\" . x"), ["app.tenant.x"]);
         assert_eq!(customs("SET work_mem = 1.5; SET a. = .b"), [""; 0]);
+        let mut lore = Lore::default();
+        lore.note_customs(b"SELECT mine('The end. Of all.', t.c)", false);
+        assert_eq!(lore.customs().collect::<Vec<_>>(), [b"t.c"]);
     }
 
     #[test]
