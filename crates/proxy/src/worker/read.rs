@@ -198,9 +198,17 @@ impl Worker {
         self.settle();
     }
 
-    /// Tells the engine what came of what it asked for, until there is nothing more to tell.
-    #[inline]
+    /// Tells the engine what came of what it asked for, until there is nothing more to tell. Mostly
+    /// nothing has.
+    #[inline(always)]
     pub(super) fn settle(&mut self) {
+        if !self.sockets.outcomes.is_empty() {
+            self.tell_all();
+        }
+    }
+
+    #[cold]
+    fn tell_all(&mut self) {
         while let Some(outcome) = self.sockets.outcomes.pop_front() {
             self.tell(&outcome);
         }
