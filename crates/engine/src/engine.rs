@@ -66,6 +66,7 @@ mod replies;
 mod requests;
 mod resend;
 mod seat;
+mod stand_in;
 mod startup;
 mod statements;
 mod tick;

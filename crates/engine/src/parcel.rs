@@ -23,7 +23,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +96,7 @@ pub struct StatementRecord {
     pub schema: u64,
     pub sql: Vec<u8>,
     pub types: Vec<u8>,
-    /// A digest of where its names are looked up.
+    /// A digest of what it means.
     pub realm: u64,
 }
 

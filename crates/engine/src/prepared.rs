@@ -30,7 +30,7 @@ pub struct Statement {
     pub sql: Box<[u8]>,
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
-    /// Where its names were looked up for whoever parsed it.
+    /// What it meant to whoever parsed it.
     pub(crate) realm: Realm,
     /// What it may leave in a session; looked for when that is first of interest.
     seen: OnceLock<Seen>,
@@ -81,6 +81,8 @@ impl Interner {
         self.next_id += 1;
         let mut server_name = SERVER_NAME_PREFIX.to_vec();
         server_name.extend_from_slice(self.next_id.to_string().as_bytes());
+        let is_of_its_moment = realm::is_of_its_moment(sql);
+        let realm = if is_of_its_moment { Realm::private(0, self.next_id) } else { realm };
         let statement = Arc::new(Statement {
             id: self.next_id,
             server_name: server_name.into(),
@@ -90,7 +92,7 @@ impl Interner {
             seen: OnceLock::new(),
             schema: self.schema,
         });
-        if !realm::is_of_its_moment(sql) {
+        if !is_of_its_moment {
             twins.push(Arc::downgrade(&statement));
         }
         self.sweep();

@@ -40,6 +40,9 @@ const ESCAPES: [&[u8]; 2] = [b"\\", b"u&"];
 /// So much of a text and of its parameters is searched, in bytes.
 const SEARCHED_LEN_MAX: usize = 65_536;
 
+/// Set in the digest of what is nobody else's, and in no other.
+const PRIVATE: u64 = 0b10;
+
 /// Equal for clients to whom a text means the same. A digest: that two should be equal by chance
 /// is as good as impossible, and who brings it about on purpose harms only others of its own user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,7 +67,7 @@ impl Realm {
         let mut hasher = FixedState::default().build_hasher();
         (path, who).hash(&mut hasher);
         reported.for_each(|value| value.hash(&mut hasher));
-        Self(hasher.finish() | 1)
+        Self(hasher.finish() & !PRIVATE | 1)
     }
 
     /// A digest for what is found there by what has this digest.
@@ -75,7 +78,11 @@ impl Realm {
     /// Nobody else's, and not even the same client's a moment later. A `key` is one client's, and
     /// `serial` the number of one of its messages.
     pub fn private(key: u64, serial: u64) -> Self {
-        Self(FixedState::default().hash_one((key, serial)) | 1)
+        Self(FixedState::default().hash_one((key, serial)) | PRIVATE)
+    }
+
+    pub fn is_private(self) -> bool {
+        self.0 & PRIVATE != 0
     }
 }
 

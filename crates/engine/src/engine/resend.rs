@@ -18,6 +18,7 @@ use wire::{backend, frontend};
 
 use super::Engine;
 use super::requests::write_reply;
+use super::stand_in::stand_in;
 use super::undo::undo;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId};
@@ -192,11 +193,21 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server waits for more, the refused batch at its end if there was one: have the statement
-    /// prepared anew.
+    /// prepared anew, or what it means by now.
     pub(super) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io) {
-        let server = self.server_mut(on);
+        let server = &*self.servers[on.0 as usize];
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
-        let Some(Used { statement, .. }) = used else { return };
+        let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
+        let client = &self.clients[id.0 as usize];
+        if let Some(other) = stand_in(&statement, client, server, &self.names, &mut self.exchange) {
+            statement = other;
+            self.make_room(on, io);
+        }
+        let server = self.server_mut(on);
+        let kept = server.kept.as_deref_mut();
+        if let Some(used) = kept.and_then(|kept| kept.outline.uses.as_mut()) {
+            used.statement = statement.clone();
+        }
         server.phase = ServerPhase::Preparing(step);
         // It stays in doubt until the answer is there: the client may leave before that.
         server.statements.insert(statement.clone(), DOUBTFUL);

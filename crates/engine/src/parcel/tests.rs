@@ -274,5 +274,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (7, 447, 11_866_070_506_120_088_932));
+    assert_eq!((FORMAT, bytes.len(), digest), (8, 447, 11_866_070_506_120_088_932));
 }

@@ -19,6 +19,7 @@ mod limits;
 mod listen;
 mod local;
 mod login;
+mod meanings;
 mod messages;
 mod numbers;
 mod openings;

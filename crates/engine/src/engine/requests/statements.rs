@@ -8,6 +8,7 @@ use wire::frontend;
 use wire::messages::Parse;
 
 use super::Requests;
+use crate::engine::stand_in;
 use crate::kept::Used;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::mutant::{self, Mutant};
@@ -34,20 +35,22 @@ pub(super) enum Naming {
 }
 
 impl<X: Exchange> Requests<'_, X> {
-    /// What a text means that is parsed now. In modes that carry no `search_path` that is as it may be.
+    /// What a text means that is parsed now.
     pub(super) fn realm(&self) -> Realm {
-        match self.server.has_moved {
-            true => Realm::private(self.client.key, self.next_serial()),
-            false => Realm::of(&self.client.vars, self.names),
-        }
+        stand_in::realm(self.client, self.server, self.names, self.next_serial())
+    }
+
+    /// What has to be prepared in the statement's place, which the server has not got.
+    #[cold]
+    fn stand_in(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
+        stand_in::stand_in(statement, self.client, self.server, self.names, self.exchange)
     }
 
     pub(super) fn parse_named(&mut self, parse: &Parse<'_>, realm: Realm) {
         if let Some(found) = self.extended().statements.find(parse.name) {
-            let existing = found.used.statement;
             // Let the server itself say that the name is taken (42P05), after anything else that
             // is wrong with the text: under the existing name the message must fail.
-            self.prepare(&existing);
+            let existing = self.prepare(found.used.statement);
             frontend::parse(self.out.insert(), &existing.server_name, parse.sql, parse.types_raw);
             self.stats.server_parses += 1;
             let mut entry = Entry::new(Expect::Parse, Verb::Replace)
@@ -87,11 +90,16 @@ impl<X: Exchange> Requests<'_, X> {
         self.extended().statements.insert(name, statement, serial);
     }
 
-    /// See to it that the server knows the statement.
-    fn prepare(&mut self, statement: &Arc<Statement>) {
-        if !self.has(statement) {
-            self.prepare_missing(statement);
+    /// See to it that the server knows the statement, or what stands for it there.
+    fn prepare(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
+        if self.has(&statement) {
+            return statement;
         }
+        let here = self.stand_in(&statement).unwrap_or(statement);
+        if !self.has(&here) {
+            self.prepare_missing(&here);
+        }
+        here
     }
 
     fn prepare_missing(&mut self, statement: &Arc<Statement>) {
@@ -182,15 +190,22 @@ impl<X: Exchange> Requests<'_, X> {
             return Name::AsItIs;
         }
         match self.extended().statements.find(name) {
-            Some(found) => {
+            Some(mut found) => {
+                let mut copy = self.copy_of(&found.used.statement);
+                let mut replaced = None;
+                if copy.is_none()
+                    && let Some(other) = self.stand_in(&found.used.statement)
+                {
+                    copy = self.copy_of(&other);
+                    replaced = Some(std::mem::replace(&mut found.used.statement, other));
+                }
                 let statement = &found.used.statement;
-                let copy = self.copy_of(statement);
                 // One that returned no rows still returns none, or PostgreSQL refuses it.
                 let told = found.told.filter(|told| *told != Shape::NONE);
                 let may_surprise =
                     naming == Naming::Bind && told.is_some_and(|told| copy != Some(Some(told)));
                 if may_surprise && !mutant::is(Mutant::RenewsBlindly) {
-                    if self.asks_first(statement, copy) {
+                    if self.asks_first(replaced.as_ref().unwrap_or(statement), copy) {
                         return Name::Outdated(found.used);
                     }
                     // A failed transaction refuses everything itself.
