@@ -97,17 +97,21 @@ pub fn may_move(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
     sets && (says(&WORDS, text) || says(&ESCAPES, text) || says(&WORDS, parameters))
 }
 
-/// Has it a literal that PostgreSQL reads as the time at which the text is parsed? What was that time
-/// for one client is not so for the next. A word too many costs only the sharing.
+/// Has it a literal that PostgreSQL reads as the time at which the text is parsed, alone or in a range
+/// or an array? What was that time for one client is not so for the next. A word too many costs only
+/// the sharing.
 pub fn is_of_its_moment(sql: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
-    let mut quoted = sql.split(|byte| *byte == b'\'').skip(1);
-    quoted.any(|rest| {
-        let rest = rest.trim_ascii_start();
-        WORDS.iter().any(|word| {
-            rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
-        })
-    })
+    let is_one = |word: &[u8]| WORDS.iter().any(|known| known.eq_ignore_ascii_case(word));
+    let has_one = |text: &[u8]| text.split(|byte| !byte.is_ascii_alphabetic()).any(is_one);
+    // The letter behind a backslash need not be one.
+    let may_say = |literal: &[u8]| {
+        let mut parts = literal.split(|byte| *byte == b'\\');
+        parts.any(|part| has_one(part) || part.get(1..).is_some_and(has_one))
+    };
+    // However the client writes strings.
+    let may_be = |standard| sql::literals(sql, standard).any(may_say);
+    WORDS.iter().any(|word| contains(sql, word)) && (may_be(true) || may_be(false))
 }
 
 /// Does that word stand in the text, in letters of whatever case?
@@ -177,8 +181,13 @@ mod tests {
         for (sql, shared) in [
             ("SELECT * FROM t WHERE at < 'now'", false),
             ("SELECT ' Today 12:00'::timestamp", false),
+            ("SELECT '[today,tomorrow)'::daterange", false),
+            ("SELECT '{\"2024-05-01\",Yesterday}'::date[]", false),
+            ("SELECT $$now$$::timestamptz, E'\\ttoday12:00'::timestamp", false),
+            ("SELECT E'it\\'s', 'now'::date", false),
             ("SELECT now(), 'x', at AS today FROM t", true),
-            ("SELECT 'it is now', 'no'", true),
+            ("SELECT 'known', 'nowhere' /* 'now' */ AS \"'now'\"", true),
+            ("SELECT 'infinity'::date, 'allballs'::time", true),
         ] {
             let [one, other] =
                 [(); 2].map(|()| interner.intern(sql.as_bytes(), b"", Realm::COMMON));

@@ -10,6 +10,8 @@
 //! the names of prepared statements (PREPARE, EXECUTE, DEALLOCATE). The text itself is neither
 //! changed nor answered.
 //!
+//! [`literals`] gives a text's strings, some of which are read as the time at which they are parsed.
+//!
 //! It is not a parser. The lexer is exact about what a token is (PostgreSQL's manual, "Lexical
 //! Structure"; `scan.l` where the manual is silent), since a quote taken for something else would
 //! hide all that follows. What the tokens mean is judged by a few rules, listed in `judge`.
@@ -43,6 +45,7 @@ mod identifier;
 mod judge;
 mod keyword;
 mod lexer;
+mod literals;
 mod mark;
 mod name;
 mod names;
@@ -54,6 +57,7 @@ mod tests;
 
 pub use cache::Cache;
 pub use identifier::identifier;
+pub use literals::literals;
 pub use scanner::{Scanner, scan};
 pub use signs::{Seen, Signs};
 pub use statements::{Discarded, Statement, Statements, Verb, statements};
