@@ -1,8 +1,8 @@
 //! What a text means. One text can mean two things to two clients: its tables
 //! and functions are those of the schemas in `search_path`, and `"$user"` in that is whoever the
 //! client has become; a literal of a date is read by the client's time zone and `DateStyle`, letters
-//! by its encoding. PostgreSQL does all that when the text is parsed. So only texts of one realm are
-//! one statement (`prepared.rs`).
+//! by its encoding; and a temporary table hides one of the same name. PostgreSQL does all that when the
+//! text is parsed. So only texts of one realm are one statement (`prepared.rs`).
 //!
 //! Whether a text may lead to another realm within its transaction is told from its words here.
 //! Which realm that would be nobody knows then, until the transaction is over and PostgreSQL has
@@ -13,16 +13,28 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use foldhash::fast::FixedState;
 use sql::Signs;
 
-use crate::carried::{ROLE, SESSION_AUTHORIZATION};
+use crate::carried::{ROLE, SESSION_AUTHORIZATION, Setting};
 use crate::vars::{APPLICATION_NAME, TrackedNames, Vars};
 
 const SEARCH_PATH: &[u8] = b"search_path";
 /// What stands for the schema of whoever one is.
 const OWN_SCHEMA: &[u8] = b"$user";
 
+/// What else has a say when a text is parsed and is not reported by every version of PostgreSQL: how
+/// literals are read (the first five), and what is a string, and what `a = NULL` means.
+const READING: [&[u8]; 7] = [
+    b"array_nulls",
+    b"IntervalStyle",
+    b"lc_monetary",
+    b"timezone_abbreviations",
+    b"xmloption",
+    b"backslash_quote",
+    b"transform_null_equals",
+];
+
 /// What stands in a text that changes the realm: names of settings, words of commands, the view by
 /// which settings can be changed; and `ALL` of them.
-const WORDS: [&[u8]; 11] = [
+const WORDS: [&[u8]; 17] = [
     b"path",
     b"schema",
     b"role",
@@ -32,6 +44,12 @@ const WORDS: [&[u8]; 11] = [
     b"names",
     b"encoding",
     b"conforming",
+    b"array_nulls",
+    b"monetary",
+    b"abbreviations",
+    b"xml",
+    b"quote",
+    b"null_equals",
     b"pg_settings",
     b"all",
 ];
@@ -61,11 +79,19 @@ impl Realm {
         // All that is reported but the application's name may have a say in how a literal is read.
         let reads = |slot: &usize| *slot != APPLICATION_NAME && Some(*slot) != path_slot;
         let reported = (0..names.len()).filter(reads).map(|slot| vars.get(slot));
-        if path.is_none() && who.is_none() && reported.clone().all(|value| value.is_none()) {
+        let is_read_by =
+            |one: &&Setting| READING.iter().any(|name| name.eq_ignore_ascii_case(&one.name));
+        let mut carried = vars.carried.all().iter().filter(is_read_by).peekable();
+        if path.is_none()
+            && who.is_none()
+            && carried.peek().is_none()
+            && reported.clone().all(|value| value.is_none())
+        {
             return Self::COMMON;
         }
         let mut hasher = FixedState::default().build_hasher();
         (path, who).hash(&mut hasher);
+        carried.for_each(|setting| setting.hash(&mut hasher));
         reported.for_each(|value| value.hash(&mut hasher));
         Self(hasher.finish() & !PRIVATE | 1)
     }
@@ -124,7 +150,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::carried::{Carried, Setting};
+    use crate::carried::Carried;
     use crate::prepared::Interner;
     use crate::vars::{DATE_STYLE, TIME_ZONE};
 
@@ -150,6 +176,16 @@ mod tests {
         // The server's own path may have it.
         assert_ne!(realm(&[("role", "r")]), Realm::COMMON);
         assert_ne!(realm(&[("role", "r")]), realm(&[("session_authorization", "s")]));
+    }
+
+    #[test]
+    fn what_is_not_reported_and_has_a_say_in_how_a_text_is_read_matters() {
+        for name in READING {
+            let with =
+                |value| realm(&[(str::from_utf8(name).unwrap(), value), ("work_mem", "5MB")]);
+            assert_ne!(with("a"), Realm::COMMON);
+            assert_ne!(with("a"), with("b"));
+        }
     }
 
     #[test]
@@ -219,6 +255,9 @@ mod tests {
             "SET LOCAL TIME ZONE 'Asia/Tokyo'",
             "SET datestyle TO german",
             "SET NAMES 'latin1'",
+            "SET LOCAL transform_null_equals = on",
+            "SET LOCAL XML OPTION DOCUMENT",
+            "SELECT set_config('array_nulls', 'off', true)",
             "SELECT set_config(E'\\x73earch_p\\x61th', 'a', true)",
             "SET U&\"\\0073earch_pa\\0074h\" = a",
             "UPDATE pg_settings SET setting = 'a' WHERE name LIKE 'sea%'",

@@ -19,7 +19,7 @@ use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
 use crate::lore::Called;
-use crate::pins::Pinned;
+use crate::pins::{Pinned, Pins};
 use crate::prepared::ServerStatements;
 use crate::probe::Probe;
 use crate::replication::ReplicationKind;
@@ -253,7 +253,7 @@ pub struct Server {
     pub scanning: Option<Box<Scanning>>,
     /// What its texts may have reset.
     pub resets: Resets,
-    /// May that transaction have changed where names are looked up?
+    /// May that transaction have changed what texts mean?
     pub has_moved: bool,
     /// Statements that it was lent for that transaction, under these names of its client's.
     pub lent: Vec<Lent>,
@@ -313,6 +313,12 @@ impl Server {
             disturbed: false,
             replication: None,
         }
+    }
+
+    /// May a text mean something else there than elsewhere, which its client's settings do not tell?
+    pub fn has_own_meanings(&self) -> bool {
+        let pins = self.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        self.has_moved || pins.contains(Pins::TEMPORARY)
     }
 
     /// It goes to another worker, where this worker's serial numbers mean nothing.

@@ -17,7 +17,7 @@ use crate::vars::TrackedNames;
 /// What a text means that the client has parsed with message `serial`. In modes that carry no
 /// `search_path` that is as it may be.
 pub(super) fn realm(client: &Client, server: &Server, names: &TrackedNames, serial: u64) -> Realm {
-    match server.has_moved {
+    match server.has_own_meanings() {
         true => Realm::private(client.key, serial),
         false => Realm::of(&client.vars, names),
     }

@@ -121,9 +121,7 @@ fn who_keeps_a_server_that_does_not_take_a_setting_back_is_told_and_gets_no_othe
         server.answers("CREATE TEMP TABLE mine (n int); RESET work_mem");
         client.expect([done("OK")]);
         server.take();
-        let mut table = Vec::new();
-        backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
-        server.send([table, done("SELECT")]);
+        server.send([row_of(&[Some("t"), None, None]), done("SELECT")]);
         server.expect([query(WORK_MEM)]);
         if refused {
             server.send([error("55000", "not now"), ready('I')]);

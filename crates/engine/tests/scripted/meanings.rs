@@ -1,5 +1,6 @@
 //! A statement has to be prepared on a server that has not got it, and by then its text means
-//! something else to its client: a literal is read by another time zone. Nobody else may find that.
+//! something else to its client: a literal is read by another time zone, or the client has a temporary
+//! table there. Nobody else may find that.
 
 use config::PoolMode;
 
@@ -14,7 +15,7 @@ const TOKYO: &str = "SET TimeZone = 'Asia/Tokyo'";
 fn stage(mode: PoolMode) -> (Rig, [Client; 2]) {
     let rig = auto(|config| {
         config.global.pool_mode = mode;
-        config.global.default_pool_size = 2;
+        config.global.default_pool_size = 3;
     });
     let clients = [rig.client(), rig.client()];
     let first = rig.server(0);
@@ -172,4 +173,49 @@ fn what_postgresql_has_refused() {
     server.expect([query("SET TimeZone = 'UTC';")]);
     server.send([zone("UTC"), done("SET")]);
     server.expect([close("weir_1"), parse("weir_1", TEXT), bind("weir_1"), sync()]);
+}
+
+/// A temporary table hides another one of its name from the client that has it.
+const CREATE: &str = "CREATE TEMP TABLE t AS SELECT '' AS at";
+
+#[test]
+fn what_finds_a_temporary_table_of_the_clients() {
+    for drops in [false, true] {
+        let (rig, [client, other]) = stage(PoolMode::Auto);
+        client.send([query("BEGIN")]);
+        let server = rig.server(1);
+        server.expect([query("BEGIN")]);
+        server.send([complete("BEGIN"), ready('T')]);
+        client.send([query(CREATE)]);
+        server.expect([query(CREATE)]);
+        server.send([complete("CREATE TABLE"), ready('T')]);
+        if drops {
+            client.send([parse("its", TEXT), sync()]);
+            server.expect([parse("weir_2", TEXT), sync()]);
+            server.send([parsed(), ready('T')]);
+            other.send([parse("its", TEXT), sync()]);
+            rig.server(2).expect([parse("weir_3", TEXT), sync()]);
+        }
+        client.send([query("COMMIT")]);
+        server.answers("COMMIT");
+        server.take();
+        if !drops {
+            server.send([row_of(&[Some("t"), None, None]), done("SELECT")]);
+            // Both what it has prepared before and what it prepares now.
+            client.send(use_it());
+            prepares(&server, "weir_2", 'I');
+            client.send([parse("its", TEXT), sync()]);
+            server.expect([parse("weir_3", TEXT), sync()]);
+            server.send([parsed(), ready('I')]);
+            client.send([query("DROP TABLE t")]);
+            server.answers("DROP TABLE t");
+            server.take();
+        }
+        server.send([done("SELECT")]);
+        assert!(server.is_parked());
+        if !drops {
+            other.send(use_it());
+            prepares(&server, "weir_1", 'I');
+        }
+    }
 }

@@ -211,17 +211,15 @@ fn if_the_server_dies_with_its_transaction_the_client_is_told() {
     client.expect_lost();
 }
 
-/// It has a temporary table on the second server, which is asked what its statement returns there.
+/// It has a lock on the second server, which is asked what its statement returns there.
 fn kept(rig: &Rig, client: &Client) -> Server {
-    const CREATE: &str = "CREATE TEMP TABLE mine (n int)";
-    client.send([query(CREATE)]);
+    const LOCK: &str = "SELECT pg_advisory_lock(1)";
+    client.send([query(LOCK)]);
     let server = rig.server(1);
-    server.answers(CREATE);
+    server.answers(LOCK);
     client.expect([done("OK")]);
     server.take();
-    let mut table = Vec::new();
-    wire::backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
-    server.send([table, done("SELECT")]);
+    server.send([row_of(&[Some("a"), None, None]), done("SELECT")]);
     client.send(use_it());
     server.expect(confirmation());
     server

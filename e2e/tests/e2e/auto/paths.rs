@@ -1,7 +1,8 @@
-//! One text means two things to clients with different paths, and they share a server: each of them
-//! has a statement of its own there, with the columns and the parameters of its own table.
+//! One text means two things to clients with different paths or settings, and they share a server: each
+//! of them has a statement of its own there, with the columns and the parameters of its own table, and
+//! literals as its own settings read them.
 
-use testkit::{RawClient, frontend};
+use testkit::{Message, RawClient, frontend};
 
 use super::pooler;
 use crate::support;
@@ -152,4 +153,88 @@ fn what_weir_itself_asks_is_not_looked_up_in_the_clients_path() {
     let seen = other.value("SELECT coalesce(current_setting('app.tenant', true), '')");
     assert_eq!(seen, "");
     assert_eq!(client.value("SHOW app.tenant"), "7");
+}
+
+fn prepare(client: &mut RawClient, name: &str, text: &str) {
+    client.send([frontend::parse(name, text), frontend::sync()].concat());
+    let answer = client.read_to_ready();
+    assert!(answer.iter().any(|message| message.tag == b'1'), "{answer:?}");
+}
+
+fn execute(client: &mut RawClient, name: &str, parameters: &[Option<&str>]) -> Vec<Message> {
+    let ask = [frontend::bind("", name, parameters), frontend::execute("", 0)].concat();
+    client.send([ask, frontend::sync()].concat());
+    client.read_to_ready()
+}
+
+/// What the client's statement returns.
+fn value(client: &mut RawClient, name: &str) -> String {
+    let answer = execute(client, name, &[]);
+    let found = answer.iter().find(|m| m.tag == b'D').unwrap_or_else(|| panic!("{answer:?}"));
+    found.row().remove(0).expect("not NULL")
+}
+
+#[test]
+fn a_statement_is_prepared_elsewhere_as_its_user_means_it_and_for_nobody_else() {
+    if !support::only_weir() {
+        return;
+    }
+    const TEXT: &str = "SELECT extract(epoch FROM '2024-05-01'::timestamptz)::int";
+    let (pooler, database) = pooler(2);
+    let [mut one, mut other, mut busy] = [(); 3].map(|()| pooler.client(&database));
+    for client in [&mut one, &mut other] {
+        client.rows("SET TimeZone = 'UTC'");
+        prepare(client, "s", TEXT);
+        assert_eq!(value(client, "s"), "1714521600");
+    }
+    busy.rows("SET TimeZone = 'UTC'; BEGIN");
+    for set in ["SET LOCAL TimeZone = 'Asia/Tokyo'", "SET TimeZone = 'Asia/Tokyo'"] {
+        one.rows("BEGIN");
+        one.rows(set);
+        execute(&mut one, "s", &[]);
+        one.rows("COMMIT");
+        assert_eq!(value(&mut other, "s"), "1714521600", "{set}");
+    }
+}
+
+#[test]
+fn what_finds_a_temporary_table_is_nobody_elses() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(2);
+    let [mut one, mut other, mut busy] = [(); 3].map(|()| pooler.client(&database));
+    one.rows("CREATE TABLE staging AS SELECT '' AS id");
+    one.rows("CREATE TEMP TABLE staging AS SELECT 7 AS id");
+    for client in [&mut one, &mut other] {
+        prepare(client, "s", "INSERT INTO staging VALUES ($1)");
+    }
+    execute(&mut one, "s", &[Some("007")]);
+    one.rows("DROP TABLE pg_temp.staging");
+    let servers = [&mut one, &mut busy].map(|client| {
+        client.rows("BEGIN");
+        client.value("SELECT pg_backend_pid()")
+    });
+    assert_ne!(servers[0], servers[1]);
+    // The other client is given each of the servers.
+    for client in [&mut one, &mut busy] {
+        client.rows("COMMIT");
+        execute(&mut other, "s", &[Some("007")]);
+    }
+    assert_eq!(other.value("SELECT string_agg(id, ',') FROM staging"), ",007,007");
+}
+
+#[test]
+fn and_what_null_means() {
+    if !support::only_weir() {
+        return;
+    }
+    const TEXT: &str = "SELECT count(*) FROM generate_series(1, 1) one WHERE NULLIF(one, 1) = NULL";
+    let (pooler, database) = pooler(1);
+    let [mut one, mut other] = [(); 2].map(|()| pooler.client(&database));
+    one.rows("SET transform_null_equals = on");
+    for (client, count) in [(&mut one, "1"), (&mut other, "0")] {
+        prepare(client, "s", TEXT);
+        assert_eq!(value(client, "s"), count);
+    }
 }

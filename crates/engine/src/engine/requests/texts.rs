@@ -276,7 +276,9 @@ impl<X: Exchange> Requests<'_, X> {
         let is_harmless =
             may_pass && texts.lore.is_harmless(called, self.exchange.schema(), self.now);
         let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
-        self.server.has_moved |= moves || is_unknown;
+        // A temporary table hides another one.
+        let may_hide = signs.intersects(Signs::TEMPORARY);
+        self.server.has_moved |= moves || is_unknown || may_hide;
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
