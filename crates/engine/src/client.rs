@@ -20,6 +20,7 @@ use crate::session::Session;
 use crate::shell::CancelFate;
 use crate::stream::Stream;
 use crate::values::{Digest, Values};
+use crate::vars::Slots;
 use sql::Seen;
 
 /// What the client waits for, or we wait for from it.
@@ -70,6 +71,8 @@ pub struct Client {
     /// What is held of its input was dealt with before, and nothing of it was sent.
     pub rewound: bool,
     pub vars: Values,
+    /// Of these it has said itself what it wants; the others are as the server has them.
+    pub given: Slots,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
     /// Where there is more to its session than its transactions (`pool_mode = auto`).
@@ -134,6 +137,7 @@ impl Client {
             resent: false,
             rewound: false,
             vars: Values::default(),
+            given: Slots::default(),
             stream: Stream::default(),
             extended: None,
             session: None,

@@ -255,6 +255,8 @@ pub struct Server {
     pub resets: Resets,
     /// May that transaction have changed what texts mean?
     pub has_moved: bool,
+    /// May it have set a tracked parameter by what its texts say, if only for itself?
+    pub may_set: bool,
     /// Statements that it was lent for that transaction, under these names of its client's.
     pub lent: Vec<Lent>,
     /// What it has answered so far to the probe.
@@ -305,6 +307,7 @@ impl Server {
             scanning: None,
             resets: Resets::default(),
             has_moved: false,
+            may_set: false,
             lent: Vec::new(),
             probe: None,
             pinned: None,
@@ -338,7 +341,7 @@ impl Server {
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
         self.before = None;
-        self.has_moved = false;
+        (self.has_moved, self.may_set) = (false, false);
         self.numbers = self.numbers.after(serial);
     }
 
@@ -357,6 +360,16 @@ impl Server {
     pub fn remember_vars(&mut self) {
         if self.traces.is_empty() && self.before.is_none() {
             self.before = Some(self.vars.clone());
+        }
+    }
+
+    /// It has changed one of its parameters by itself, and its client has another value.
+    pub fn has_strayed(&mut self) {
+        // What is parsed until the transaction is over is read by it.
+        self.has_moved = true;
+        if self.pinned.is_some() {
+            // It is not given to its client anew, but asked.
+            self.doubt_settings();
         }
     }
 

@@ -57,6 +57,28 @@ pub const TIME_ZONE: usize = 2;
 pub const STANDARD_CONFORMING_STRINGS: usize = 3;
 pub const APPLICATION_NAME: usize = 4;
 
+/// Some of the tracked parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slots(u64);
+
+impl Slots {
+    pub const ALL: Self = Self(u64::MAX);
+
+    pub fn add(&mut self, slot: usize) {
+        self.0 |= Self::bit(slot);
+    }
+
+    /// Those that there is no room for count as being among them.
+    pub fn has(self, slot: usize) -> bool {
+        let bit = Self::bit(slot);
+        bit == 0 || self.0 & bit != 0
+    }
+
+    fn bit(slot: usize) -> u64 {
+        u32::try_from(slot).ok().and_then(|slot| 1_u64.checked_shl(slot)).unwrap_or(0)
+    }
+}
+
 /// Those whose values PostgreSQL reads without regard to case: it reports `utf8` back as `UTF8`. Of
 /// others like them a client's own spelling is set once, and is the server's from then on.
 const CASELESS: [&str; 5] =
@@ -81,6 +103,14 @@ pub struct Vars {
 impl Vars {
     pub fn get(&self, slot: usize) -> Option<&[u8]> {
         self.tracked.get(slot)?.as_deref()
+    }
+
+    /// Those of which a value is known.
+    pub fn known(&self) -> Slots {
+        let mut known = Slots::default();
+        let all = self.tracked.iter().enumerate();
+        all.filter(|(_, value)| value.is_some()).for_each(|(slot, _)| known.add(slot));
+        known
     }
 
     /// Is no value known?
@@ -277,6 +307,16 @@ mod tests {
         assert_eq!(names().len(), 6);
         assert_eq!(names().slot(b"TIMEZONE"), Some(2));
         assert_eq!(names().slot(b"search_path"), None);
+    }
+
+    #[test]
+    fn slots_beyond_those_that_can_be_counted_are_always_there() {
+        let mut vars = Vars::default();
+        vars.set(63, b"63");
+        vars.set(2, b"2");
+        let known = vars.known();
+        assert!(known.has(2) && known.has(63) && known.has(64) && known.has(1_000));
+        assert!(!known.has(0) && !known.has(62) && Slots::ALL.has(0));
     }
 
     #[test]

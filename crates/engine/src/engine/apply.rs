@@ -51,11 +51,27 @@ impl<X: Exchange> Engine<X> {
         if wanted.prepared != own.prepared {
             wanted.change(|vars| vars.prepared = own.prepared.clone());
         }
+        // What the server has by itself it was not asked to set. If that is another value now, since its
+        // configuration was reloaded, the client's own is what the client has given, and is set when it
+        // is next given a server.
+        let by_itself = &server.welcome.vars;
+        let strayed = |slot: &usize| {
+            let value = own.get(*slot).filter(|_| client.given.has(*slot));
+            value.is_some() && value == by_itself.get(*slot) && value != vars.get(*slot)
+        };
+        let strayed: Vec<_> = (0..self.names.len()).filter(strayed).collect();
+        for &slot in &strayed {
+            own.get(slot).into_iter().for_each(|value| wanted.change(|vars| vars.set(slot, value)));
+        }
         if client.welcomed && self.settings(server.pool).is_auto() {
             self.report_changes(id, &own, &wanted, io);
         }
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
-        self.server_mut(on).vars = vars;
+        let server = self.server_mut(on);
+        server.vars = vars;
+        if !strayed.is_empty() {
+            server.has_strayed();
+        }
         let client = self.client_mut(id);
         client.vars = wanted;
         let order = client.order().other();

@@ -406,6 +406,7 @@ impl<X: Exchange> Engine<X> {
         };
         // Bytes sent ahead of the welcome are unusual, but nobody forbids them.
         client.stream.held = login.buffer.into();
+        client.given = login.vars.known();
         client.vars = Values::new(login.vars);
         client.replication = login.replication;
         let replicates = client.replication.is_some();

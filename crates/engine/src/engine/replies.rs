@@ -321,8 +321,7 @@ impl Replies<'_> {
             backend::PARAMETER_STATUS => {
                 let status = ParameterStatus::decode(body)
                     .map_err(|error| Stop::Violation(error.to_string()))?;
-                self.parameter_status(&status);
-                Ok(self.server.ledger.bystander())
+                Ok(self.parameter_status(&status))
             }
             backend::NOTICE => Ok(self.server.ledger.bystander()),
             // Not of the ledger: it answers nothing.

@@ -46,8 +46,9 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let server = &mut self.servers[on.0 as usize];
         if server.own_error.take().is_none() {
-            server.vars = self.clients[id.0 as usize].vars.clone();
-            return self.ready(id, on, now, io);
+            let prepared = self.clients[id.0 as usize].vars.prepared.clone();
+            server.vars.change(|vars| vars.prepared = prepared);
+            return self.prepare(id, on, now, io);
         }
         let sql = probe::question(RECOUNT, b"", std::iter::empty(), &[]);
         self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, now, io);

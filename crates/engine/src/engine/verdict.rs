@@ -18,7 +18,7 @@ use wire::{backend, frontend};
 
 use super::Engine;
 use crate::carried::{Carried, ROLE, Setting};
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::Expect;
 use crate::mutant::{self, Mutant};
@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         let signs = server.traces.signs;
-        server.has_moved = server.traces.put_off;
+        (server.has_moved, server.may_set) = (server.traces.put_off, server.traces.put_off);
         if server.traces.is_empty() {
             server.before = None;
         }
@@ -124,7 +124,10 @@ impl<X: Exchange> Engine<X> {
         match left {
             Some(_) => server.traces = Traces::default(),
             // It has changed what nobody knows: none of that may be forgotten.
-            None => (server.traces.put_off, server.has_moved) = (true, true),
+            None => {
+                server.traces.put_off = true;
+                (server.has_moved, server.may_set) = (true, true);
+            }
         }
         let lent = std::mem::take(&mut server.lent);
         let mut pins = unseen_pins(traces);
@@ -221,7 +224,11 @@ impl<X: Exchange> Engine<X> {
             }
             let is_reset = |name: &str| traces.resets && resets.may_include(name.as_bytes());
             go_back_tracked(&mut own, &startup, &before, is_reset, settings, &names);
+            let client = self.client_mut(id);
+            let is_set = settings.all().iter().filter_map(|one| names.slot(&one.name));
+            is_set.for_each(|slot| client.given.add(slot));
         }
+        stay_as_given(&mut own, self.client(id), &there, &names);
         own.prepared = prepared;
         let changed = now_there != *there;
         let now_there = self.shared_vars.share(Values::new(now_there));
@@ -346,6 +353,18 @@ fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
         }
     }
     own.carried = Carried::new(settings);
+}
+
+/// What the server has changed by itself, and its client did not follow (`replies/parameters.rs`).
+fn stay_as_given(own: &mut Vars, client: &Client, there: &Vars, names: &TrackedNames) {
+    for slot in 0..names.len() {
+        if let Some(value) = client.vars.get(slot)
+            && there.get(slot) != Some(value)
+            && client.given.has(slot)
+        {
+            own.set(slot, value);
+        }
+    }
 }
 
 /// A tracked parameter has been reset if it does not count as set in the session, and is not what

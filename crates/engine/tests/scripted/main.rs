@@ -10,6 +10,7 @@ mod carried;
 mod channel_binding;
 mod control;
 mod crowded;
+mod defaults;
 mod drain;
 mod dying;
 mod handover;

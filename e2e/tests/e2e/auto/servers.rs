@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::{Postgres, eventually};
+use testkit::{Pooler, Postgres, RawClient, Role, eventually};
 
 use super::{backend, pooler, settle};
 use crate::support;
@@ -30,6 +30,35 @@ fn what_is_set_for_new_connections_reaches_new_servers() {
     assert_eq!(elsewhere.query(&dropping).error.expect("it is in use").code(), "55006");
     pooler.admin(&format!("PAUSE {database}"));
     elsewhere.rows(&dropping);
+}
+
+#[test]
+fn a_reload_does_not_override_what_a_client_has_given() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::start();
+    let database = postgres.database();
+    // Who is let in by then finds the servers of others told of it.
+    let begins_with = |zone: &str| {
+        postgres.sql("postgres", &format!("ALTER SYSTEM SET timezone = '{zone}'"));
+        postgres.sql("postgres", "SELECT pg_reload_conf()");
+        eventually("new servers have it", Duration::from_secs(10), || {
+            (postgres.superuser("postgres").value("SHOW timezone") == zone).then_some(())
+        });
+    };
+    begins_with("UTC");
+    let setup = Pooler::before(&postgres).set("pool_mode", "auto").workers(1);
+    let pooler = setup.set("default_pool_size", 1).database(&database, "").start();
+    let mut client = RawClient::connect(pooler.port());
+    let startup = [("user", Role::APP), ("database", &database), ("TimeZone", "UTC")];
+    client.authenticate(&startup, Role::APP_PASSWORD).expect("it is let in");
+    assert_eq!(client.value("SHOW timezone"), "UTC");
+    begins_with("Europe/Rome");
+    client.rows("SELECT 1");
+    for _ in 0..2 {
+        assert_eq!(client.value("SHOW timezone"), "UTC");
+    }
 }
 
 #[test]

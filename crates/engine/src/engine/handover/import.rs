@@ -22,7 +22,7 @@ use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::{Lent, Numbers, Session};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
-use crate::vars::{TrackedNames, Vars, Welcome};
+use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
 /// What the records of a parcel refer to by number.
 #[derive(Debug)]
@@ -183,6 +183,8 @@ impl<X: Exchange> Engine<X> {
         client.key = record.key;
         client.long_key = record.long_key;
         client.vars = shelf.vars(record.vars);
+        // Which of them it has given was not written down.
+        client.given = Slots::ALL;
         client.stream.held = record.held.into();
         client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
@@ -238,7 +240,7 @@ impl<X: Exchange> Engine<X> {
         if (record.status != b'I' || is_unverified) && self.settings(pool).is_auto() {
             // What its transaction has done, or may have, was not written down.
             server.traces.signs = Signs::OPAQUE;
-            server.has_moved = true;
+            (server.has_moved, server.may_set) = (true, true);
         }
         server.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;

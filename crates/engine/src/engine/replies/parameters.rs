@@ -1,32 +1,51 @@
-//! A tracked parameter has another value on the server (ParameterStatus): it is its client's own from
-//! now on, on whatever server.
+//! A tracked parameter has another value on the server (ParameterStatus).
+//!
+//! If its client has set it, that is the client's own from now on, on whatever server. In auto mode it
+//! is known whether anything that was sent may have set it. If not, it is the server's own default that
+//! is another one, since its configuration was reloaded: who has said what it wants keeps that, as on a
+//! connection of its own, and does not hear of it; the server is given it with the next transaction.
+//! Everybody else follows.
 
 use wire::messages::ParameterStatus;
 
 use super::Replies;
+use crate::ledger::Owner;
 use crate::mutant::{self, Mutant};
+use crate::values::Values;
 
 impl Replies<'_> {
-    pub(super) fn parameter_status(&mut self, status: &ParameterStatus<'_>) {
-        let Some(slot) = self.names.slot(status.name) else { return };
+    /// Who is to be told of it?
+    pub(super) fn parameter_status(&mut self, status: &ParameterStatus<'_>) -> Owner {
+        let owner = self.server.ledger.bystander();
+        let Some(slot) = self.names.slot(status.name) else { return owner };
         if self.server.status != b'I' && mutant::is(Mutant::MissesSetInTransaction) {
-            return;
+            return owner;
         }
+        let set = |values: &mut Values| values.change(|vars| vars.set(slot, status.value));
         let Some(client) = &mut self.client else {
-            return self.server.vars.change(|vars| vars.set(slot, status.value));
+            set(&mut self.server.vars);
+            return owner;
         };
-        if self.settings.is_auto() {
+        let is_auto = self.settings.is_auto();
+        if is_auto && self.server.may_set {
             // It may last for the transaction only (SET LOCAL), and nobody need have been suspicious:
             // what there was before is what the session began with, and what it comes back to.
             client.session_mut();
             self.server.remember_vars();
+        } else if is_auto {
+            if client.given.has(slot) {
+                set(&mut self.server.vars);
+                self.server.has_strayed();
+                return Owner::Nobody;
+            }
+            client.session.iter_mut().for_each(|session| set(&mut session.startup));
         }
         let shared = client.vars.is(&self.server.vars);
-        self.server.vars.change(|vars| vars.set(slot, status.value));
-        if shared {
-            client.vars = self.server.vars.clone();
-        } else {
-            client.vars.change(|vars| vars.set(slot, status.value));
+        set(&mut self.server.vars);
+        match shared {
+            true => client.vars = self.server.vars.clone(),
+            false => set(&mut client.vars),
         }
+        owner
     }
 }

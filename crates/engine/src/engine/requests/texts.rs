@@ -266,6 +266,8 @@ impl<X: Exchange> Requests<'_, X> {
         let moves = realm::may_move(seen.signs, text, parameters);
         let called = self.called(seen.functions, moves);
         self.server.traces.outcome.doubtful |= moves;
+        self.server.may_set =
+            self.server.may_set || self.may_set(seen.signs, moves, [text, parameters]);
         let Some(texts) = &mut self.texts else { return };
         let named = self.settings.pins(text);
         if named {
@@ -300,6 +302,14 @@ impl<X: Exchange> Requests<'_, X> {
         }
         self.server.traces.named |= named;
         self.server.traces.outcome.called |= !matches!(sent, Sent::Parse);
+    }
+
+    /// May a text with these signs set a tracked parameter? What is set for the transaction only is
+    /// mostly something else. `parts`: the text, and what it is run with.
+    fn may_set(&self, signs: Signs, moves: bool, parts: [&[u8]; 2]) -> bool {
+        let says = |name: &String| parts.iter().any(|part| realm::contains(part, name.as_bytes()));
+        signs.intersects(Signs::SETTINGS | Signs::OPAQUE | Signs::DISCARD)
+            || signs.contains(Signs::LOCAL) && (moves || self.names.all().iter().any(says))
     }
 
     /// These functions as they are found by their names at present: elsewhere they may be others.
