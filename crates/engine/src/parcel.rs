@@ -23,7 +23,7 @@ use crate::vars::Welcome;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,6 +201,10 @@ pub struct ServerRecord {
     pub changes_schema: bool,
     /// Names of its client's statements that it was lent for that.
     pub lent: Vec<Vec<u8>>,
+    /// What that may have left in the session, as [`sql::Signs`] has it.
+    pub signs: u32,
+    /// Has it called a function of `pin_functions`?
+    pub pins_by_name: bool,
     pub connected_at: Micros,
     pub released_at: Micros,
     pub asked_at: Micros,

@@ -77,6 +77,16 @@ impl Signs {
         self.0 == 0
     }
 
+    /// As a number, for another process of the same version.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// As [`Signs::bits`] gave them.
+    pub const fn of_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
     const NAMES: [&str; 14] = [
         "SETTINGS",
         "TEMPORARY",

@@ -134,6 +134,8 @@ impl Packer {
             numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
             changes_schema: server.changes_schema,
             lent: server.lent.iter().map(|lent| lent.name.to_vec()).collect(),
+            signs: server.traces.signs.bits(),
+            pins_by_name: server.traces.named,
             connected_at: server.connected_at,
             released_at: server.released_at,
             asked_at: server.asked_at,

@@ -47,6 +47,8 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 numbers_are_clients: flags[0],
                 changes_schema: flags[2],
                 lent: if flags[0] { vec![b"mine".to_vec()] } else { Vec::new() },
+                signs: process_id,
+                pins_by_name: flags[2],
                 connected_at: times[0],
                 released_at: times[1],
                 asked_at: times[2],
@@ -203,6 +205,8 @@ fn the_format_is_that_of_its_number() {
         status: b'T',
         secret: b"secret".to_vec(),
         lent: vec![b"mine".to_vec()],
+        signs: 15,
+        pins_by_name: true,
         pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
         statements: vec![(2, true)],
         connected_at: 3,
@@ -274,5 +278,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (8, 447, 11_866_070_506_120_088_932));
+    assert_eq!((FORMAT, bytes.len(), digest), (9, 451, 17_679_025_326_588_394_112));
 }

@@ -1,6 +1,8 @@
 //! Another process takes over: engines that know nothing get what the old ones had.
 
-use config::PoolMode;
+use std::path::Path;
+
+use config::{Config, PoolMode};
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
@@ -110,6 +112,31 @@ fn what_an_unnamed_statement_may_leave_is_known_to_the_next_process() {
     server.send([parsed(), bound(), done("SET")]);
     tells(&server, &[("work_mem", "5MB")]);
     assert!(server.is_parked());
+}
+
+#[test]
+fn what_leaves_nothing_to_be_seen_is_known_to_the_next_process_in_the_transaction_that_did_it() {
+    let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    let pins = "[pgbouncer]\npin_functions = pinned\n";
+    let pins = Config::parse_ini(pins, "pins.ini", &no_file).expect("a sound text").global;
+    for text in ["SELECT setseed(.5)", "LOAD 'mine'", "SELECT lastval()", "SELECT pinned()"] {
+        let rig = auto(|config| config.global.pin_functions.clone_from(&pins.pin_functions));
+        let client = rig.client();
+        let server = rig.server(0);
+        for sql in ["BEGIN", text] {
+            client.send([query(sql)]);
+            server.take();
+            server.send([complete("OK"), ready('T')]);
+        }
+        rig.hand_over();
+        client.send([query("COMMIT")]);
+        server.answers("COMMIT");
+        tells(&server, &[]);
+        assert!(!server.is_parked(), "{text}");
+        client.send([query("SELECT 1")]);
+        server.answers("SELECT 1");
+        assert!(!server.is_parked(), "{text}");
+    }
 }
 
 #[test]

@@ -238,8 +238,9 @@ impl<X: Exchange> Engine<X> {
         server.pinned = record.pinned.map(Box::new);
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
         if (record.status != b'I' || is_unverified) && self.settings(pool).is_auto() {
-            // What its transaction has done, or may have, was not written down.
-            server.traces.signs = Signs::OPAQUE;
+            // What else its transaction has done, or may have, was not written down.
+            server.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
+            server.traces.named = record.pins_by_name;
             (server.has_moved, server.may_set) = (true, true);
         }
         server.numbers = Numbers::Strangers;
