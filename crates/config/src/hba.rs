@@ -53,9 +53,9 @@ pub enum Connection {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     pub all: bool,
-    /// The database that has the user's name.
+    /// The database that has the user's name. Never set among users.
     pub same_user: bool,
-    /// Connections for physical replication, which are nobody else's.
+    /// Connections for physical replication, which are nobody else's. Never set among users.
     pub replication: bool,
     pub names: BTreeSet<String>,
 }
@@ -117,13 +117,13 @@ impl Rule {
             true => self.databases.replication,
             false => self.databases.contains(database, user),
         };
-        connected && near && database_fits && self.users.contains(user, database)
+        connected && near && database_fits && (self.users.all || self.users.names.contains(user))
     }
 }
 
 impl Names {
-    fn contains(&self, name: &str, other: &str) -> bool {
-        self.all || (self.same_user && name == other) || self.names.contains(name)
+    fn contains(&self, database: &str, user: &str) -> bool {
+        self.all || (self.same_user && database == user) || self.names.contains(database)
     }
 }
 

@@ -85,11 +85,11 @@ fn visit(hba: &Hba) {
                 assert!(rule.connection != Connection::HostSsl || tls);
                 assert!(rule.connection != Connection::HostNoSsl || !tls);
                 assert!(!replication || rule.databases.replication);
-                let named = |names: &Names, name: &str| {
-                    names.all || names.names.contains(name) || names.same_user && database == user
-                };
-                assert!(replication || named(&rule.databases, database));
-                assert!(named(&rule.users, user));
+                let Names { all, same_user, names, .. } = &rule.databases;
+                let named = *all || names.contains(database) || *same_user && database == user;
+                assert!(replication || named);
+                assert!(rule.users.all || rule.users.names.contains(user));
+                assert!(!rule.users.same_user && !rule.users.replication);
             }
         }
     }

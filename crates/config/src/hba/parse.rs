@@ -11,6 +11,14 @@ use crate::ldap::LdapOptions;
 /// Files named by `@` within files named by `@`, at most.
 const DEPTH_MAX: u32 = 10;
 
+/// Which names a list has. Keywords of the one are ordinary names in the other: a user may be called
+/// `replication`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Databases,
+    Users,
+}
+
 /// Reads a file named in another one: the content by its name.
 type ReadFile<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -58,9 +66,9 @@ fn rule(
         Some(Word::Quoted(_) | Word::Comma) => return Err("unknown type".into()),
     };
     let mut databases = Names::default();
-    names(&mut words, &mut databases, read, 0)?;
+    names(&mut words, Of::Databases, &mut databases, read, 0)?;
     let mut users = Names::default();
-    names(&mut words, &mut users, read, 0)?;
+    names(&mut words, Of::Users, &mut users, read, 0)?;
     let address = match connection {
         Connection::Local => Address::All,
         Connection::Host | Connection::HostSsl | Connection::HostNoSsl => address(&mut words)?,
@@ -92,6 +100,7 @@ fn bare(words: &mut Words<'_>, what: &str) -> Result<String, String> {
 /// A list of names with commas between them.
 fn names(
     words: &mut Words<'_>,
+    of: Of,
     into: &mut Names,
     read: ReadFile<'_>,
     depth: u32,
@@ -101,12 +110,14 @@ fn names(
             Some(Word::Quoted(name)) => drop(into.names.insert(name)),
             Some(Word::Bare(word)) => match word.as_str() {
                 "all" => into.all = true,
-                "sameuser" => into.same_user = true,
-                "replication" => into.replication = true,
-                "samerole" | "samegroup" => return Err(format!("{word} is not supported")),
+                "sameuser" if of == Of::Databases => into.same_user = true,
+                "replication" if of == Of::Databases => into.replication = true,
+                "samerole" | "samegroup" if of == Of::Databases => {
+                    return Err(format!("{word} is not supported"));
+                }
                 _ if word.starts_with('+') => return Err("groups are not supported".into()),
                 _ => match word.strip_prefix('@') {
-                    Some(file) => names_of_file(file, into, read, depth)?,
+                    Some(file) => names_of_file(file, of, into, read, depth)?,
                     None => drop(into.names.insert(word)),
                 },
             },
@@ -121,6 +132,7 @@ fn names(
 
 fn names_of_file(
     file: &str,
+    of: Of,
     into: &mut Names,
     read: ReadFile<'_>,
     depth: u32,
@@ -132,7 +144,7 @@ fn names_of_file(
     for line in content.lines() {
         let mut words = Words::new(line);
         while words.peek().map_err(|_| "a quote is not closed")?.is_some() {
-            names(&mut words, into, read, depth + 1)?;
+            names(&mut words, of, into, read, depth + 1)?;
         }
     }
     Ok(())

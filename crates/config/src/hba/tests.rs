@@ -54,6 +54,23 @@ fn a_quoted_keyword_is_a_name() {
 }
 
 #[test]
+fn keywords_for_databases_are_names_among_users() {
+    let (hba, warnings) = parse(
+        "local all replication,samerole reject\nlocal all @more,sameuser trust\nlocal all all md5\n",
+    );
+    assert_eq!(warnings, Vec::<String>::new());
+    for (database, user, line) in [
+        ("app", "replication", 1),
+        ("app", "samerole", 1),
+        ("app", "sameuser", 2),
+        ("alice", "alice", 3),
+    ] {
+        let visitor = Visitor { address: None, tls: false, replication: false, database, user };
+        assert_eq!(hba.rule(&visitor).map(|rule| rule.line), Some(line), "{user}");
+    }
+}
+
+#[test]
 fn names_may_be_in_files() {
     for user in ["dave", "erin", "frank", "grace"] {
         assert_eq!(line("192.168.3.4", false, "x", user), 6, "{user}");
