@@ -92,6 +92,8 @@ pub struct Visitor<'a> {
     /// Does it want physical replication?
     pub replication: bool,
     pub database: &'a str,
+    /// The same database by its other name: the console has two.
+    pub alias: Option<&'a str>,
     pub user: &'a str,
 }
 
@@ -112,10 +114,13 @@ impl Rule {
             (Connection::HostNoSsl, Some(_)) => !visitor.tls,
         };
         let near = visitor.address.is_none_or(|address| self.address.contains(address));
-        let Visitor { database, user, .. } = *visitor;
+        let Visitor { database, alias, user, .. } = *visitor;
         let database_fits = match visitor.replication {
             true => self.databases.replication,
-            false => self.databases.contains(database, user),
+            false => {
+                let mut names = [database].into_iter().chain(alias);
+                names.any(|name| self.databases.contains(name, user))
+            }
         };
         connected && near && database_fits && (self.users.all || self.users.names.contains(user))
     }

@@ -79,7 +79,7 @@ fn visit(hba: &Hba) {
         let address: Option<IpAddr> = address.map(|text| text.parse().expect("an address"));
         for (tls, replication) in [(false, false), (true, false), (false, true)] {
             for (database, user) in [("app", "alice"), ("alice", "alice"), ("x", "y z")] {
-                let visitor = Visitor { address, tls, replication, database, user };
+                let visitor = Visitor { address, tls, replication, database, alias: None, user };
                 let Some(rule) = hba.rule(&visitor) else { continue };
                 assert_eq!(rule.connection == Connection::Local, address.is_none());
                 assert!(rule.connection != Connection::HostSsl || tls);

@@ -30,7 +30,7 @@ fn line(address: &str, tls: bool, database: &str, user: &str) -> usize {
     let (hba, warnings) = parse(FILE);
     assert_eq!(warnings, Vec::<String>::new());
     let address = address.parse().ok();
-    let visitor = Visitor { address, tls, replication: false, database, user };
+    let visitor = Visitor { address, tls, replication: false, database, alias: None, user };
     hba.rule(&visitor).map_or(0, |rule| rule.line)
 }
 
@@ -65,8 +65,22 @@ fn keywords_for_databases_are_names_among_users() {
         ("app", "sameuser", 2),
         ("alice", "alice", 3),
     ] {
-        let visitor = Visitor { address: None, tls: false, replication: false, database, user };
+        let visitor =
+            Visitor { address: None, tls: false, replication: false, database, alias: None, user };
         assert_eq!(hba.rule(&visitor).map(|rule| rule.line), Some(line), "{user}");
+    }
+}
+
+#[test]
+fn a_rule_may_name_a_database_by_either_of_its_names() {
+    let (hba, _) = parse("local one all reject\nlocal all all trust\n");
+    for (database, alias, line) in
+        [("one", Some("other"), 1), ("other", Some("one"), 1), ("other", None, 2)]
+    {
+        let user = "alice";
+        let visitor =
+            Visitor { address: None, tls: false, replication: false, database, alias, user };
+        assert_eq!(hba.rule(&visitor).map(|rule| rule.line), Some(line), "{database}");
     }
 }
 
@@ -86,6 +100,7 @@ fn replication_is_physical_replication_alone() {
         tls: false,
         replication: true,
         database: "app",
+        alias: None,
         user: "alice",
     };
     assert_eq!(hba.rule(&visitor).map(|rule| rule.line), Some(2));

@@ -227,12 +227,16 @@ impl<X: Exchange> Engine<X> {
         let mut out = Vec::new();
         let login = self.login_mut(id);
         let user = login.user.clone();
+        let database = login.database.clone();
         let kind = login.replication.as_ref().map(|asked| asked.kind);
+        let alias = self.other_name_of_console(&database);
+        let login = self.login_mut(id);
         let visitor = Visitor {
             address: login.peer.rule_address(),
             tls: login.peer.secured.is_some(),
             replication: kind == Some(ReplicationKind::Physical),
-            database: &login.database.clone(),
+            database: &database,
+            alias,
             user: &user,
         };
         let mut challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
@@ -460,6 +464,14 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn is_console(&self, database: &str) -> bool {
         database == "pgbouncer"
             || (database == "weir" && !self.config.databases.contains_key(database))
+    }
+
+    /// If this is one of the console's names, the other: a rule for the one is a rule for both, or
+    /// whoever is kept out by the one would come in by the other.
+    fn other_name_of_console(&self, database: &str) -> Option<&'static str> {
+        let [one, other] = ["pgbouncer", "weir"];
+        let found = if database == one { other } else { one };
+        (self.is_console(database) && self.is_console(found)).then_some(found)
     }
 
     /// The pool of this database and user, made when it is asked for the first time.

@@ -19,7 +19,12 @@ host all all all password
 ";
 
 fn ruled(rules: &str) -> Rig {
+    ruled_for(|_| {}, rules)
+}
+
+fn ruled_for(change: impl FnOnce(&mut Config), rules: &str) -> Rig {
     Rig::new(|config: &mut Config| {
+        change(config);
         let file: Arc<str> = "hba".into();
         let (maps, _) = IdentMaps::parse("os root bob", &file);
         let (hba, warnings) = Hba::parse(rules, &file, &maps, &|_| None);
@@ -54,6 +59,33 @@ fn the_address_and_the_user_decide() {
     hello(&rig, local(), "alice").expect_welcome(&[]);
     hello(&rig, far("::1"), "alice").expect_fatal("no authentication method is found");
     hello(&rig, Peer::default(), "alice").expect_fatal("no authentication method is found");
+}
+
+#[test]
+fn a_rule_for_the_console_holds_by_either_of_its_names() {
+    for name in ["pgbouncer", "weir"] {
+        let rig = ruled(&format!("host {name} all all reject\nhost all all all trust\n"));
+        for asked in ["pgbouncer", "weir"] {
+            let client = rig.connect_from(0, far("::1"));
+            client.say_hello_as("alice", asked);
+            client.expect_fatal("login rejected");
+        }
+        hello(&rig, far("::1"), "alice").expect_welcome(&[]);
+    }
+}
+
+#[test]
+fn a_database_of_that_name_is_not_the_console() {
+    let rig = ruled_for(
+        |config| {
+            let app = config.databases["app"].clone();
+            config.databases.insert("weir".into(), app);
+        },
+        "host pgbouncer all all reject\nhost all all all trust\n",
+    );
+    let client = rig.connect_from(0, far("::1"));
+    client.say_hello_as("alice", "weir");
+    client.expect_welcome(&[]);
 }
 
 #[test]
