@@ -262,6 +262,12 @@ impl<X: Exchange> Engine<X> {
         let login = self.server_login(id);
         let mut out = Vec::new();
         match request {
+            // Who has begun with SCRAM and leaves out its own proof may not know the password.
+            AuthenticationRequest::Ok
+                if login.scram.as_ref().is_some_and(|client| !client.is_proven()) =>
+            {
+                return Step::Failed("the server ended SCRAM before its own proof".into());
+            }
             AuthenticationRequest::Ok => {
                 login.authenticated = true;
                 return Step::Continue;

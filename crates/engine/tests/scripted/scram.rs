@@ -190,6 +190,34 @@ fn a_server_that_does_not_know_the_password_either_is_not_trusted() {
     assert!(!server.is_open() && rig.logged("incorrect SCRAM server signature"));
 }
 
+/// Neither before our proof nor behind it.
+#[test]
+fn a_server_that_ends_scram_without_its_own_proof_is_not_trusted() {
+    for continues in [false, true] {
+        let rig = Rig::transaction().manual();
+        let client = rig.connect();
+        client.say_hello(&[]);
+        let server = rig.server(0);
+        server.connect();
+        server.take();
+        let mut out = Vec::new();
+        backend::authentication_sasl(&mut out, &[MECHANISM]);
+        server.send([out]);
+        let initial = server.take();
+        if continues {
+            let initial = SaslInitialResponse::decode(&initial[5..]).expect("a first message");
+            let mut scram = ScramServer::new(verifier("another"), [9; 18]);
+            let first = scram.client_first(initial.mechanism, initial.data).expect("a client's");
+            let mut out = Vec::new();
+            backend::authentication_sasl_continue(&mut out, &first);
+            server.send([out]);
+            server.take();
+        }
+        server.send([server_welcome(0)]);
+        assert!(!server.is_open() && rig.logged("ended SCRAM before its own proof"));
+    }
+}
+
 fn proving() -> Rig {
     proving_in(20)
 }

@@ -1,7 +1,7 @@
 //! The side that proves: we log in to a PostgreSQL, and make sure that it knows our password too.
 //!
 //! ```text
-//!   ExpectServerFirst -> ExpectServerFinal -> Done      (any error: Done)
+//!   ExpectServerFirst -> ExpectServerFinal -> Proven      (any error: Failed)
 //! ```
 
 use std::fmt;
@@ -57,8 +57,12 @@ enum Binding {
 
 enum State {
     ExpectServerFirst,
-    ExpectServerFinal { signature: [u8; 32] },
-    Done,
+    ExpectServerFinal {
+        signature: [u8; 32],
+    },
+    /// Both sides know the password.
+    Proven,
+    Failed,
 }
 
 impl fmt::Debug for ScramClient {
@@ -143,7 +147,7 @@ impl ScramClient {
     /// When the message is malformed, demands more than [`ITERATIONS_MAX`] iterations from a
     /// password, belongs to another exchange, or is out of order.
     pub fn server_first(&mut self, data: &[u8]) -> Result<Vec<u8>, ScramError> {
-        let State::ExpectServerFirst = std::mem::replace(&mut self.state, State::Done) else {
+        let State::ExpectServerFirst = std::mem::replace(&mut self.state, State::Failed) else {
             return Err(ScramError::OutOfOrder);
         };
         let malformed = |expected| ScramError::Malformed { expected };
@@ -194,7 +198,7 @@ impl ScramClient {
     /// When the server reports an error, does not know the verifier, or is out of order.
     pub fn server_final(&mut self, data: &[u8]) -> Result<(), ScramError> {
         let State::ExpectServerFinal { signature } =
-            std::mem::replace(&mut self.state, State::Done)
+            std::mem::replace(&mut self.state, State::Failed)
         else {
             return Err(ScramError::OutOfOrder);
         };
@@ -205,7 +209,17 @@ impl ScramClient {
         let given = decode_key(attributes.expect(b'v', "a signature")?)
             .ok_or(ScramError::Malformed { expected: "a signature in base64" })?;
         attributes.skip_extensions()?;
-        if bool::from(signature.ct_eq(&given)) { Ok(()) } else { Err(ScramError::ServerSignature) }
+        if !bool::from(signature.ct_eq(&given)) {
+            return Err(ScramError::ServerSignature);
+        }
+        self.state = State::Proven;
+        Ok(())
+    }
+
+    /// Has the server shown that it knows the password, too?
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        matches!(self.state, State::Proven)
     }
 
     /// Salt, iterations and the keys they made of the password, for
