@@ -30,6 +30,8 @@ pub struct Config {
     pub peers: BTreeMap<u32, Peer>,
     /// The content of `auth_file`.
     pub auth_file: AuthFile,
+    /// It could not be read.
+    pub auth_file_unread: bool,
     /// The rules of `auth_hba_file`, with the maps of `auth_ident_file`.
     pub hba: Hba,
     /// `auth_ldap_options`, if they mean anything.
@@ -70,6 +72,14 @@ impl Config {
             }
         }
         kept
+    }
+
+    /// Where `auth_file` could not be read, which may be because it is just being replaced, everybody
+    /// who was in it stays known, as in PgBouncer.
+    pub fn keep_users(&mut self, running: &Self) {
+        if self.auth_file_unread {
+            self.auth_file = running.auth_file.clone();
+        }
     }
 
     /// The database a client asks for by `name`: its entry, else one made from the entry `*`.

@@ -99,7 +99,9 @@ impl Config {
             return;
         };
         let file = Arc::from(name.as_str());
-        match read(name) {
+        let content = read(name);
+        self.auth_file_unread = content.is_err();
+        match content {
             Ok(content) => {
                 let (auth_file, errors) = AuthFile::parse(&content, &file);
                 self.auth_file = auth_file;

@@ -224,3 +224,19 @@ fn a_reload_takes_over_what_may_change_and_refuses_mistakes_as_a_whole() {
     assert!(controller.reload().is_err());
     assert_eq!(controller.config().global.max_client_conn, 5, "half of it was taken over");
 }
+
+#[test]
+fn a_reload_that_finds_no_auth_file_keeps_the_users() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    let users = || controller.config().auth_file.users.keys().cloned().collect::<Vec<_>>();
+    fs::remove_file(folder.0.join("users.txt")).unwrap();
+    for _ in 0..2 {
+        controller.reload().unwrap();
+        assert_eq!(users(), ["admin"]);
+    }
+    folder.write("users.txt", "\"other\" \"secret\"\n");
+    controller.reload().unwrap();
+    assert_eq!(users(), ["other"]);
+}

@@ -52,6 +52,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
             config.global.keep_tls(&running.global);
         }
     }
+    config.keep_users(&running);
     for name in config.keep_forced_users(&running) {
         warning!("{name}: losing forced user not supported, keeping old setting");
     }
