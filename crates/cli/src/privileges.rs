@@ -4,12 +4,13 @@ use anyhow::{Context as _, bail};
 
 use crate::sys;
 
-/// Becomes `user`, when there is one and we are not that one already.
+/// Becomes `user`, when there is one and we are not that one already. An empty name is none, as in
+/// PgBouncer.
 ///
 /// # Errors
 /// When there is no such user, or when only root could do it and we are not root.
 pub(crate) fn switch_to(user: Option<&str>) -> anyhow::Result<()> {
-    let Some(name) = user else { return Ok(()) };
+    let Some(name) = user.filter(|name| !name.is_empty()) else { return Ok(()) };
     let user = sys::user_by_name(name)
         .with_context(|| format!("could not look up user \"{name}\""))?
         .with_context(|| format!("could not find user '{name}' to switch to"))?;

@@ -135,7 +135,10 @@ fn root_is_refused() {
     }
     let folder = Folder::new("");
     let file = folder.path("weir.ini");
-    for arguments in [&[file.as_str()][..], &["serve", "postgresql://127.0.0.1:1/"]] {
+    // An empty name is none.
+    let unnamed = Folder::new("user =");
+    let nobody = unnamed.path("weir.ini");
+    for arguments in [&[&*file][..], &[&*nobody], &["serve", "postgresql://127.0.0.1:1/"]] {
         let output = weir(arguments);
         assert_eq!(output.status.code(), Some(1));
         let text = stderr(&output);
