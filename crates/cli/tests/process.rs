@@ -207,6 +207,23 @@ fn it_logs_to_stderr_as_well_unless_told_to_be_quiet() {
 }
 
 #[test]
+fn a_rotated_log_is_let_go_also_by_a_reload_that_fails() {
+    let folder = Folder::new("logfile = DIR/log\npidfile = DIR/pid");
+    let started = folder.weir(&["-d"]);
+    assert_eq!(started.status.code(), Some(0), "{}", stderr(&started));
+    let log = || fs::read_to_string(folder.path("log")).unwrap_or_default();
+    poll("it is up", || log().contains("process up"));
+    let pid = fs::read_to_string(folder.path("pid")).unwrap().trim().to_owned();
+    fs::rename(folder.path("log"), folder.path("log.1")).unwrap();
+    fs::write(folder.path("weir.ini"), "nonsense").unwrap();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    poll("the new file tells why", || log().contains("config file loading failed"));
+    assert!(log().contains("syntax error in configuration"), "{}", log());
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    poll("the pidfile is gone", || !Path::new(&folder.path("pid")).exists());
+}
+
+#[test]
 fn it_logs_more_the_more_often_it_is_told_to() {
     let debug = |flags: &[&str], more: &str| run_with(flags, more).1.contains(" DEBUG ");
     assert!(!debug(&[], ""));

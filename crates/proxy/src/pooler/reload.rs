@@ -38,6 +38,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     let mut config = match loaded {
         Ok(config) => config,
         Err(error) => {
+            reopen_log(&running.global);
             if let ReloadError::Mistakes(mistakes) = &error {
                 mistakes.mistakes.iter().for_each(|mistake| error!("{mistake}"));
             }
@@ -76,9 +77,7 @@ fn config_path(control: &Control, running: &Global) -> Option<PathBuf> {
 /// pools renewed. Databases that are gone are dropped, with everybody in them.
 fn put_in_force(control: &Control, config: Arc<Config>) {
     let shared = &control.shared;
-    if let Err(error) = log::configure(&config.global) {
-        error!("{error}");
-    }
+    reopen_log(&config.global);
     listener::tune(&shared.listeners, &config.global);
     let before = control.config.read().unwrap_or_else(PoisonError::into_inner).clone();
     shared.hub.set_config(Arc::clone(&config));
@@ -96,6 +95,14 @@ fn put_in_force(control: &Control, config: Arc<Config>) {
     }
     let gone: Arc<[String]> = gone.into();
     shared.tell_all(|| ShellMail::Kill(Arc::clone(&gone)));
+}
+
+/// Lets go of a log file that was rotated, as every reload does, be it in vain: what was wrong with it
+/// is to be found in the new one.
+fn reopen_log(global: &Global) {
+    if let Err(error) = log::configure(global) {
+        error!("{error}");
+    }
 }
 
 /// One global key is given another value until the next reload (SET). A key that only a start
