@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::build::{Builder, Place, Report, Setting};
+use crate::build::{Builder, Place, Report, Setting, unaliased};
 use crate::config::Config;
 use crate::error::ConfigError;
 use crate::source::Source;
@@ -110,7 +110,7 @@ impl Reader<'_> {
         for (key, value) in table {
             let line = self.line(key.span().start);
             let name = key.get_ref().to_string();
-            let key = T::row(&name).map(|row| &row.key);
+            let key = T::row(unaliased(&name)).map(|row| &row.key);
             let report = &mut self.builder.report;
             if let Some(text) = text(value.get_ref(), key, &name, &place.at(line), report) {
                 settings.push(Setting { key: name, text, line });

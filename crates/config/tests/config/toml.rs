@@ -16,7 +16,7 @@ server_lifetime = 30
 unix_socket_mode = 0700
 server_reset_query = DISCARD ALL
 [databases]
-app = host=10.0.0.1,10.0.0.2 dbname=app_db port=5433 pool_size=7 password='it''s'
+app = host=10.0.0.1,10.0.0.2 dbname=app_db port=5433 pool_size=7 password='it''s' reserve_pool=2
 my.db = host=/run/postgresql
 * = host=fallback
 [users]
@@ -42,6 +42,7 @@ dbname = "app_db"
 port = "5433"
 pool_size = 7
 password = "it's"
+reserve_pool = 2
 
 [databases]
 "my.db" = { host = ["/run/postgresql"] }
