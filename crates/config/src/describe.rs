@@ -54,7 +54,7 @@ fn pooling(text: &mut String, config: &Config) {
         global.max_prepared_statements,
     );
     let workers = match global.workers {
-        0 => "one worker for each processor".to_owned(),
+        0 => "one worker for every two processors".to_owned(),
         count => format!("{count} workers"),
     };
     let _ = writeln!(text, "  {workers}");

@@ -40,7 +40,7 @@ Limits
   100 clients
   20 servers a pool
   200 prepared statements a server
-  one worker for each processor
+  one worker for every two processors
 
 Who gets in
   by auth_type md5, 1 users in users.txt
