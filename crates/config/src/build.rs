@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
-use crate::host::Host;
 use crate::source::Source;
 use crate::suggest;
 use crate::table::{Database, Global, Key, Keyed, Peer, Scope, UserSettings};
@@ -195,13 +194,9 @@ impl Builder {
     /// The configuration, or every mistake that was found.
     pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
         let mut databases = BTreeMap::new();
-        for (name, (mut database, place)) in self.databases {
-            if database.hosts.is_empty() {
-                if self.global.unix_socket_dir.is_empty() {
-                    let reason = "no host, and unix_socket_dir is empty";
-                    self.report.error(&place, "", reason);
-                }
-                database.hosts = vec![Host::new(&self.global.unix_socket_dir)];
+        for (name, (database, place)) in self.databases {
+            if database.hosts.is_empty() && self.global.unix_socket_dir.is_empty() {
+                self.report.error(&place, "", "no host, and unix_socket_dir is empty");
             }
             databases.insert(name, Arc::new(database));
         }

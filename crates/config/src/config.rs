@@ -11,6 +11,7 @@ use crate::auth_file::AuthFile;
 use crate::choice::PoolMode;
 use crate::error::Mistake;
 use crate::hba::Hba;
+use crate::host::Host;
 use crate::ldap::LdapOptions;
 use crate::source::Source;
 use crate::table::{Database, Global, Keyed, Peer, UserSettings};
@@ -93,6 +94,15 @@ impl Config {
         let dbname = template.dbname.clone().unwrap_or_else(|| name.to_owned());
         let name = name.to_owned();
         Some(Arc::new(Database { name, dbname: Some(dbname), ..template.clone() }))
+    }
+
+    /// Where the servers of `database` are. One without a `host` has them at the Unix socket in
+    /// `unix_socket_dir`, which only a start may change.
+    pub fn hosts(&self, database: &Database) -> Vec<Host> {
+        match database.hosts.as_slice() {
+            [] => vec![Host::new(&self.global.unix_socket_dir)],
+            given => given.to_vec(),
+        }
     }
 
     /// The pool mode of (`database`, `user`): the user's, else the database's, else the global one.

@@ -103,7 +103,7 @@ fn target(config: &Config, database: &Database) -> String {
         (None, "*") => "the name asked for",
         (None, name) => name,
     };
-    let hosts: Vec<_> = database.hosts.iter().map(ToString::to_string).collect();
+    let hosts: Vec<_> = config.hosts(database).iter().map(ToString::to_string).collect();
     let mut target = format!("{name} at {}, port {}", hosts.join(","), database.port);
     if let Some(user) = &database.user {
         let _ = write!(target, ", as user {user}");

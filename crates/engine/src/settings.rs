@@ -102,7 +102,11 @@ impl PoolSettings {
             },
             weight: config.pool_weight(database, user),
             round_robin: global.server_round_robin,
-            targets: database.hosts.iter().map(|host| Target::new(host, database.port)).collect(),
+            targets: config
+                .hosts(database)
+                .iter()
+                .map(|host| Target::new(host, database.port))
+                .collect(),
             load_balance_hosts: database.load_balance_hosts,
             startup: startup_parameters(database, user),
             secret: server_secret(config, database, user),

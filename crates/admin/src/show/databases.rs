@@ -136,7 +136,7 @@ fn line(config: &Config, database: &Database, current: Current) -> DatabaseLine 
     let (global, name) = (&config.global, &database.name);
     DatabaseLine {
         name: name.clone(),
-        host: hosts(&database.hosts).filter(|host| *host != global.unix_socket_dir),
+        host: hosts(&database.hosts),
         port: database.port,
         database: database.dbname.as_ref().unwrap_or(name).clone(),
         force_user: database.user.clone(),

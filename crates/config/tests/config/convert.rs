@@ -43,7 +43,6 @@ password = "it's \\"
 pool_size = 0
 
 [databases."two words"]
-host = ["/tmp"]
 connect_query = "SELECT 'x'"
 
 [databases."*"]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Global, PoolMode};
+use config::{Global, Host, PoolMode};
 
 use crate::ini;
 
@@ -65,6 +65,18 @@ fn a_reload_keeps_boot_only_keys_and_names_them() {
     let mut fresh = ini("[pgbouncer]\nlisten_port = 2\nmax_client_conn = 20\n").global;
     assert_eq!(fresh.keep_boot_only(&running), ["listen_port"]);
     assert_eq!((fresh.listen_port, fresh.max_client_conn), (1, 20));
+}
+
+#[test]
+fn a_database_without_a_host_stays_where_the_unix_socket_was_at_the_start() {
+    let text = "[databases]\nplain =\n* =\ngiven = host=/new\n[pgbouncer]\nunix_socket_dir = ";
+    let running = ini(&format!("{text}/old\n"));
+    let mut fresh = ini(&format!("{text}/new\n"));
+    assert_eq!(fresh.global.keep_boot_only(&running.global), ["unix_socket_dir"]);
+    for (name, folder) in [("plain", "/old"), ("other", "/old"), ("given", "/new")] {
+        let database = fresh.database(name).unwrap();
+        assert_eq!(fresh.hosts(&database), [Host::Unix(folder.into())], "{name}");
+    }
 }
 
 #[test]
