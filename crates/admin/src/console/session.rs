@@ -14,6 +14,9 @@ use crate::control::{Order, Shutdown};
 use crate::message::{self, Extended, MESSAGE_BYTES_MAX, Message};
 use crate::reply::{self, Formats};
 
+/// Why a connection ends that KILL_CLIENT was for.
+const KILLED: &str = "admin forced disconnect";
+
 /// One connection.
 pub(super) struct Session<'a, S> {
     pub(super) console: &'a Console,
@@ -54,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             let read = tokio::select! {
                 biased;
                 () = signals.kill.notified() => {
-                    let reason = self.give_up("admin forced disconnect");
+                    let reason = self.give_up(KILLED);
                     // It is told if it listens.
                     let _ = self.flush().await;
                     return Some(reason);
@@ -98,10 +101,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
+    /// Who does not read its answers can be ended, too; then they break off.
     async fn flush(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.out).await?;
+        let Self { stream, out, signals, .. } = self;
+        let send = async {
+            stream.write_all(out).await?;
+            stream.flush().await
+        };
+        let sent = tokio::select! {
+            biased;
+            sent = send => sent,
+            () = signals.kill.notified() => Err(io::Error::other(KILLED)),
+        };
         self.out.clear();
-        self.stream.flush().await
+        sent
     }
 
     async fn answer(&mut self, message: Message) -> Result<(), Option<String>> {
@@ -255,6 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                     reply::canceled(&mut self.out);
                     return Err(Stop::Refused);
                 }
+                () = signals.kill.notified() => return Err(Stop::End(self.give_up(KILLED))),
                 // What it says is for later, but that it is gone is news.
                 read = read_some(&mut self.stream, &mut self.received), if has_room => match read {
                     Ok(0) => return Err(Stop::End("client unexpected eof".to_owned())),

@@ -1,6 +1,8 @@
 //! The console's protocol: welcome, errors, what ends a connection.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::{Console, Login};
 use proptest::prelude::*;
@@ -178,6 +180,41 @@ async fn one_operator_can_end_the_connection_of_another() {
     assert_eq!(peer.query("kill_client 5").await, [Reply::Done("KILL_CLIENT".to_owned())]);
     let forced = "admin forced disconnect";
     assert_eq!(other.rest().await, (fatal(forced), forced.to_owned()));
+}
+
+#[tokio::test]
+async fn an_operator_who_waits_or_does_not_read_can_be_ended_too() {
+    let recorder = Arc::new(Recorder { is_busy: true, ..Recorder::default() });
+    let console = Arc::new(Console::new(recorder.clone()));
+    let mut peer = Peer::admin(&console).await;
+    let forced = "admin forced disconnect";
+
+    let mut waiting = Peer::start(&console, login(5, true));
+    waiting.until_ready().await;
+    let mut bytes = Vec::new();
+    frontend::query(&mut bytes, b"pause");
+    waiting.send(&bytes).await;
+    while recorder.done.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(peer.query("kill_client 5").await, [Reply::Done("KILL_CLIENT".to_owned())]);
+    assert_eq!(within(waiting.rest()).await, (fatal(forced), forced.to_owned()));
+
+    let mut deaf = Peer::start(&console, login(6, true));
+    deaf.until_ready().await;
+    let mut bytes = Vec::new();
+    for _ in 0..100 {
+        frontend::query(&mut bytes, b"show config");
+    }
+    deaf.send(&bytes).await;
+    assert_eq!(peer.query("kill_client 6").await, [Reply::Done("KILL_CLIENT".to_owned())]);
+    let ended = within(&mut deaf.served).await.unwrap();
+    assert_eq!(ended.as_deref(), Some(forced));
+}
+
+/// A test that would hang fails.
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
 }
 
 #[tokio::test]
