@@ -240,3 +240,30 @@ fn a_reload_that_finds_no_auth_file_keeps_the_users() {
     controller.reload().unwrap();
     assert_eq!(users(), ["other"]);
 }
+
+#[test]
+fn what_cannot_be_used_for_tls_is_not_set() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    let before = controller.config();
+    for (key, value) in [("client_tls_sslmode", "require"), ("server_tls_sslmode", "verify-full")] {
+        assert!(controller.set(key, value).is_err(), "{key}");
+    }
+    assert_eq!(controller.config().global, before.global);
+    controller.set("server_tls_protocols", "tlsv1.3").unwrap();
+    assert_eq!(controller.config().global.server_tls_protocols, "tlsv1.3");
+}
+
+#[test]
+fn each_set_tells_what_it_has_found_odd_and_no_more() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    for _ in 0..2 {
+        controller.set("auth_hba_file", "/no/such/file").unwrap();
+        assert_eq!(controller.config().warnings.len(), 1);
+    }
+    controller.set("max_client_conn", "7").unwrap();
+    assert_eq!(controller.config().warnings, []);
+}

@@ -278,9 +278,22 @@ impl Global {
         out_of_bounds(&row.key, (row.show)(self).as_deref()).map_or(Ok(()), Err)
     }
 
+    /// Does this key concern TLS?
+    #[must_use]
+    pub fn concerns_tls(key: &str) -> bool {
+        key.starts_with("client_tls") || key.starts_with("server_tls")
+    }
+
+    /// All that is said of TLS to servers: other texts mean other connections.
+    #[must_use]
+    pub fn server_tls(&self) -> Vec<String> {
+        let rows = Self::ROWS.iter().filter(|row| row.key.name.starts_with("server_tls"));
+        rows.map(|row| (row.exact)(self).unwrap_or_default()).collect()
+    }
+
     /// Takes everything that concerns TLS from the running configuration.
     pub fn keep_tls(&mut self, running: &Self) {
-        for row in Self::ROWS.iter().filter(|row| row.key.name.contains("_tls")) {
+        for row in Self::ROWS.iter().filter(|row| Self::concerns_tls(row.key.name)) {
             (row.copy)(self, running);
         }
     }

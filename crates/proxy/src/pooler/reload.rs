@@ -60,13 +60,17 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     for key in config.global.keep_boot_only(&running.global) {
         warning!("{key} was changed, which takes effect at the next start only");
     }
-    config.warnings.iter().for_each(|oddity| warning!("{oddity}"));
-    config.errors.iter().for_each(|mistake| error!("{mistake}"));
+    report(&config);
     for line in config.set_in_vain() {
         warning!("{line}");
     }
     put_in_force(control, Arc::new(config));
     Ok(())
+}
+
+fn report(config: &Config) {
+    config.warnings.iter().for_each(|oddity| warning!("{oddity}"));
+    config.errors.iter().for_each(|mistake| error!("{mistake}"));
 }
 
 fn config_path(control: &Control, running: &Global) -> Option<PathBuf> {
@@ -114,7 +118,16 @@ pub(crate) fn set(controller: &Controller, key: &str, value: &str) -> Result<(),
     let control = &controller.0;
     let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
     let mut config = Config::clone(&controller.config());
+    // Those of the files as they were before have been told.
+    config.warnings.clear();
+    config.errors.clear();
     config.set(key, value)?;
+    if Global::concerns_tls(key) {
+        // What cannot be used is not to be shown as if it were.
+        let contexts = TlsContexts::load(&config.global).map_err(|error| error.to_string())?;
+        control.shared.set_tls(contexts);
+    }
+    report(&config);
     put_in_force(control, Arc::new(config));
     Ok(())
 }
