@@ -49,6 +49,8 @@ pub struct PoolSettings {
     /// One is chosen for each new connection.
     pub targets: Vec<Target>,
     pub load_balance_hosts: LoadBalanceHosts,
+    /// What the configuration says of TLS to servers; nothing where all are at unix sockets.
+    pub tls: Vec<String>,
     /// The startup packet's parameters.
     pub startup: Vec<(String, String)>,
     /// The password or its hash, if the configuration has one for the pool's user.
@@ -89,6 +91,8 @@ impl PoolSettings {
             "<empty>" => " ".to_owned(),
             other => other.to_owned(),
         };
+        let hosts = config.hosts(database);
+        let is_remote = hosts.iter().any(|host| matches!(host, Host::Tcp(_)));
         Self {
             mode: config.pool_mode(database, user),
             size: config.pool_size(database, user),
@@ -102,11 +106,8 @@ impl PoolSettings {
             },
             weight: config.pool_weight(database, user),
             round_robin: global.server_round_robin,
-            targets: config
-                .hosts(database)
-                .iter()
-                .map(|host| Target::new(host, database.port))
-                .collect(),
+            targets: hosts.iter().map(|host| Target::new(host, database.port)).collect(),
+            tls: if is_remote { global.server_tls() } else { Vec::new() },
             load_balance_hosts: database.load_balance_hosts,
             startup: startup_parameters(database, user),
             secret: server_secret(config, database, user),
@@ -141,7 +142,8 @@ impl PoolSettings {
     }
 
     /// Would a server opened by the other settings be the same one? A changed password does not
-    /// matter to a server that is logged in, nor do a session's parameters; PgBouncer's rule.
+    /// matter to a server that is logged in, nor do a session's parameters; PgBouncer's rule. Other
+    /// files of the same names do not matter either.
     pub fn leads_to_the_same(&self, other: &Self) -> bool {
         let login = |settings: &Self| {
             let names = settings.startup.iter();
@@ -149,6 +151,7 @@ impl PoolSettings {
             login.cloned().collect::<Vec<_>>()
         };
         self.targets == other.targets
+            && self.tls == other.tls
             && self.forced_user == other.forced_user
             && self.beginning() == other.beginning()
             && login(self) == login(other)
@@ -159,7 +162,8 @@ impl PoolSettings {
         let login = self.startup.iter();
         let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
         let login = login.collect::<Vec<_>>();
-        format!("{:?} {login:?} {} {:?}", self.targets, self.forced_user, self.beginning())
+        let beginning = self.beginning();
+        format!("{:?} {:?} {login:?} {} {beginning:?}", self.targets, self.tls, self.forced_user)
     }
 
     /// What is done on a new server, and whether what that has set is asked for.

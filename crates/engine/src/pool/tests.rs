@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use config::Config;
+use config::{Config, Host};
 
 use super::*;
 use crate::server::ServerLogin;
@@ -542,4 +542,19 @@ fn settings_that_lead_elsewhere_replace_the_servers() {
     };
     assert!(!changed("pool_size=3") && !changed("password=secret") && !changed("timezone=UTC"));
     assert!(changed("port=1") && changed("dbname=other") && changed("user=alice"));
+}
+
+#[test]
+fn another_way_to_secure_servers_replaces_those_that_are_not_at_a_unix_socket() {
+    let changed = |host: &str, key: &str, value: &str| {
+        let mut config = Config::default();
+        let database = config::Database { hosts: vec![Host::new(host)], ..Default::default() };
+        let before = PoolSettings::new(&config, &database, "u");
+        config.global.set(key, value).unwrap();
+        !before.leads_to_the_same(&PoolSettings::new(&config, &database, "u"))
+    };
+    assert!(changed("10.0.0.1", "server_tls_sslmode", "verify-full"));
+    assert!(changed("10.0.0.1", "server_tls_ca_file", "other.pem"));
+    assert!(!changed("10.0.0.1", "client_tls_sslmode", "require"));
+    assert!(!changed("/tmp", "server_tls_sslmode", "verify-full"));
 }

@@ -45,6 +45,23 @@ fn each_mode_takes_what_it_should() {
 }
 
 #[test]
+fn who_asks_for_another_mode_while_it_runs_gets_servers_of_that_mode() {
+    let authority = Authority::new("weir test");
+    let postgres = Postgres::start();
+    postgres.offer_tls(&authority.server());
+    let (setup, database) = setup(&postgres, "disable");
+    let mut pooler = setup.start();
+    let mut client = pooler.client(&database);
+    assert_eq!(client.value(IN_USE), "false");
+    pooler.reconfigure(|ini| ini.set("server_tls_sslmode", "require"));
+    pooler.reload();
+    assert_eq!(client.value(IN_USE), "true");
+    let mut console = pooler.console();
+    assert_eq!(console.query("SET server_tls_sslmode = disable").tags.len(), 1);
+    assert_eq!(client.value(IN_USE), "false");
+}
+
+#[test]
 fn a_server_that_is_not_who_it_should_be_is_not_used() {
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let wrong_name =
