@@ -90,18 +90,22 @@ pub fn question<'a>(
         part.extend_from_slice(b"]::pg_catalog.text[])");
         parts.push(part);
     }
-    [ASCII_OF, &parts.join(&b" UNION ALL "[..]), b") found (kind, name, value)"].concat()
+    let given = if topics.settings { given(login) } else { Vec::new() };
+    let parts = parts.join(&b" UNION ALL "[..]);
+    [ASCII_OF, &given, &parts, b") found (kind, name, value)"].concat()
 }
 
 /// Bytes above 127 as `\ooo`, a backslash doubled.
 const ASCII_OF: &[u8] = b"SELECT kind, name, pg_catalog.encode(pg_catalog.convert_to(value, \
     pg_catalog.getdatabaseencoding()), 'escape') FROM (";
 
+/// Nobody has a role but who has become one, or whose sessions begin with one.
 const SETTINGS: [&str; 2] = [
     "SELECT 's', name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
      WHERE source OPERATOR(pg_catalog.=) 'session'",
     "SELECT 's', 'role', pg_catalog.current_setting('role') \
-     WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none'",
+     WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none' \
+     OR EXISTS (SELECT 1 FROM given WHERE given.name OPERATOR(pg_catalog.=) 'role')",
 ];
 
 /// Temporary objects of every kind depend on their schema.
@@ -117,7 +121,24 @@ const OBJECTS: [&str; 5] = [
     "SELECT 'l', NULL, channel FROM pg_catalog.pg_listening_channels() channel",
 ];
 
-/// An empty value is what is left of a setting that was set and reset; it counts as unset.
+/// Names of settings of which new sessions are given a value by ALTER ROLE or ALTER DATABASE.
+fn given(login: &[u8]) -> Vec<u8> {
+    let mut sql = b"WITH given (name) AS (\
+        SELECT pg_catalog.lower(pg_catalog.split_part(one.setting, '=', 1)) \
+        FROM pg_catalog.pg_db_role_setting own, pg_catalog.unnest(own.setconfig) one (setting) \
+        WHERE (own.setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+        OR own.setdatabase OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
+        WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) \
+        AND (own.setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+        OR pg_catalog.pg_get_userbyid(own.setrole) OPERATOR(pg_catalog.=) "
+        .to_vec();
+    quote_literal(login, &mut sql);
+    sql.extend_from_slice(b"::pg_catalog.name)) ");
+    sql
+}
+
+/// An empty value is what is left of a setting that was set and reset; it counts as unset, unless
+/// sessions begin with another one.
 fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut list = Vec::new();
     quote_list(names, &mut list);
@@ -130,7 +151,9 @@ fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>>
     sql.extend_from_slice(&list);
     sql.extend_from_slice(
         b"]::pg_catalog.text[]) custom (name) \
-        WHERE pg_catalog.current_setting(custom.name, true) OPERATOR(pg_catalog.<>) '' \
+        WHERE pg_catalog.current_setting(custom.name, true) IS NOT NULL \
+        AND (pg_catalog.current_setting(custom.name, true) OPERATOR(pg_catalog.<>) '' \
+        OR EXISTS (SELECT 1 FROM given WHERE given.name OPERATOR(pg_catalog.=) custom.name)) \
         AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_settings known \
         WHERE known.name OPERATOR(pg_catalog.=) custom.name)",
     );
@@ -402,7 +425,7 @@ mod tests {
         };
         let settings = ask(true, false, &[]);
         assert!(settings.contains("'o''b'") && !settings.contains("pg_locks"));
-        assert!(!settings.contains("unnest"));
+        assert!(!settings.contains("ARRAY["));
         assert!(ask(true, false, &["app.x", "b.y"]).contains("ARRAY['app.x','b.y']"));
         let lent = [Lent { name: b"it's"[..].into(), since: 1 }];
         let topics = Topics { settings: false, objects: false };

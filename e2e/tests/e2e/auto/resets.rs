@@ -1,4 +1,4 @@
-//! RESET goes back to the startup packet, and nothing else does.
+//! RESET goes back to the startup packet, or to what sessions begin with, and nothing else does.
 
 use testkit::{Pooler, RawClient, Role};
 
@@ -69,4 +69,45 @@ fn what_the_startup_packet_has_set_can_be_emptied() {
         settle(&pooler);
     }
     assert_eq!(pooler.client(&database).value("SELECT current_user"), "app");
+}
+
+/// What a database or a role is given for each new session is everybody's, and whoever has emptied it
+/// has done so for itself alone.
+#[test]
+fn what_sessions_begin_with_is_emptied_by_one_and_nobody_else() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let postgres = testkit::Postgres::shared();
+    let role = postgres.role(testkit::ServerAuth::Scram).name;
+    postgres.superuser("postgres").rows(&format!(
+        "GRANT {role} TO app; ALTER DATABASE {database} SET app.tenant = '5'; \
+         ALTER ROLE app IN DATABASE {database} SET role = {role}"
+    ));
+    let pooler = setup.workers(1).set("default_pool_size", 8).start();
+    let [mut client, mut other] = [(); 2].map(|()| pooler.client(&database));
+    let is = "SELECT current_setting('app.tenant', true) || current_user";
+    let given = format!("5{role}");
+    assert_eq!(client.value(is), given);
+    client.rows("SET app.tenant = ''");
+    client.rows("SET ROLE NONE");
+    for _ in 0..2 {
+        settle(&pooler);
+        assert_eq!(other.value(is), given);
+        let _held = switch(&pooler, &database);
+        assert_eq!(client.value(is), "app");
+        client.rows("SET statement_timeout = 0");
+    }
+    client.rows("RESET ROLE; RESET app.tenant");
+    assert_eq!(client.value(is), given);
+    // Nor does it go with a session that is discarded.
+    client.rows("SELECT pg_advisory_lock(1)");
+    settle(&pooler);
+    drop(client);
+    for _ in 0..2 {
+        settle(&pooler);
+        let _held = switch(&pooler, &database);
+        assert_eq!(other.value(is), given);
+    }
 }
