@@ -1,5 +1,6 @@
 //! Reads configuration files; the only place in this crate that touches the file system.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
@@ -21,19 +22,19 @@ impl Config {
     /// Every mistake found, or why the file could not be read.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             let mistake = Mistake::unreadable(&format!("load file \"{file}\""), &error);
             ConfigError { mistakes: vec![mistake] }
         })?;
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         let mut config = match is_toml {
             true => Self::parse_toml(&text, &file)?,
-            false => Self::parse_ini(&text, &file, &|path: &Path| fs::read_to_string(path))?,
+            false => Self::parse_ini(&text, &file, &read_text)?,
         };
         config.path = Some(path.to_owned());
         config.global.conffile.get_or_insert(file);
         config.load_auth_file(fs::read);
-        config.load_hba(|name| fs::read_to_string(name));
+        config.load_hba(read_text);
         config.read_ldap_options();
         Ok(config)
     }
@@ -47,7 +48,7 @@ impl Config {
         self.global.set(key, value)?;
         match key {
             "auth_file" => self.load_auth_file(fs::read),
-            "auth_hba_file" | "auth_ident_file" => self.load_hba(|name| fs::read_to_string(name)),
+            "auth_hba_file" | "auth_ident_file" => self.load_hba(read_text),
             "auth_ldap_options" => self.read_ldap_options(),
             _ => {}
         }
@@ -113,4 +114,18 @@ impl Config {
             }
         }
     }
+}
+
+/// A file as text, which is UTF-8. What lines say that are comments does not matter, so they may be in
+/// any encoding: PgBouncer minds none.
+fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = fs::read(path)?;
+    let is_comment = |line: &[u8]| matches!(line.trim_ascii_start(), [b';' | b'#', ..]);
+    let lines = (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n'));
+    let lines = lines.map(|(number, line)| match str::from_utf8(line) {
+        Ok(line) => Ok(Cow::Borrowed(line)),
+        Err(_) if is_comment(line) => Ok(String::from_utf8_lossy(line)),
+        Err(_) => Err(io::Error::other(format!("line {number} is not in UTF-8"))),
+    });
+    lines.collect()
 }

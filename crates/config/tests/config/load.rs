@@ -66,3 +66,17 @@ fn a_missing_auth_file_keeps_users_out_and_a_missing_configuration_is_an_error()
     let expected = format!("could not load file \"{gone_name}\": No such file or directory");
     assert_eq!(error, expected);
 }
+
+#[test]
+fn a_comment_may_be_in_any_encoding_and_nothing_else() {
+    let folder = Folder::new("encoding");
+    let load = |text: &[u8]| {
+        let path = folder.0.join("p.ini");
+        fs::write(&path, text).unwrap();
+        Config::load(&path)
+    };
+    let text = b"; f\xfcr uns\n[pgbouncer]\n  # \xe4\nlisten_port = 7\n";
+    assert_eq!(load(text).unwrap().global.listen_port, 7);
+    let error = load(b"[pgbouncer]\nlogfile = \xfc\n").unwrap_err().to_string();
+    assert!(error.ends_with("p.ini\": line 2 is not in UTF-8"), "{error}");
+}
