@@ -60,6 +60,48 @@ fn sigterm_waits_until_the_clients_have_gone() {
 }
 
 #[test]
+fn who_is_halted_while_clients_are_waited_for_can_be_resumed() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    let mut console = pooler.console();
+    assert_eq!(console.query("PAUSE").tags, ["PAUSE"]);
+    pooler.signal("TERM");
+    pooler.log_contains("got SIGTERM, shutting down, waiting for all clients disconnect");
+    assert_eq!(console.query("RESUME").tags, ["RESUME"]);
+    assert_eq!(client.value("SELECT 'served'"), "served");
+    let error = console.query("RESUME").error.expect("nothing is halted");
+    assert_eq!(error.message(), "pooler is shutting down");
+    // Nobody could end this suspension any more.
+    assert_eq!(console.query("SUSPEND").tags, ["SUSPEND"]);
+    drop(console);
+    pooler.log_contains("admin disappeared when suspended, doing RESUME");
+    assert_eq!(client.value("SELECT 'still'"), "still");
+    drop(client);
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn who_is_suspended_when_the_end_begins_is_served_to_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    let mut console = pooler.console();
+    assert_eq!(console.query("SUSPEND").tags, ["SUSPEND"]);
+    pooler.signal("TERM");
+    assert_eq!(client.value("SELECT 'served'"), "served");
+    let state = console.query("SHOW STATE");
+    assert!(state.rows.contains(&vec![Some("suspended".into()), Some("no".into())]));
+    drop(client);
+    drop(console);
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+}
+
+#[test]
 fn a_second_sigterm_ends_it_at_once() {
     if !support::only_weir() {
         return;

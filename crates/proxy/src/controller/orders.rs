@@ -135,17 +135,19 @@ impl Controller {
         self.0.shared.hub.switches().suspended
     }
 
-    /// RESUME. What was paused by name stays so.
+    /// RESUME. What was paused by name stays so. While clients are waited for before the end it is
+    /// needed as ever, or who is halted then would be waited for in vain.
     ///
     /// # Errors
     /// When there is nothing to resume, or the pooler is to end.
     pub fn resume_all(&self) -> Result<(), OrderError> {
         let draining = self.0.shared.draining.load(Ordering::Acquire);
         self.switch(|switches| {
-            if draining {
+            let is_halted = switches.is_halted() && !switches.held;
+            if switches.closed || draining && !is_halted {
                 return Err(OrderError::ShuttingDown);
             }
-            if !switches.is_halted() || switches.held {
+            if !is_halted {
                 return Err(OrderError::NotHalted);
             }
             switches.paused = false;

@@ -200,6 +200,10 @@ impl Cold {
         };
         shared.tell_all(|| ShellMail::Drain(how));
         // Who is suspended would never see the end.
+        let _ = shared.hub.switch(|switches| {
+            switches.suspended = false;
+            Ok::<(), ()>(())
+        });
         shared.tell_all(|| ShellMail::Resume);
     }
 }
