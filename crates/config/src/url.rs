@@ -76,7 +76,20 @@ struct Parts {
 }
 
 impl Parts {
+    /// As libpq reads it. There, too, a password with a `/` or `?` in it ends at that and counts as a
+    /// port; it is not repeated as one that is wrong.
     fn new(url: &str) -> Result<Self, String> {
+        let is_port = |(key, text): &(String, String)| key != "port" || text.parse::<u16>().is_ok();
+        match Self::read(url) {
+            Ok(parts) if parts.database.iter().all(is_port) => Ok(parts),
+            Ok(_) | Err(_) if is_cut(url) => {
+                Err("\"/\" and \"?\" in a password are written %2F and %3F".to_owned())
+            }
+            other => other,
+        }
+    }
+
+    fn read(url: &str) -> Result<Self, String> {
         let rest = url.strip_prefix("postgresql://").or_else(|| url.strip_prefix("postgres://"));
         let rest = rest.ok_or("a URL begins with postgresql:// or postgres://")?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -188,6 +201,13 @@ impl Parts {
             .map(|(key, text)| Setting { key: key.to_owned(), text: text.to_owned(), line: 0 })
             .collect()
     }
+}
+
+/// Does an `@` come only behind where the hosts have ended?
+fn is_cut(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    rest.contains('@') && !authority.contains('@')
 }
 
 /// Undoes percent-encoding.

@@ -110,3 +110,17 @@ fn a_user_without_a_password_is_refused_since_nothing_could_prove_it() {
         assert!(error.starts_with("URL: a user without a password"), "{error}");
     }
 }
+
+#[test]
+fn a_password_that_is_cut_in_two_is_not_repeated() {
+    for text in [
+        "postgresql://bob:sec/ret@h/db",
+        "postgresql://bob:sec?ret@h/db",
+        "postgresql://bob:7?ret=1@h/db",
+        "postgresql://bob:sec/?ret=1@h/db",
+    ] {
+        let error = Config::from_url(text).expect_err(text).to_string();
+        assert_eq!(error, "URL: \"/\" and \"?\" in a password are written %2F and %3F", "{text}");
+    }
+    assert_eq!(url("postgresql://h/a@b").databases["a@b"].dbname(), "a@b");
+}
