@@ -119,11 +119,12 @@ impl Names {
         self.zones.keys().cloned().collect()
     }
 
-    /// Takes in a zone's serial number. If it has grown: the one before, and the names in the zone
-    /// whose addresses are known. Serial numbers go round (RFC 1982).
+    /// Takes in a zone's serial number. If it has grown, or is the first: the one before, and the names
+    /// in the zone whose addresses are known. Serial numbers go round (RFC 1982).
     pub(super) fn grown(&mut self, name: &str, serial: u32) -> Option<(u32, Vec<String>)> {
         let known = self.zones.get_mut(name)?;
-        if serial.wrapping_sub(*known).cast_signed() <= 0 {
+        let is_first = *known == 0 && serial != 0;
+        if !is_first && serial.wrapping_sub(*known).cast_signed() <= 0 {
             return None;
         }
         let old = mem::replace(known, serial);
@@ -217,6 +218,23 @@ mod tests {
         assert_eq!(names.grown("z.example", 6), None);
         assert_eq!(names.grown("z.example", 0x8000_0006), Some((7, hosts.clone())));
         assert_eq!(names.grown("z.example", 1), Some((0x8000_0006, hosts)), "they go round");
+        let mut names = Names::default();
+        names.ask(question("a.z.example", 1), 0);
+        names.learn("a.z.example", ips(&[1]), 100);
+        // As from a date without its century.
+        let first = names.grown("z.example", 2_611_230_341);
+        assert_eq!(first, Some((0, vec!["a.z.example".to_owned()])), "the first may be large");
+        assert_eq!(names.grown("z.example", 2_611_230_341), None);
+    }
+
+    #[test]
+    fn what_is_known_can_be_listed() {
+        let mut names = Names::default();
+        for host in ["a.z.example", "b.z.example", "c.other", "bare"] {
+            names.ask(question(host, 1), 0);
+            names.learn(host, ips(&[1]), 100);
+        }
+        names.grown("z.example", 1);
         let info = names.info(40);
         assert_eq!(info.hosts.len(), 4);
         assert_eq!((info.hosts[0].ttl, info.hosts[0].addresses.clone()), (60, ips(&[1])));
