@@ -181,7 +181,8 @@ const fn numeric<R>(
 
 impl View {
     /// The databases that SHOW DATABASES lists, by name: those configured, and those made from the
-    /// entry `*` that are in use. The console's own is not among them.
+    /// entry `*` that are in use, or paused or disabled, which nobody would know of otherwise. The
+    /// console's own is not among them.
     fn database_names(&self) -> BTreeSet<&str> {
         let configured = self.snapshot.config.databases.keys().map(String::as_str);
         let clients = self.snapshot.clients.iter().map(|client| &client.connection);
@@ -189,6 +190,7 @@ impl View {
         let used = clients.chain(servers).filter(|connection| connection.pool.is_some());
         configured
             .chain(used.map(|connection| connection.database.as_str()))
+            .chain(self.snapshot.switches.switched().map(String::as_str))
             .filter(|name| *name != NAME)
             .collect()
     }

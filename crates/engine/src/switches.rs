@@ -50,6 +50,12 @@ impl Switches {
         self.databases.values().any(|database| database.paused)
     }
 
+    /// The databases of which a switch is on.
+    pub fn switched(&self) -> impl Iterator<Item = &String> {
+        let is_on = |own: &DatabaseSwitches| *own != DatabaseSwitches::default();
+        self.databases.iter().filter(move |(_, own)| is_on(own)).map(|(name, _)| name)
+    }
+
     /// The databases nobody new is let into.
     pub fn disabled(&self) -> impl Iterator<Item = &String> {
         self.databases.iter().filter(|(_, own)| own.disabled).map(|(name, _)| name)

@@ -12,7 +12,7 @@ use crate::snapshot::Connection;
 pub(super) static DATABASES: Table<DatabaseLine> = Table {
     name: "DATABASES",
     about: "A row for each entry of `[databases]` but `*`, for each database made from `*` that is \
-            in use, and for the console, by name.",
+            in use, paused or disabled, and for the console, by name.",
     columns: &[
         text("name", |line| (&line.name).into(), "Name clients ask for."),
         text(

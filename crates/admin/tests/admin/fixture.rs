@@ -179,6 +179,9 @@ pub(crate) fn snapshot() -> Snapshot {
     let mut switches = Switches::default();
     switches.database_mut("app").paused = true;
     switches.database_mut("two").disabled = true;
+    // Made from `*`, and in nobody's use at present.
+    switches.database_mut("unused").paused = true;
+    switches.database_mut("resumed").paused = false;
     Snapshot {
         switches,
         config: Arc::new(Config::parse_ini(INI, "pgbouncer.ini", &no_include).unwrap()),
