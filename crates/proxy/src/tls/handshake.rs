@@ -22,7 +22,7 @@ use engine::{
     auth::Secured,
     ids::{Micros, ServerId, WorkerId},
 };
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -237,14 +237,24 @@ async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredCl
     if is_direct && tls.protocol() != Some(PROTOCOL) {
         return Err("direct TLS without the ALPN protocol \"postgresql\"".into());
     }
-    let secured = match tls.peer_certificate() {
-        None => unnamed,
-        Some(shown) => {
-            let (names, end_point) = (certificate::names(shown), unnamed.end_point.clone());
-            Arc::new(Secured { names, end_point })
-        }
-    };
+    let now = UnixTime::now().as_secs().cast_signed();
+    let secured = identified(&tls, unnamed, now)?;
     Ok(SecuredClient { fd: into_fd(stream)?, tls: Box::new(tls), secured, said, seat })
+}
+
+/// What is known of a client by its certificate, at that moment. Where a session is taken up again
+/// nobody has verified it anew, and it may have run out since.
+pub(super) fn identified(
+    tls: &Tls,
+    unnamed: Arc<Secured>,
+    unix_seconds: i64,
+) -> Result<Arc<Secured>, String> {
+    let Some(shown) = tls.peer_certificate() else { return Ok(unnamed) };
+    if !certificate::is_within_its_dates(shown, unix_seconds) {
+        return Err("TLS client certificate has run out".into());
+    }
+    let (names, end_point) = (certificate::names(shown), unnamed.end_point.clone());
+    Ok(Arc::new(Secured { names, end_point }))
 }
 
 async fn secure_server(fd: OwnedFd, host: &str, shared: &Shared) -> Result<SecuredServer, String> {

@@ -170,6 +170,12 @@ impl Tls {
         self.common().peer_certificates()?.first().map(AsRef::as_ref)
     }
 
+    /// Was an earlier session taken up again, without a look at certificates?
+    #[cfg(test)]
+    pub(super) fn is_resumed(&self) -> bool {
+        self.common().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
     /// `tls-server-end-point` of the peer's certificate (RFC 5929); empty if there is none.
     pub(crate) fn end_point(&self) -> Arc<[u8]> {
         let digest = self.peer_certificate().and_then(certificate::end_point);

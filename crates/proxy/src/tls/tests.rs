@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     ClientConfig, DEFAULT_VERSIONS, RootCertStore, ServerConfig, SupportedProtocolVersion,
     crypto::{CryptoProvider, ring},
@@ -10,7 +11,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-use super::{Progress, Standing, session::Tls, verify::ServerVerifier};
+use super::{Progress, Standing, handshake::identified, session::Tls, verify::ServerVerifier};
 
 /// Ours has a certificate for `localhost`, signed by itself.
 fn ends() -> (Tls, Tls) {
@@ -214,6 +215,68 @@ fn a_certificate_that_is_refused_is_an_error_with_an_alert() {
             assert_eq!(refused, Some(refuses), "pieces of {len}");
             assert!(!said.is_empty(), "the other end is told");
         }
+    }
+}
+
+/// Both ends of clients that show a certificate which is good from 2020 to 2119, and take up their
+/// session where they can.
+fn regulars(version: &'static SupportedProtocolVersion) -> impl FnMut() -> (Tls, Tls) {
+    let signer = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&signer).unwrap();
+    let issuer = Issuer::new(params, signer);
+    let issued = |name: &str| {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2120, 1, 1);
+        let own = params.signed_by(&key, &issuer).unwrap();
+        (vec![own.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone()).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let (chain, key) = issued("localhost");
+    let mut server = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(chain, key)
+        .unwrap();
+    server.ticketer = ring::Ticketer::new().unwrap();
+    let (chain, key) = issued("alice");
+    let trusted = vec![authority.der().clone()];
+    let client = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(
+            ServerVerifier::new(trusted, true, &provider).unwrap(),
+        ))
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    let (server, client) = (Arc::new(server), Arc::new(client));
+    move || {
+        let name = ServerName::try_from("localhost").unwrap();
+        let ends = (Tls::accept(server.clone()), Tls::connect(client.clone(), name));
+        introduce((ends.0.unwrap(), ends.1.unwrap()), 100_000)
+    }
+}
+
+#[test]
+fn a_certificate_that_has_run_out_names_nobody_though_its_session_goes_on() {
+    const IN_2026: i64 = 1_767_225_600;
+    const IN_2120: i64 = 4_733_510_400;
+    for version in [&TLS12, &TLS13] {
+        let mut meet = regulars(version);
+        let ((first, _), (again, _)) = (meet(), meet());
+        assert!(!first.is_resumed() && again.is_resumed(), "{version:?}");
+        let who = |at| identified(&again, Arc::default(), at);
+        assert_eq!(who(IN_2026).unwrap().names, ["alice", "alice"]);
+        assert_eq!(who(IN_2120 + 1).unwrap_err(), "TLS client certificate has run out");
     }
 }
 
