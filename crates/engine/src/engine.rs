@@ -125,6 +125,8 @@ pub struct Engine<X> {
     renamed: Vec<PoolId>,
     /// Are pools to be looked for that are filled without a client?
     warms_pools: bool,
+    /// Those have to go at the next tick who count and do not log in.
+    places_wanted: bool,
     /// Of the pools whose listener is this worker's.
     listeners: BTreeMap<PoolId, Listener>,
     /// Servers without a client that are being placed.
@@ -166,6 +168,7 @@ impl<X: Exchange> Engine<X> {
             limits_users: limits_users(&config),
             renamed: Vec::new(),
             warms_pools: true,
+            places_wanted: false,
             listeners: BTreeMap::new(),
             to_place: VecDeque::new(),
             scratch: Vec::new(),
@@ -308,6 +311,7 @@ impl<X: Exchange> Engine<X> {
             }
             Mail::Notified { to, body } => self.notified(&to, &body, now, io),
             Mail::Unheard { pool } => self.unheard(pool),
+            Mail::FreePlaces => self.places_wanted = true,
         }
     }
 

@@ -212,6 +212,8 @@ pub enum Mail {
     Unheard {
         pool: PoolId,
     },
+    /// Somebody was turned away who may be let in when those have gone who never log in.
+    FreePlaces,
 }
 
 /// How much a remark matters.

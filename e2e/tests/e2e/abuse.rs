@@ -61,6 +61,21 @@ fn those_who_never_log_in_make_room_for_those_who_do() {
 }
 
 #[test]
+fn those_who_never_log_in_do_not_take_the_places_of_clients() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = patient(1000);
+    let pooler = setup.set("auth_type", "md5").set("max_client_conn", 20).start();
+    let mut before = pooler.client(&database);
+    let hello = frontend::startup(&[("user", Role::APP), ("database", &database)]);
+    let _attackers = connections(&pooler, 19, &hello);
+    // Nobody would be let in for ten minutes.
+    support::until_let_in(&pooler, &database);
+    assert_eq!(before.value("SELECT 2"), "2");
+}
+
+#[test]
 fn the_operator_comes_in_by_the_unix_socket_while_all_seats_are_taken() {
     if !support::only_weir() {
         return;

@@ -77,6 +77,7 @@ impl<X: Exchange> Engine<X> {
         let identity = Arc::new(Identity { database: database.clone(), user: user_told });
         let counts = (!is_console).then(|| self.count_client(id, &identity));
         if counts.is_some_and(|counts| counts.process > self.config.global.max_client_conn) {
+            self.want_places();
             return Err("no more connections allowed (max_client_conn)".into());
         }
         self.negotiate(id, packet, io);
@@ -140,16 +141,18 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Is there room for one more client of that database, and of that user?
-    fn refuse_beyond(&self, counts: ClientCounts, identity: &Identity) -> Result<(), String> {
+    fn refuse_beyond(&mut self, counts: ClientCounts, identity: &Identity) -> Result<(), String> {
         let over = |count: u32, limit: u32| limit > 0 && count > limit;
         let config = &self.config;
-        if over(counts.database, config.max_db_client_connections(&identity.database)) {
-            return Err("client connections exceeded (max_db_client_connections)".into());
-        }
-        if over(counts.user, config.max_user_client_connections(&identity.user)) {
-            return Err("client connections exceeded (max_user_client_connections)".into());
-        }
-        Ok(())
+        let limit = if over(counts.database, config.max_db_client_connections(&identity.database)) {
+            "max_db_client_connections"
+        } else if over(counts.user, config.max_user_client_connections(&identity.user)) {
+            "max_user_client_connections"
+        } else {
+            return Ok(());
+        };
+        self.want_places();
+        Err(format!("client connections exceeded ({limit})"))
     }
 
     /// Protocol extensions we do not know, or a newer minor version than ours, are politely

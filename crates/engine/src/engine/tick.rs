@@ -21,6 +21,7 @@ fn micros(limit: Duration) -> Micros {
 impl<X: Exchange> Engine<X> {
     pub fn tick(&mut self, now: Micros, io: &mut impl Io) {
         self.expire_clients(now, io);
+        self.free_places(now, io);
         self.judge_held(now, io);
         self.derive_ahead();
         self.notify_waiting(now, io);

@@ -64,6 +64,53 @@ fn who_waits_for_wrong_proofs_of_others_goes_only_if_nobody_has_kept_us_waiting(
     held.expect_fatal(CROWDED_OUT);
 }
 
+/// The limits on clients count them from the moment at which they say their names.
+#[test]
+fn who_does_not_log_in_makes_room_for_those_whom_a_limit_turns_away() {
+    type Limit = fn(&mut Config);
+    let limits: [(&str, Limit); 3] = [
+        ("no more connections allowed (max_client_conn)", |config| {
+            config.global.max_client_conn = 2;
+        }),
+        ("client connections exceeded (max_db_client_connections)", |config| {
+            config.global.max_db_client_connections = 2;
+        }),
+        ("client connections exceeded (max_user_client_connections)", |config| {
+            config.global.max_user_client_connections = 2;
+        }),
+    ];
+    for (refusal, limit) in limits {
+        let rig = Rig::with_workers(2, |config| {
+            config.global.auth_type = AuthType::Plain;
+            config.global.client_login_timeout = Duration::from_secs(600);
+            limit(config);
+        });
+        let proven = challenged(&rig);
+        proven.send([password("secret")]);
+        proven.take();
+        let stalled = challenged(&rig);
+        rig.wait(1);
+        assert!(stalled.is_open(), "nobody else wants to come in");
+        let refused = || {
+            let client = rig.connect_from(1, Peer::default());
+            client.say_hello(&[]);
+            client.expect_fatal(refusal);
+        };
+        refused();
+        rig.wait(1);
+        stalled.expect_fatal("others wait for the place of a client that does not log in");
+        assert!(proven.is_open());
+        let next = challenged(&rig);
+        rig.later(LOGIN_GRACE / 2);
+        refused();
+        rig.later(LOGIN_GRACE / 4);
+        rig.wait(0);
+        assert!(next.is_open(), "it has time to answer");
+        next.send([password("secret")]);
+        assert!(next.is_open());
+    }
+}
+
 #[test]
 fn what_we_took_ourselves_before_we_asked_is_nobodys_fault() {
     let rig = rig(|config| {

@@ -1,18 +1,19 @@
 //! What those who are logging in have to wait for, and how long we wait for them: the pause after
 //! wrong proofs (`auth_failure_delay`), and who has to go when too many are logging in at a time
-//! (`max_client_logins`).
+//! (`max_client_logins`), or when others find no room (`max_client_conn` and its like).
 
 use super::{Engine, Step};
 use crate::auth::LoginStep;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::guesses::Origin;
-use crate::ids::{ClientId, Micros};
-use crate::shell::{Exchange, Io};
+use crate::ids::{ClientId, Micros, WorkerId};
+use crate::shell::{Exchange, Io, Mail};
 
 /// How long anybody who is logging in may keep us waiting, however many others there are: for its first
 /// packet, and for its proof.
 pub const LOGIN_GRACE: Micros = 1_000_000;
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
+const OUTWAITED: &str = "others wait for the place of a client that does not log in";
 
 impl<X: Exchange> Engine<X> {
     /// May the proof that has come be looked at? If not, that is done later, and nothing is read of
@@ -71,9 +72,41 @@ impl<X: Exchange> Engine<X> {
     /// asked for their proof. If nobody has, those go whose proofs have to wait. They wait for us, but
     /// for what was wrong before; whoever fills all places with such must not shut everybody else out.
     pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io) {
+        self.end_waits(|_| true, CROWDED_OUT, now, io);
+    }
+
+    /// Whoever has said its name counts in the limits on clients, proven or not. It must not take the
+    /// places of others by that alone: somebody for whom there was none has been turned away.
+    pub(in crate::engine) fn want_places(&mut self) {
+        if std::mem::replace(&mut self.places_wanted, true) {
+            return;
+        }
+        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+            if worker != self.worker {
+                self.exchange.post(worker, Mail::FreePlaces);
+            }
+        }
+    }
+
+    pub(in crate::engine) fn free_places(&mut self, now: Micros, io: &mut impl Io) {
+        if std::mem::take(&mut self.places_wanted) {
+            self.end_waits(|client| client.counted.is_some(), OUTWAITED, now, io);
+        }
+    }
+
+    fn end_waits(
+        &mut self,
+        is_meant: impl Fn(&Client) -> bool,
+        why: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         let (mut slow, mut held) = (Vec::new(), Vec::new());
         for (slot, client) in &self.clients {
             let ClientPhase::Login(login) = &client.phase else { continue };
+            if !is_meant(client) {
+                continue;
+            }
             let since = client.connected_at.max(login.challenged_at);
             if login.peer.local || !keeps_us(&login.step) || now.saturating_sub(since) < LOGIN_GRACE
             {
@@ -83,7 +116,7 @@ impl<X: Exchange> Engine<X> {
             out.push(ClientId(slot as u32));
         }
         for id in if slow.is_empty() { held } else { slow } {
-            self.disconnect(id, CROWDED_OUT, now, io);
+            self.disconnect(id, why, now, io);
         }
     }
 
