@@ -213,6 +213,34 @@ fn a_reload_shows_the_new_certificate_and_disturbs_nobody() {
 }
 
 #[test]
+fn what_is_set_on_the_console_holds_from_then_on() {
+    if !support::only_weir() {
+        return;
+    }
+    let authority = Authority::new("weir test");
+    let (setup, database) = setup("allow", &authority.server());
+    let pooler = setup.set("client_tls_ca_file", authority.file()).start();
+    let require = || psql(&pooler, &database, &[("PGSSLMODE", "require")]);
+    assert_eq!(value(&mut require(), "SELECT 2"), "2");
+    let mut console = pooler.console();
+    let mut set = |what: &str| console.query(&format!("SET client_tls_{what}")).error.is_none();
+    assert!(set("sslmode = 'verify-full'"));
+    refusal(&mut require());
+    let own = authority.user("app");
+    let shown = || {
+        let mut command = require();
+        command.envs([("PGSSLCERT", own.certificate()), ("PGSSLKEY", own.key())]);
+        command
+    };
+    assert_eq!(value(&mut shown(), "SELECT 2"), "2");
+    // What cannot be had is refused, and all stays as it was.
+    assert!(!set("ca_file = '/nowhere'"));
+    pooler.log_contains("client_tls_ca_file: /nowhere");
+    refusal(&mut require());
+    assert_eq!(value(&mut shown(), "SELECT 2"), "2");
+}
+
+#[test]
 fn direct_tls_needs_no_request_but_the_name_of_the_protocol() {
     if !support::only_weir() {
         return;

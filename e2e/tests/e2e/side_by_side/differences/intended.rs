@@ -41,6 +41,10 @@ pub(in super::super) const INTENDED: &[Difference] = &[
                 "+ log ERROR Cannot open logfile: '/nonexistent/x': No such file or directory",
             ),
             (
+                "set: auth_file = /nonexistent/u",
+                "+ log ERROR could not open auth_file /nonexistent/u: No such file or directory",
+            ),
+            (
                 "boot: a user twice",
                 "+ log WARNING {dir}/pooler.ini:N: app: user defined again: the last definition counts",
             ),
@@ -119,6 +123,14 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("boot: a user's wrong limit", "+ *"),
             ("boot: server_tls_sslmode = verify-full", "- *"),
             ("boot: server_tls_sslmode = verify-full", "+ *"),
+            (
+                "set: server_tls_sslmode = verify-full",
+                "- CommandComplete(SET server_tls_sslmode=verify-full)",
+            ),
+            (
+                "set: server_tls_sslmode = verify-full",
+                "+ log ERROR server_tls_ca_file: must be set for this sslmode",
+            ),
         ],
     },
     Difference {
