@@ -172,7 +172,12 @@ fn address(words: &mut Words<'_>) -> Result<Address, String> {
             mask
         }
     };
-    Ok(Address::Net(address, mask))
+    let net = Address::Net(address, mask);
+    // No address is in it, and nobody would notice: least of all that a reject does not reject.
+    if !net.contains(address) {
+        return Err(format!("address {address} does not match mask {mask}"));
+    }
+    Ok(net)
 }
 
 fn mask_of_bits(address: IpAddr, bits: &str) -> Option<IpAddr> {

@@ -142,6 +142,9 @@ fn a_line_that_means_nothing_is_left_out() {
         "host all all 10.0.0.0/+8 md5",
         "host all all 10.0.0.0 ffff:: md5",
         "host all all 10.0.0.0 md5",
+        "host all all 10.0.0.1/8 reject",
+        "host all all 10.1.0.0 255.0.0.0 reject",
+        "host all all fe80::1/10 reject",
         "\"host\" all all all md5",
     ] {
         let (hba, warnings) = parse(&format!("{text}\nlocal all all trust\n"));
