@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
     process,
     sync::{
+        Arc,
         atomic::{AtomicU32, Ordering},
         mpsc,
     },
@@ -266,4 +267,14 @@ fn each_set_tells_what_it_has_found_odd_and_no_more() {
     }
     controller.set("max_client_conn", "7").unwrap();
     assert_eq!(controller.config().warnings, []);
+}
+
+#[test]
+fn a_shorter_stats_period_counts_for_the_one_that_has_begun() {
+    let folder = Folder::new();
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    let began = controller.averages();
+    controller.set("stats_period", "1").unwrap();
+    until("a period has ended", || !Arc::ptr_eq(&began, &controller.averages()));
 }

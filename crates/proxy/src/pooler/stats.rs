@@ -7,15 +7,18 @@ use std::{
 };
 
 use engine::averages::Averages;
+use tokio::time::{Instant, sleep};
 
 use crate::{controller::Controller, log};
+
+/// How often it is looked whether `stats_period` was changed meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Works through one period after the other, for ever.
 pub(super) async fn keep(controller: Controller) {
     let mut averages = Averages::new(controller.now());
     loop {
-        let seconds = controller.config().global.stats_period.max(1);
-        tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+        until_the_end_of_a_period(&controller).await;
         let snapshot = controller.snapshot().await;
         averages.record(snapshot.now, snapshot.pools.iter().map(|pool| (pool.id, pool.stats)));
         let line = line(&averages);
@@ -25,6 +28,18 @@ pub(super) async fn keep(controller: Controller) {
         controller.0.notifier.status(&line);
         let latest = &controller.0.averages;
         *latest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(averages.clone());
+    }
+}
+
+async fn until_the_end_of_a_period(controller: &Controller) {
+    let began = Instant::now();
+    loop {
+        let seconds = controller.config().global.stats_period.max(1);
+        let left = Duration::from_secs(seconds.into()).saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(LOOK)).await;
     }
 }
 
