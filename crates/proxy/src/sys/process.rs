@@ -13,6 +13,8 @@ use super::checked;
 
 /// Room for the strings of one entry of the group database, in bytes.
 const ENTRY_BYTES: usize = 16 * 1024;
+/// And of the largest one that is looked at.
+const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: takes nothing, cannot fail.
@@ -126,10 +128,15 @@ pub(crate) fn user_by_id(uid: u32) -> io::Result<Option<String>> {
 
 /// The number of a group given by name; `None` when there is none of that name.
 pub(crate) fn group_by_name(name: &str) -> io::Result<Option<u32>> {
+    group_within(name, ENTRY_BYTES)
+}
+
+/// With so much room at first for the names of its members, of whom there may be thousands.
+fn group_within(name: &str, room: usize) -> io::Result<Option<u32>> {
     let c_name = CString::new(name)?;
     // SAFETY: all fields of `group` are integers or pointers, for which zero is valid.
     let mut entry: libc::group = unsafe { std::mem::zeroed() };
-    let mut strings = vec![0; ENTRY_BYTES];
+    let mut strings = vec![0; room];
     let mut found = ptr::null_mut();
     // SAFETY: every pointer is to a live value, and the length is that of the buffer.
     let code = unsafe {
@@ -143,7 +150,19 @@ pub(crate) fn group_by_name(name: &str) -> io::Result<Option<u32>> {
     };
     match code {
         _ if !found.is_null() => Ok(Some(entry.gr_gid)),
+        libc::ERANGE if room < ENTRY_BYTES_MAX => group_within(name, 2 * room),
         0 | libc::ENOENT | libc::ESRCH => Ok(None),
         code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_found_however_many_members_it_has() {
+        assert_eq!(group_within("root", 1).unwrap(), Some(0));
+        assert_eq!(group_within("no such group", 1).unwrap(), None);
     }
 }
