@@ -198,7 +198,8 @@ impl<X: Exchange> Engine<X> {
             found.cancel_pending = false;
             let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
             let over = found.doomed.is_some() || found.ledger.is_at_rest();
-            let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel));
+            let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
+                && found.is_clean();
             if let (true, Some(client)) = (judged, found.client) {
                 self.judge(client, server, now, io);
             } else if waits && found.client.is_none() && over {

@@ -166,8 +166,9 @@ impl<X: Exchange> Engine<X> {
             Preparation::Hear => self.prepare(id, on, now, io),
             Preparation::Restore => return self.restored(on, now, io),
             Preparation::Ask => return self.answered(on, now, io),
-            // Whatever it has said, it was not asked.
-            Preparation::AwaitCancel => return,
+            // Whatever it has said, it was not asked; but while it did the request may have ended.
+            Preparation::AwaitCancel if server.cancel_pending => return,
+            Preparation::AwaitCancel => return self.judge(id, on, now, io),
             Preparation::Probe => return self.probed(on, now, io),
             Preparation::HandOver => self.handed_over(id, on, now, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),

@@ -140,3 +140,25 @@ fn a_cancel_request_on_its_way_does_not_hit_the_question() {
         assert!(server.is_parked());
     }
 }
+
+#[test]
+fn nothing_is_asked_in_the_middle_of_what_a_server_says_when_the_cancel_request_ends() {
+    let rig = auto(|_| {});
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let (pid, secret) = client.expect_welcome(&[]);
+    let server = rig.server(0);
+    client.send([query(SET)]);
+    server.expect([query(SET)]);
+    rig.connect().send([cancel_request(pid, &secret)]);
+    let said = status("TimeZone", "UTC");
+    let (begin, rest) = said.split_at(7);
+    server.send([done("SET")]);
+    server.send([begin.to_vec()]);
+    rig.finish_cancel();
+    server.expect([]);
+    server.send([rest.to_vec()]);
+    client.expect([done("SET"), said.clone()]);
+    tells(&server, &[("work_mem", "5MB")]);
+    assert!(server.is_parked());
+}
