@@ -33,12 +33,14 @@ impl Author<'_> {
     /// Something that a server may refuse to take over.
     fn refusable_sql(&mut self) -> String {
         let value = self.rng.below(3);
-        match self.rng.below(8) {
+        match self.rng.below(9) {
             0 => format!("SET role = 'r{}'", self.client),
             // In that order only.
             1 | 2 => format!("SET log_statement = 'l{value}'; SET role = 'r{}'", self.client),
             3 => "RESET role".to_owned(),
             4 => format!("SET log_statement = 'l{value}'"),
+            // Nobody can set temp_buffers there any more.
+            5 => "CREATE TEMP TABLE mine; DROP TABLE mine".to_owned(),
             _ => format!("SET temp_buffers = '{value}MB'"),
         }
     }
