@@ -98,6 +98,7 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// The input is dealt with: remember what may be needed. Returns where in it the request
     /// begins, if it begins in it.
+    #[inline(always)]
     pub(super) fn keep(&mut self) -> Option<usize> {
         let Keeping { from, begun_here, mut outline } = self.keeping.take()?;
         outline.has_effect &= !mutant::is(Mutant::ResendsWhatHasEffect);
