@@ -422,7 +422,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client that what the server says now is for, and that may be slow to take it. What the
     /// server is asked for our own sake waits for no client.
-    pub fn listener_to(&self, id: ServerId) -> Option<ClientId> {
+    pub fn reader_of(&self, id: ServerId) -> Option<ClientId> {
         let server = self.servers.get(id.0 as usize)?;
         server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
     }

@@ -60,6 +60,17 @@ pub enum Scope {
     Process,
 }
 
+impl Scope {
+    /// Do servers of this database and user count in the same limit as those of that identity?
+    fn spans(self, identity: &Identity, database: &str, user: &str) -> bool {
+        match self {
+            Self::Database => identity.database == database,
+            Self::User => identity.user == user,
+            Self::Process => true,
+        }
+    }
+}
+
 /// A pool that asks for a seat.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -92,11 +103,7 @@ pub struct Starving {
 impl Starving {
     /// Would a seat of this database and user help?
     pub fn covers(&self, database: &str, user: &str) -> bool {
-        match self.scope {
-            Scope::Database => self.claim.identity.database == database,
-            Scope::User => self.claim.identity.user == user,
-            Scope::Process => true,
-        }
+        self.scope.spans(&self.claim.identity, database, user)
     }
 }
 
@@ -388,11 +395,7 @@ impl Limits {
             Scope::Process => (limits.process, self.all),
         };
         let of_others = self.held.iter().filter(|held| {
-            let is_same = match scope {
-                Scope::Database => held.identity.database == identity.database,
-                Scope::User => held.identity.user == identity.user,
-                Scope::Process => true,
-            };
+            let is_same = scope.spans(&held.identity, &identity.database, &identity.user);
             held.scope == scope && is_same && held.pool != *pool
         });
         limit == 0 || u64::from(tally.servers) + (of_others.count() as u64) < u64::from(limit)

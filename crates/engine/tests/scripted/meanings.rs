@@ -46,6 +46,17 @@ fn prepares(server: &Server, name: &str, status: char) {
     server.send([parsed(), bound(), complete("SELECT 0"), ready(status)]);
 }
 
+/// The client sets its time zone for good, on this server, in auto mode.
+#[track_caller]
+fn goes_to_tokyo(rig: &Rig, client: &Client) -> Server {
+    client.send([query(TOKYO)]);
+    let server = rig.server(1);
+    server.expect([query(TOKYO)]);
+    server.send([zone("Asia/Tokyo"), done("SET")]);
+    tells(&server, &[("TimeZone", "Asia/Tokyo")]);
+    server
+}
+
 #[test]
 fn behind_a_change_in_a_transaction() {
     for (mode, change) in [
@@ -84,11 +95,7 @@ fn behind_a_change_in_a_transaction() {
 #[test]
 fn behind_a_change_that_lasts() {
     let (rig, [client, other]) = stage(PoolMode::Auto);
-    client.send([query(TOKYO)]);
-    let server = rig.server(1);
-    server.expect([query(TOKYO)]);
-    server.send([zone("Asia/Tokyo"), done("SET")]);
-    tells(&server, &[("TimeZone", "Asia/Tokyo")]);
+    let server = goes_to_tokyo(&rig, &client);
     client.send(use_it());
     prepares(&server, "weir_2", 'I');
     // Whoever means the same shares it.
@@ -104,11 +111,7 @@ fn behind_a_change_that_lasts() {
 #[test]
 fn a_name_that_is_taken() {
     let (rig, [client, other]) = stage(PoolMode::Auto);
-    client.send([query(TOKYO)]);
-    let server = rig.server(1);
-    server.expect([query(TOKYO)]);
-    server.send([zone("Asia/Tokyo"), done("SET")]);
-    tells(&server, &[("TimeZone", "Asia/Tokyo")]);
+    let server = goes_to_tokyo(&rig, &client);
     client.take();
     client.send([parse("mine", "other"), sync()]);
     server.expect([parse("weir_2", TEXT), parse("weir_2", "other"), sync()]);

@@ -28,6 +28,18 @@ fn ends(rig: &Rig, client: &Client, text: &str) {
     client.expect_fatal(text);
 }
 
+/// For twice the limit and more, it always has a query under way: the answer to one comes when the next
+/// has been asked.
+fn asks_ahead(rig: &Rig, client: &Client, server: &Server) {
+    client.send([query("one")]);
+    for _ in 0..5 {
+        rig.wait(5);
+        client.send([query("one")]);
+        server.send([done("OK")]);
+    }
+    client.take();
+}
+
 #[test]
 fn login() {
     let rig = Rig::new(|config| {
@@ -61,27 +73,14 @@ fn a_query_is_not_late_while_its_client_goes_on() {
     }
     client.send([copy_done()]);
     server.send([done("COPY 5")]);
-    // The answer to one comes when the next has been asked.
-    client.send([query("one")]);
-    for _ in 0..5 {
-        rig.wait(5);
-        client.send([query("one")]);
-        server.send([done("OK")]);
-    }
-    client.take();
+    asks_ahead(&rig, &client, &server);
     ends(&rig, &client, "query timeout");
 }
 
 #[test]
 fn a_transaction_is_over_though_the_next_is_under_way() {
     let (rig, client, server) = limited(|config| config.global.transaction_timeout = LIMIT);
-    client.send([query("one")]);
-    for _ in 0..5 {
-        rig.wait(5);
-        client.send([query("one")]);
-        server.send([done("OK")]);
-    }
-    client.take();
+    asks_ahead(&rig, &client, &server);
     ends(&rig, &client, "transaction timeout");
 }
 

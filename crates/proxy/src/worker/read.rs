@@ -147,7 +147,7 @@ impl Worker {
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
         let now = self.sockets.now;
         for _ in 0..self.reads_in_turn() {
-            let by = self.engine.listener_to(server);
+            let by = self.engine.reader_of(server);
             if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
                 return;
             }

@@ -181,7 +181,7 @@ impl World {
                 }
             }
         };
-        let by = self.engines[worker].listener_to(id);
+        let by = self.engines[worker].reader_of(id);
         if by.is_some_and(|by| self.net.is_slow(worker, by)) {
             return false;
         }
