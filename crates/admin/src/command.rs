@@ -61,9 +61,10 @@ pub(crate) const VERBS: [Verb; 14] = [
     Verb {
         form: "RELOAD",
         about: "Reads the configuration again, as SIGHUP does. If it is wrong, the old one stays \
-                in force and the error's detail says why. Servers whose host, port, database or \
-                user has changed are replaced; databases that are gone are dropped with their \
-                clients.",
+                in force and the log says why. If only its users or its HBA rules cannot be read, \
+                those before stay in force, and a notice says so. Servers whose host, port, \
+                database or user has changed are replaced; databases that are gone are dropped \
+                with their clients.",
     },
     Verb {
         form: "PAUSE [<db>]",

@@ -39,11 +39,11 @@ pub trait Control: Send + Sync {
     /// What there is at this moment.
     fn snapshot(&self) -> Boxed<'_, Snapshot>;
 
-    /// Reads the configuration again, as SIGHUP does.
+    /// Reads the configuration again, as SIGHUP does. Returns what stays as it was all the same.
     ///
     /// # Errors
     /// What is wrong with it, for the operator; the old one stays in force.
-    fn reload(&self) -> Boxed<'_, Result<(), String>>;
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>>;
 
     /// Why an order cannot even be tried as things stand, in PgBouncer's words.
     fn refusal(&self, order: &Order) -> Option<String>;

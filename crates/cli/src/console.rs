@@ -104,7 +104,7 @@ impl Control for Pooler {
         })
     }
 
-    fn reload(&self) -> Boxed<'_, Result<(), String>> {
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>> {
         let controller = self.0.clone();
         Box::pin(async move {
             // It reads files, and this thread has to answer others meanwhile.

@@ -35,6 +35,8 @@ pub struct Config {
     pub auth_file_unread: bool,
     /// The rules of `auth_hba_file`, with the maps of `auth_ident_file`.
     pub hba: Hba,
+    /// One of the two could not be read.
+    pub hba_unread: bool,
     /// `auth_ldap_options`, if they mean anything.
     pub ldap: Option<Arc<LdapOptions>>,
     pub access: AccessPolicy,
@@ -75,12 +77,22 @@ impl Config {
         kept
     }
 
-    /// Where `auth_file` could not be read, which may be because it is just being replaced, everybody
-    /// who was in it stays known, as in PgBouncer.
-    pub fn keep_users(&mut self, running: &Self) {
+    /// What a file said that could not be read, which may be because it is just being replaced, holds on:
+    /// the users of `auth_file`, as in PgBouncer, and the rules of `auth_hba_file`, without which nobody
+    /// would get in. Returns what there is to say of it.
+    pub fn keep_unread(&mut self, running: &Self) -> Vec<String> {
+        let mut kept = Vec::new();
         if self.auth_file_unread {
             self.auth_file = running.auth_file.clone();
+            kept.push("auth_file could not be read, keeping its users".to_owned());
         }
+        if self.hba_unread {
+            self.hba = running.hba.clone();
+            kept.push(
+                "auth_hba_file or auth_ident_file could not be read, keeping the rules".to_owned(),
+            );
+        }
+        kept
     }
 
     /// The database a client asks for by `name`: its entry, else one made from the entry `*`.

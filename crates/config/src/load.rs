@@ -56,7 +56,7 @@ impl Config {
     }
 
     /// As in PgBouncer, a file that cannot be read or a line that means nothing is a warning: who is
-    /// let in by what is left out stays outside.
+    /// let in by what is left out stays outside. A reload has [`Self::keep_unread`] to go by.
     fn load_hba(&mut self, read: impl Fn(&Path) -> io::Result<String>) {
         let mut warnings = Vec::new();
         let mut open = |name: &str, key: &str| {
@@ -77,6 +77,7 @@ impl Config {
         let further = |name: &str| read(&folder.join(name)).ok();
         let (hba, odder) = Hba::parse(&content, &Arc::from(name.as_str()), &maps, &further);
         self.hba = hba;
+        self.hba_unread = !warnings.is_empty();
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
     }
 

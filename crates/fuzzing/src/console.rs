@@ -104,15 +104,20 @@ struct Process {
     changes: AtomicUsize,
 }
 
+impl Process {
+    fn change(&self) -> Result<(), String> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        if self.fails { Err("line 1".into()) } else { Ok(()) }
+    }
+}
+
 impl Control for Process {
     fn snapshot(&self) -> Boxed<'_, Snapshot> {
         Box::pin(std::future::ready(snapshot()))
     }
 
-    fn reload(&self) -> Boxed<'_, Result<(), String>> {
-        self.changes.fetch_add(1, Ordering::Relaxed);
-        let result = if self.fails { Err("line 1".into()) } else { Ok(()) };
-        Box::pin(std::future::ready(result))
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>> {
+        Box::pin(std::future::ready(self.change().map(|()| vec!["kept".into()])))
     }
 
     fn shutdown(&self, _: Shutdown) {
@@ -124,7 +129,7 @@ impl Control for Process {
     }
 
     fn order(&self, _: Order) -> Boxed<'_, Result<(), String>> {
-        self.reload()
+        Box::pin(std::future::ready(self.change()))
     }
 
     fn give_up(&self) {}
@@ -132,7 +137,7 @@ impl Control for Process {
     fn abandoned(&self) {}
 
     fn set(&self, _: String, _: String) -> Boxed<'_, Result<(), String>> {
-        self.reload()
+        Box::pin(std::future::ready(self.change()))
     }
 
     fn note(&self, _: &str) {}

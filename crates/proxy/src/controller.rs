@@ -224,12 +224,13 @@ impl Controller {
     }
 
     /// Reads the configuration again and puts it in force. Reads files, so it is not for a
-    /// thread that must not wait for the disk.
+    /// thread that must not wait for the disk. Returns what stays as it was since a further file could
+    /// not be read.
     ///
     /// # Errors
     /// When there is no file, or mistakes in it; the old configuration stays in force then, and
     /// the mistakes have been logged.
-    pub fn reload(&self) -> Result<(), ReloadError> {
+    pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
         crate::pooler::reload(self)
     }
 

@@ -234,12 +234,49 @@ fn a_reload_that_finds_no_auth_file_keeps_the_users() {
     let users = || controller.config().auth_file.users.keys().cloned().collect::<Vec<_>>();
     fs::remove_file(folder.0.join("users.txt")).unwrap();
     for _ in 0..2 {
-        controller.reload().unwrap();
+        assert_eq!(
+            controller.reload().unwrap(),
+            ["auth_file could not be read, keeping its users"]
+        );
         assert_eq!(users(), ["admin"]);
     }
     folder.write("users.txt", "\"other\" \"secret\"\n");
     controller.reload().unwrap();
     assert_eq!(users(), ["other"]);
+}
+
+#[test]
+fn rules_hold_on_while_their_files_cannot_be_read() {
+    let folder = Folder::new();
+    let rules = folder.write("hba.conf", "local all all peer map=known\n");
+    let maps = folder.write("ident.conf", "known root admin\n");
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    let ini = fs::read_to_string(folder.0.join("weir.ini")).unwrap();
+    let (rules, maps) = (rules.display().to_string(), maps.display().to_string());
+    folder.write(
+        "weir.ini",
+        &format!("{ini}auth_type = hba\nauth_hba_file = {rules}\nauth_ident_file = {maps}\n"),
+    );
+    assert_eq!(controller.reload().unwrap(), [""; 0]);
+    let before = controller.config().hba.clone();
+    assert_eq!(before.rules.len(), 1);
+
+    for name in [&rules, &maps] {
+        let content = fs::read_to_string(name).unwrap();
+        fs::remove_file(name).unwrap();
+        let told = controller.reload().unwrap();
+        let expected = "auth_hba_file or auth_ident_file could not be read, keeping the rules";
+        assert_eq!(told, [expected], "{name}");
+        assert_eq!(controller.config().hba, before, "{name}");
+        fs::write(name, content).unwrap();
+    }
+    controller.set("auth_hba_file", "/no/such/file").unwrap();
+    assert_eq!(controller.config().hba, before);
+
+    fs::write(&rules, "local all all reject\nhost all all 127.0.0.1/32 reject\n").unwrap();
+    assert_eq!(controller.reload().unwrap(), [""; 0]);
+    assert_eq!(controller.config().hba.rules.len(), 2);
 }
 
 #[test]

@@ -207,10 +207,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             Command::Reload => {
                 control.note("RELOAD command issued");
                 // What is wrong with the file has been logged.
-                if control.reload().await.is_err() {
+                let Ok(kept) = control.reload().await else {
                     let message = "RELOAD failed, see logs for additional details";
                     return Err(self.refuse_with(reply::CONFIG_FILE_ERROR, message));
-                }
+                };
+                kept.iter().for_each(|what| reply::notice(out, what, None));
                 reply::done(out, "RELOAD");
             }
             Command::Order(order) => self.order(order).await?,

@@ -220,6 +220,8 @@ pub(crate) struct Recorder {
     pub(crate) errors: Mutex<Vec<String>>,
     /// Why a reload fails, if it does.
     pub(crate) reload_error: Option<String>,
+    /// What stays as it was by a reload.
+    pub(crate) kept: Vec<String>,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,
 }
@@ -235,9 +237,9 @@ impl Control for Recorder {
         Box::pin(async { snapshot() })
     }
 
-    fn reload(&self) -> Boxed<'_, Result<(), String>> {
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>> {
         self.record("reload".to_owned());
-        Box::pin(async { self.reload_error.clone().map_or(Ok(()), Err) })
+        Box::pin(async { self.reload_error.clone().map_or(Ok(self.kept.clone()), Err) })
     }
 
     fn shutdown(&self, how: Shutdown) {

@@ -281,6 +281,14 @@ async fn a_failed_reload_is_told_with_a_code_of_its_own() {
 }
 
 #[tokio::test]
+async fn what_a_reload_could_not_read_is_told_beside_its_success() {
+    let recorder = Recorder { kept: vec!["keeping the rules".to_owned()], ..Recorder::default() };
+    let mut peer = Peer::admin(&Arc::new(Console::new(Arc::new(recorder)))).await;
+    let told = Reply::Said("NOTICE 00000: keeping the rules".to_owned());
+    assert_eq!(peer.query("RELOAD").await, [told, Reply::Done("RELOAD".to_owned())]);
+}
+
+#[tokio::test]
 async fn what_no_console_understands_ends_the_connection() {
     let mut peer = Peer::admin(&console()).await;
     peer.send(b"F\0\0\0\x04").await;

@@ -26,8 +26,9 @@ pub enum ReloadError {
     Mistakes(ConfigError),
 }
 
-/// Reads the file and puts it in force.
-pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
+/// Reads the file and puts it in force. Returns what stays as it was since a further file could not be
+/// read.
+pub(crate) fn reload(controller: &Controller) -> Result<Vec<String>, ReloadError> {
     let control = &controller.0;
     // SIGHUP may come in the middle of a RELOAD: one after the other, so that the last one counts.
     let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +54,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
             config.global.keep_tls(&running.global);
         }
     }
-    config.keep_users(&running);
+    let kept = config.keep_unread(&running);
     for name in config.keep_forced_users(&running) {
         warning!("{name}: losing forced user not supported, keeping old setting");
     }
@@ -61,11 +62,11 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
         warning!("{key} was changed, which takes effect at the next start only");
     }
     report(&config);
-    for line in config.set_in_vain() {
+    for line in kept.iter().cloned().chain(config.set_in_vain()) {
         warning!("{line}");
     }
     put_in_force(control, Arc::new(config));
-    Ok(())
+    Ok(kept)
 }
 
 fn report(config: &Config) {
@@ -117,11 +118,13 @@ fn reopen_log(global: &Global) {
 pub(crate) fn set(controller: &Controller, key: &str, value: &str) -> Result<(), String> {
     let control = &controller.0;
     let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut config = Config::clone(&controller.config());
+    let running = controller.config();
+    let mut config = Config::clone(&running);
     // Those of the files as they were before have been told.
     config.warnings.clear();
     config.errors.clear();
     config.set(key, value)?;
+    config.keep_unread(&running);
     if Global::concerns_tls(key) {
         // What cannot be used is not to be shown as if it were.
         let contexts = TlsContexts::load(&config.global).map_err(|error| error.to_string())?;
