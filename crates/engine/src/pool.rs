@@ -38,6 +38,11 @@ pub const CROSS_WORKER_PATIENCE: Micros = 2_000;
 /// very server it waits for.
 pub const OPENING_MAX: u32 = 4;
 
+/// While one server is being opened another is only for clients who have waited for so long. Forks
+/// hold up the servers that are there, and where transactions are short one of those becomes free
+/// sooner; where a login takes long, nobody waits for twenty of them one after another.
+pub const OPENING_PATIENCE: Micros = 10_000;
+
 /// A client in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
@@ -344,7 +349,10 @@ impl Pool {
     /// Is another server to be opened now? Its place is taken if so.
     pub fn reserve_opening(&mut self, now: Micros) -> bool {
         let wanted = if self.has_room() { self.waiting_total() } else { self.reserve_wanted(now) };
-        self.places_opening() < wanted && self.take_place(now)
+        let under_way = self.places_opening();
+        under_way < wanted
+            && (under_way == 0 || under_way <= self.waiting_for(OPENING_PATIENCE, now))
+            && self.take_place(now)
     }
 
     /// Is another server to be opened for nobody in particular (`min_pool_size`)? One at a time, and
@@ -367,6 +375,11 @@ impl Pool {
         if patience == 0 || self.places() >= size + reserve {
             return 0;
         }
+        self.waiting_for(patience, now)
+    }
+
+    /// How many clients have waited for so long.
+    fn waiting_for(&self, patience: Micros, now: Micros) -> u32 {
         let has_waited = |waiter: &Waiter| now.saturating_sub(waiter.since) >= patience;
         self.waiting.iter().map(|queue| queue.partition_point(has_waited) as u32).sum()
     }

@@ -1,6 +1,7 @@
 //! A server connection from "wanted" up to "logged in" (protocol chapter 55.2.1, from the
 //! frontend's side).
 
+use std::iter;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -420,9 +421,13 @@ impl<X: Exchange> Engine<X> {
         self.go_on_opening(pool, now, io);
     }
 
-    /// With one login fewer under way the next may begin.
+    /// With one login fewer under way, or after some time, the next may begin.
     pub(super) fn go_on_opening(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
-        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+        // Places first: a server that finds no seat gives its own up, and would find it again.
+        let places = self.exchange.pool(pool, |pool| {
+            iter::repeat_with(|| pool.reserve_opening(now)).take_while(|reserved| *reserved).count()
+        });
+        for _ in 0..places {
             self.open_server(pool, now, io);
         }
     }

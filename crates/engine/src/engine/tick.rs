@@ -240,11 +240,8 @@ impl<X: Exchange> Engine<X> {
     fn tend_pool(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
         let settings = self.settings(id).clone();
         let worker = self.worker;
-        let fills = self.drain.is_none();
-        let (taken, open, spare) = self.exchange.pool(id, |pool| {
-            let taken = pool.take_expired(worker, now);
-            let open = pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now);
-            (taken, open, fills && settings.min_size > 0 && pool.reserve_spare(now))
+        let (taken, waits) = self.exchange.pool(id, |pool| {
+            (pool.take_expired(worker, now), pool.oldest_waiter(worker).is_some())
         });
         let attach = |(server, why)| {
             let server = self.attach(server, io);
@@ -255,10 +252,12 @@ impl<X: Exchange> Engine<X> {
         for (server, why) in taken {
             self.close_server(server, why, now, io);
         }
-        if open {
-            self.open_server(id, now, io);
+        if waits {
+            self.go_on_opening(id, now, io);
         }
-        if spare {
+        // A spare one does without a seat if there is none, and would be in the way of those who wait.
+        let fills = self.drain.is_none() && settings.min_size > 0;
+        if fills && self.exchange.pool(id, |pool| pool.reserve_spare(now)) {
             self.open_spare(id, now, io);
         }
     }

@@ -228,15 +228,35 @@ fn a_parked_server_is_found_by_its_handle_at_its_home_only() {
 
 #[test]
 fn no_more_servers_are_opened_than_are_wanted_and_allowed() {
-    // (pool size, servers in use, clients that ask, servers opened)
+    // (pool size, servers in use, clients that have waited, servers opened)
     let table = [(3, 0, 1, 1), (3, 0, 2, 2), (3, 0, 9, 3), (3, 2, 9, 1), (3, 3, 9, 0)];
     let pace = [(0, 0, 9, OPENING_MAX), (20, 0, 9, OPENING_MAX)];
     for (size, busy, clients, opened) in table.into_iter().chain(pace) {
         let mut pool = pool_with_busy(&format!("pool_size={size}"), busy);
         let opens = (0..clients).filter(|n| opens(&pool.request(A, client(*n), None, 0))).count();
-        assert_eq!(opens as u32, opened, "size {size}, {busy} busy, {clients} ask");
-        assert_eq!(pool.counts(), (busy + opened, opened));
+        assert_eq!(opens as u32, opened.min(1), "one for all of them at first");
+        while pool.reserve_opening(OPENING_PATIENCE) {}
+        assert_eq!(pool.counts(), (busy + opened, opened), "size {size}, {clients} ask");
     }
+}
+
+#[test]
+fn a_second_server_is_opened_for_those_who_wait_too_long_for_the_first() {
+    let mut pool = pool("pool_size=20");
+    assert!(opens(&pool.request(A, client(1), None, 0)));
+    assert!(!opens(&pool.request(B, client(2), None, 1)));
+    assert!(!opens(&pool.request(A, client(3), None, OPENING_PATIENCE - 1)));
+    // The first has waited, on whichever worker the question comes up, and then the second.
+    assert!(opens(&pool.request(B, client(4), None, OPENING_PATIENCE)));
+    assert!(!pool.reserve_opening(OPENING_PATIENCE));
+    assert!(pool.reserve_opening(OPENING_PATIENCE + 1));
+    // A server opened is one fewer under way, and who got it waits no longer.
+    pool.opened();
+    assert!(matches!(
+        pool.release(A, 0, false, OPENING_PATIENCE),
+        Next::Local(Waiter { client: ClientId(1), .. })
+    ));
+    assert!(!pool.reserve_opening(OPENING_PATIENCE + 1), "two are under way, and one has waited");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use config::PoolMode;
 
 use crate::messages::*;
-use crate::rig::{Client, Rig, Server, app};
+use crate::rig::{Client, Rig, Server, app, server_welcome};
 
 fn pair(rig: &Rig) -> (Client, Server) {
     (rig.client(), rig.server(0))
@@ -167,16 +167,21 @@ fn a_reset_may_be_wanted_in_every_mode() {
 }
 
 #[test]
-fn a_pool_grows_as_fast_as_its_servers_log_in() {
+fn a_pool_grows_by_one_until_somebody_has_waited_and_then_faster() {
     let rig = Rig::of_size(10);
     let clients: Vec<Client> = (0..12).map(|_| rig.client()).collect();
     rig.set_automatic(false);
     for client in &clients {
         client.send([query("begin")]);
     }
+    assert_eq!(rig.pool(|pool| pool.counts()), (2, 1), "one might free the first meanwhile");
+    rig.wait(1);
     assert_eq!(rig.pool(|pool| pool.counts()), (5, 4), "so many logins at a time");
+    rig.server(1).connect();
+    rig.server(1).send([server_welcome(1)]);
+    assert_eq!(rig.pool(|pool| pool.counts()), (6, 4), "the next begins when one has ended");
     rig.set_automatic(true);
-    clients[0].send([]);
+    rig.wait(1);
     assert_eq!(rig.pool(|pool| pool.counts()), (10, 0));
     assert_eq!(rig.pool(|pool| pool.waiting_total()), 2);
 }
@@ -386,7 +391,7 @@ fn a_server_used_once_if_its_lifetime_is_nothing() {
     rig.later(1_000);
     server.connect();
     rig.later(1_000);
-    server.send([crate::rig::server_welcome(0)]);
+    server.send([server_welcome(0)]);
     client.expect_welcome(&[]);
     assert_eq!(rig.servers(), 1);
     assert!(!server.is_open());
