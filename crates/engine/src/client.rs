@@ -56,8 +56,8 @@ pub struct Client {
     /// Set when the client is authenticated.
     pub pool: Option<PoolId>,
     pub server: Option<ServerId>,
-    /// As whom it counts in the limits on clients; the console's do not.
-    pub counted: Option<Arc<Identity>>,
+    /// Does it count in the limits on clients, as who it is? The console's do not.
+    pub counted: bool,
     /// Has it been told that it is logged in?
     pub welcomed: bool,
     /// Has it been told that it waits (`query_wait_notify`)? That is said once.
@@ -129,7 +129,7 @@ impl Client {
             identity: nobody,
             pool: None,
             server: None,
-            counted: None,
+            counted: false,
             welcomed: false,
             notified: false,
             key: 0,
@@ -188,5 +188,16 @@ impl Client {
 
     pub fn name(&self) -> (&str, &str) {
         (&self.identity.database, &self.identity.user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most connections of most poolers are clients at rest.
+    #[test]
+    fn a_client_at_rest_is_small() {
+        assert!(size_of::<Client>() <= 168, "{} bytes", size_of::<Client>());
     }
 }

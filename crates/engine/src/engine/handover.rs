@@ -81,7 +81,7 @@ impl Packer {
             address: None,
             database: client.identity.database.clone(),
             user: client.identity.user.clone(),
-            is_counted: client.counted.is_some(),
+            is_counted: client.counted,
             welcomed: client.welcomed,
             notified: client.notified,
             key: client.key,
@@ -279,8 +279,8 @@ impl<X: Exchange> Engine<X> {
         exported.server = client.server;
         self.keys.remove(&client.key);
         self.end_listening(id, &client);
-        if let Some(identity) = &client.counted {
-            self.exchange.limits(|limits| limits.client_left(identity));
+        if client.counted {
+            self.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         if let Some(pool) = client.pool {
             let worker = self.worker;

@@ -118,8 +118,8 @@ impl<X: Exchange> Engine<X> {
         if client.key != 0 {
             self.keys.remove(&client.key);
         }
-        if let Some(identity) = &client.counted {
-            self.exchange.limits(|limits| limits.client_left(identity));
+        if client.counted {
+            self.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         io.close_client(id);
         if client.session.is_some() {

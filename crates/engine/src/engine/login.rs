@@ -416,9 +416,6 @@ impl<X: Exchange> Engine<X> {
         let replicates = client.replication.is_some();
         client.pool = Some(pool);
         if *client.identity == *view_identity {
-            if let Some(counted) = &mut client.counted {
-                *counted = view_identity.clone();
-            }
             client.identity = view_identity;
         }
         let warm = self.exchange.pool(pool, |pool| {

@@ -77,11 +77,13 @@ impl<X: Exchange> Engine<X> {
         let identity = Arc::new(Identity { database: database.clone(), user: user_told });
         let counts = (!is_console).then(|| self.count_client(id, &identity));
         if counts.is_some_and(|counts| counts.process > self.config.global.max_client_conn) {
+            self.uncount_client(id, &identity);
             self.want_places();
             return Err("no more connections allowed (max_client_conn)".into());
         }
         self.negotiate(id, packet, io);
         if let Err(why) = known_as {
+            self.uncount_client(id, &identity);
             self.client_trouble(id, why, io);
             return Err("bouncer config error".into());
         }
@@ -118,9 +120,16 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client counts until it leaves, even if it is turned away.
-    fn count_client(&mut self, id: ClientId, identity: &Arc<Identity>) -> ClientCounts {
-        self.client_mut(id).counted = Some(identity.clone());
+    fn count_client(&mut self, id: ClientId, identity: &Identity) -> ClientCounts {
+        self.client_mut(id).counted = true;
         self.exchange.limits(|limits| limits.client_came(identity))
+    }
+
+    /// It leaves before it is anybody, and who it would have been is not known later.
+    fn uncount_client(&mut self, id: ClientId, identity: &Identity) {
+        if std::mem::take(&mut self.client_mut(id).counted) {
+            self.exchange.limits(|limits| limits.client_left(identity));
+        }
     }
 
     /// It turns out to be somebody else than it said, and counts as that one from now on.
@@ -133,8 +142,10 @@ impl<X: Exchange> Engine<X> {
         identity: Arc<Identity>,
     ) -> Result<(), String> {
         let client = self.client_mut(id);
-        client.identity = identity.clone();
-        let Some(before) = client.counted.take() else { return Ok(()) };
+        let before = std::mem::replace(&mut client.identity, identity.clone());
+        if !client.counted {
+            return Ok(());
+        }
         self.exchange.limits(|limits| limits.client_left(&before));
         let counts = self.count_client(id, &identity);
         self.refuse_beyond(counts, &identity)

@@ -41,6 +41,8 @@ fn trust_lets_in_who_is_known() {
 fn any_lets_in_anybody_as_the_user_of_the_database() {
     let rig = asking(AuthType::Any);
     hello(&rig, "bob", "app").expect_fatal("bouncer config error");
+    assert!(rig.logged("(nodb)"), "it is nobody yet");
+    assert_eq!(rig.clients_counted(), 0);
     let rig = Rig::new(|config| {
         config.global.auth_type = AuthType::Any;
         app(config).user = Some("alice".into());
@@ -219,6 +221,7 @@ fn no_more_clients_than_allowed() {
     let (first, _second) = (rig.client(), rig.client());
     let third = hello(&rig, "alice", "app");
     third.expect_fatal("no more connections allowed (max_client_conn)");
+    assert!(rig.logged("(nodb)"), "it is nobody yet");
     first.leave();
     rig.client();
     assert_eq!(rig.clients_counted(), 2);

@@ -175,7 +175,7 @@ impl<X: Exchange> Engine<X> {
         let serial = self.next_serial();
         let mut client = Client::new(serial, Default::default(), record.connected_at, identity);
         client.phase = if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle };
-        client.counted = record.is_counted.then(|| client.identity.clone());
+        client.counted = record.is_counted;
         client.pool = pool;
         client.server = on;
         client.welcomed = record.welcomed;

@@ -90,7 +90,7 @@ impl<X: Exchange> Engine<X> {
 
     pub(in crate::engine) fn free_places(&mut self, now: Micros, io: &mut impl Io) {
         if std::mem::take(&mut self.places_wanted) {
-            self.end_waits(|client| client.counted.is_some(), OUTWAITED, now, io);
+            self.end_waits(|client| client.counted, OUTWAITED, now, io);
         }
     }
 
