@@ -143,17 +143,19 @@ impl<X: Exchange> Engine<X> {
         let waiter = Waiter { client: id, ticket: 0, since: now };
         let client = self.client_mut(id);
         client.phase = ClientPhase::Preparing(waiter);
-        // A message of which the server has a part is discarded by it, whatever the rest is. The
-        // client's rest follows what is sent again, or is discarded as well.
+        // A message of which the server has a part is discarded by it, whatever the rest is: also half a
+        // CopyData behind the Sync. The client's rest follows what is sent again, or is discarded as well.
         let mut messages = Vec::new();
         if client.stream.is_mid_message() {
             messages.resize(client.stream.remaining, 0);
             client.stream.dropping = true;
         }
+        let mut expected = &[][..];
         if !synced {
             frontend::sync(&mut messages);
-            self.ask(on, &[Expect::Sync], 0, &messages, io);
+            expected = &[Expect::Sync];
         }
+        self.ask(on, expected, 0, &messages, io);
     }
 
     /// The statement may not return on this server what the client was told that it returns. The

@@ -130,6 +130,38 @@ fn in_the_middle_of_a_message_the_server_discards_the_rest() {
     client.expect([parameters(), columns("a"), bound(), complete("SELECT 1"), ready('I')]);
 }
 
+/// Outside a COPY its data is nothing to PostgreSQL, but the half of it that the server has got must not
+/// swallow what follows.
+#[test]
+fn half_of_what_is_no_copys_data_is_brought_to_its_end_behind_the_sync_too() {
+    for column in ["a", "b"] {
+        let (_rig, client, server) = shared();
+        described(&client, &server, "a");
+        let data = copy_data("to nobody");
+        let (half, rest) = data.split_at(9);
+        client.send([use_it().concat(), half.to_vec()]);
+        server.take();
+        server.send([changed(), ready('I')]);
+        let [close, parse, describe, sync] = renewal();
+        server.expect([vec![0; rest.len()], close, parse, describe, sync.clone()]);
+        server.send(renewed(column));
+        if column == "a" {
+            // All of it once more: to the very server that the first half comes to.
+            client.send([rest.to_vec()]);
+            server.expect([bind("weir_1"), execute(), sync, data]);
+            server.send([bound(), complete("SELECT 1"), ready('I')]);
+            client.expect([bound(), complete("SELECT 1"), ready('I')]);
+        } else {
+            client.expect([changed(), ready('I')]);
+            client.send([rest.to_vec()]);
+            server.expect([]);
+        }
+        assert!(server.is_parked());
+        client.send([query("select 2")]);
+        server.answers("select 2");
+    }
+}
+
 #[test]
 fn what_was_answered_in_part_does_not_move_to_another_server() {
     let (_rig, client, server) = shared();
