@@ -70,6 +70,8 @@ pub struct Client {
     pub resent: bool,
     /// What is held of its input was dealt with before, and nothing of it was sent.
     pub rewound: bool,
+    /// What is held of its input cannot be dealt with before what was sent is answered.
+    pub awaits_answers: bool,
     pub vars: Values,
     /// Of these it has said itself what it wants; the others are as the server has them.
     pub given: Slots,
@@ -136,6 +138,7 @@ impl Client {
             long_key: false,
             resent: false,
             rewound: false,
+            awaits_answers: false,
             vars: Values::default(),
             given: Slots::default(),
             stream: Stream::default(),

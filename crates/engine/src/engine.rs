@@ -203,7 +203,8 @@ impl<X: Exchange> Engine<X> {
                 );
                 !asks && !login.held
             }
-            ClientPhase::Linked | ClientPhase::Canceling { .. } => true,
+            ClientPhase::Linked => !client.awaits_answers,
+            ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
                 client.request_at = now;

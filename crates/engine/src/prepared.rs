@@ -204,6 +204,11 @@ impl ClientStatements {
         Some(Found { name: name.clone(), used, told: named.shape })
     }
 
+    /// Serial number of the Parse that gave it that name.
+    pub fn since(&self, name: &[u8]) -> Option<u64> {
+        self.by_name.get(name).map(|named| named.since)
+    }
+
     /// What the client was last told about the rows of what it parsed with message `since`.
     pub fn shape(&self, since: u64) -> Option<Shape> {
         self.by_name.values().find(|named| named.since == since)?.shape

@@ -169,6 +169,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Linked => {
                 let ledger = client.server.map(|on| &self.server(on).ledger);
                 client.stream.remaining == 0
+                    && !client.awaits_answers
                     && ledger.is_none_or(|ledger| ledger.is_settled() || ledger.ends_by_itself())
             }
         }

@@ -149,7 +149,7 @@ impl<X: Exchange> Engine<X> {
             return self.close_server(on, NOT_READY, now, io);
         }
         if !server.ledger.is_at_rest() || !server.stream.at_boundary() {
-            return;
+            return self.answered_in_part(on, now, io);
         }
         match server.phase {
             ServerPhase::Preparing(_) => self.prepared(on, now, io),
@@ -168,6 +168,16 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// What the server's client wants to say next may have waited for no more than that.
+    fn answered_in_part(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server(on);
+        let Some(id) = server.client else { return };
+        let waits = matches!(server.phase, ServerPhase::Linked) && self.client(id).awaits_answers;
+        if waits && !server.ledger.awaits_ready() {
+            self.go_on(id, now, io);
+        }
+    }
+
     /// The server owes its client nothing more. Is the transaction over too?
     pub(super) fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = &mut *self.servers[on.0 as usize];
@@ -176,12 +186,16 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id.0 as usize];
         view.stats.query_time += now.saturating_sub(client.request_at);
         client.request_at = now;
-        if server.status != b'I' {
-            return;
-        }
-        if client.transaction_at != 0 {
+        let is_over = server.status == b'I';
+        if is_over && client.transaction_at != 0 {
             view.stats.transaction_time += now.saturating_sub(client.transaction_at);
             client.transaction_at = 0;
+        }
+        if client.awaits_answers {
+            return self.go_on(id, now, io);
+        }
+        if !is_over {
+            return;
         }
         // In the middle of a message of the client's the rest of it belongs to this server.
         // Where the replies still to come cannot be counted they are this client's, as long as it

@@ -103,6 +103,7 @@ impl<X: Exchange> Engine<X> {
         server.heard_at = now;
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
+        client.awaits_answers = false;
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let texts = view
@@ -438,6 +439,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
         let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
+        if self.is_name_in_doubt(parse.name) {
+            self.client.awaits_answers = true;
+            return Ok(Fate::Hold);
+        }
         self.stats.client_parses += 1;
         // What the text itself changes comes later.
         let realm = self.realm();

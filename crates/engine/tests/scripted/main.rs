@@ -11,6 +11,7 @@ mod channel_binding;
 mod control;
 mod crowded;
 mod defaults;
+mod doubtful;
 mod drain;
 mod dying;
 mod handover;

@@ -46,6 +46,15 @@ impl<X: Exchange> Requests<'_, X> {
         stand_in::stand_in(statement, self.client, self.server, self.names, self.exchange)
     }
 
+    /// Has an earlier batch given the client that name, and is not answered yet? If it fails, a Parse of
+    /// that name must not.
+    pub(super) fn is_name_in_doubt(&self, name: &[u8]) -> bool {
+        let ledger = &self.server.ledger;
+        let own = self.client.extended.as_ref().filter(|_| ledger.awaits_ready());
+        let since = own.and_then(|own| own.statements.since(name));
+        since.is_some_and(|since| ledger.is_in_doubt(since))
+    }
+
     pub(super) fn parse_named(&mut self, parse: &Parse<'_>, realm: Realm) {
         if let Some(found) = self.extended().statements.find(parse.name) {
             // Let the server itself say that the name is taken (42P05), after anything else that
