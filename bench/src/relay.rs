@@ -2,7 +2,11 @@
 //! and nothing is looked at but where an answer ends. Its cost is what the system calls alone cost,
 //! so it is the floor that a pooler of this kind is measured against.
 //!
+//! [`ring`] does the same job by io_uring instead.
+//!
 //! It serves one small select at a time of clients that never misbehave, and no other purpose.
+
+mod ring;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -30,6 +34,9 @@ pub(crate) struct RelayOptions {
     /// So many connections to it
     #[arg(long, default_value_t = 20)]
     servers: usize,
+    /// By io_uring instead of epoll
+    #[arg(long)]
+    ring: bool,
     #[arg(long, default_value = "bench")]
     user: String,
     #[arg(long, default_value = "bench")]
@@ -69,6 +76,9 @@ struct Relay<'a> {
 pub(crate) fn run(options: &RelayOptions) -> Result<()> {
     let listener = Listener::bind(&options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
+    if options.ring {
+        return ring::run(options, listener);
+    }
     let mut relay = Relay {
         options,
         epoll: Epoll::new()?,
@@ -79,6 +89,7 @@ pub(crate) fn run(options: &RelayOptions) -> Result<()> {
         early: Vec::new(),
         buffer: vec![0; BUFFER_BYTES],
     };
+    println!("{}", listener.address()?);
     relay.epoll.add(listener.as_fd(), relay.ends.len())?;
     relay.ends.push(End::Listener(listener));
     loop {

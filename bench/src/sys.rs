@@ -1,7 +1,9 @@
-//! The few system calls the standard library has no safe face for: epoll, CPU affinity and the
-//! file-descriptor limit. Nothing here knows of PostgreSQL; sockets themselves are the standard
+//! The few system calls the standard library has no safe face for: epoll, io_uring, CPU affinity
+//! and the file-descriptor limit. Nothing here knows of PostgreSQL; sockets themselves are the standard
 //! library's.
-#![expect(unsafe_code, reason = "epoll, affinity and rlimit are reachable through libc only")]
+#![expect(unsafe_code, reason = "these calls have no safe face")]
+
+pub(crate) mod ring;
 
 use std::io;
 use std::mem;

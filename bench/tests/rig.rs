@@ -1,7 +1,8 @@
-//! The rig against itself: the load generator directly at the canned server, as two processes.
+//! The rig against itself: the load generator directly at the canned server, as two processes, and with
+//! a relay between them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -21,6 +22,28 @@ impl Server {
         let mut address = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
         Self { child, address: address.trim().to_owned() }
+    }
+
+    /// A relay before this one, with fewer servers than the tests have clients, or what it says of
+    /// not getting on.
+    fn relay(&self, options: &[&str]) -> Result<Self, String> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir-bench"))
+            .args(["relay", "--servers", "3", "--connect", &self.address])
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let mut address = String::new();
+        BufReader::new(stdout).read_line(&mut address).unwrap();
+        if address.is_empty() {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            child.wait().unwrap();
+            return Err(said);
+        }
+        Ok(Self { child, address: address.trim().to_owned() })
     }
 
     fn client(&self, arguments: &[&str]) -> Output {
@@ -66,6 +89,38 @@ fn a_large_result_and_logins_work_over_a_unix_socket() {
     let figures = server.figures(&["--login-only", "--transactions", "100"]);
     assert!(figures["logins"].as_u64().unwrap() >= 100, "{figures}");
     drop(server);
+    std::fs::remove_file(path).unwrap();
+}
+
+/// The client looks at each answer, so whoever gets another one's ends the run.
+fn relays_right(relay: &Server) {
+    for clients in ["1", "40"] {
+        let figures = relay.figures(&["--transactions", "5000", "--clients", clients]);
+        assert!(figures["transactions"].as_u64().unwrap() >= 5_000, "{figures}");
+        assert_eq!(figures["starved_clients"], 0, "{figures}");
+    }
+}
+
+#[test]
+fn the_relay_gives_each_client_its_own_answers() {
+    let server = Server::start("127.0.0.1:0");
+    relays_right(&server.relay(&[]).unwrap());
+}
+
+#[test]
+fn the_relay_on_io_uring_gives_each_client_its_own_answers() {
+    let path = std::env::temp_dir().join(format!("weir-bench-ring-{}", std::process::id()));
+    for listen in ["127.0.0.1:0", path.to_str().unwrap()] {
+        let server = Server::start(listen);
+        match server.relay(&["--ring"]) {
+            Ok(relay) => relays_right(&relay),
+            // In a container it may be forbidden, by either error.
+            Err(said) if said.contains("(os error 1)") || said.contains("(os error 38)") => {
+                eprintln!("left out: {said}");
+            }
+            Err(said) => panic!("{said}"),
+        }
+    }
     std::fs::remove_file(path).unwrap();
 }
 

@@ -19,6 +19,8 @@ pub(super) enum Make {
     Weir,
     /// This program's own [`crate::relay`].
     Relay,
+    /// The same by io_uring.
+    Ring,
 }
 
 /// A pooler's program.
@@ -36,6 +38,7 @@ pub(crate) struct Programs {
     pub(crate) pgbouncer: Binary,
     pub(crate) weir: Binary,
     pub(super) relay: Binary,
+    pub(super) ring: Binary,
 }
 
 impl Programs {
@@ -46,10 +49,12 @@ impl Programs {
         pgbouncer: Option<&Path>,
     ) -> Result<Self> {
         let pgbouncer = pgbouncer.map_or_else(find_pgbouncer, |path| Ok(path.to_owned()))?;
+        let own = within_reach(workplace, &std::env::current_exe()?)?;
         Ok(Self {
             pgbouncer: Binary::new(workplace, &pgbouncer)?,
             weir: Binary::new(workplace, weir)?,
-            relay: Binary::relay(workplace)?,
+            relay: Binary { path: own.clone(), label: "relay".to_owned(), make: Make::Relay },
+            ring: Binary { path: own, label: "relay on io_uring".to_owned(), make: Make::Ring },
         })
     }
 }
@@ -81,21 +86,16 @@ impl Binary {
         })
     }
 
-    fn relay(workplace: &Workplace) -> Result<Self> {
-        let path = within_reach(workplace, &std::env::current_exe()?)?;
-        Ok(Self { path, label: "relay".to_owned(), make: Make::Relay })
-    }
-
     /// Whether named prepared statements work in transaction mode; PgBouncer's do from 1.21 on.
     pub(crate) fn prepares_statements(&self) -> bool {
         match self.make {
             Make::PgBouncer(major, minor) => (major, minor) >= (1, 21),
             Make::Weir => true,
-            Make::Relay => false,
+            Make::Relay | Make::Ring => false,
         }
     }
 
-    /// What it is started with. The relay reads no file.
+    /// What it is started with. The relays read no file.
     pub(super) fn arguments(
         &self,
         setting: &Setting,
@@ -103,13 +103,15 @@ impl Binary {
         port: u16,
         configuration: &Path,
     ) -> Vec<OsString> {
-        if self.make != Make::Relay {
-            return vec![configuration.into()];
-        }
+        let ring = match self.make {
+            Make::PgBouncer(..) | Make::Weir => return vec![configuration.into()],
+            Make::Relay => None,
+            Make::Ring => Some("--ring"),
+        };
         let listen = format!("127.0.0.1:{port}");
         let (server, servers) = (server.to_string(), setting.servers.to_string());
         let words = ["relay", "--listen", &listen, "--connect", &server, "--servers", &servers];
-        words.map(OsString::from).into()
+        words.into_iter().chain(ring).map(OsString::from).collect()
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) enum Contest {
     Workers { apart: bool, schedule: &'static str },
     /// A mere relay, and Weir.
     Floor,
+    /// PgBouncer, and a mere relay on io_uring.
+    Ring,
 }
 
 /// What the clients do.
@@ -110,6 +112,11 @@ const fn floor(name: &'static str, clients: usize, unix: bool) -> Row {
     Row { contest: Contest::Floor, extra: true, ..row(name, job) }
 }
 
+/// So many clients before PgBouncer, and before a relay that has io_uring in place of epoll.
+const fn ring(name: &'static str, clients: usize, unix: bool) -> Row {
+    Row { contest: Contest::Ring, ..floor(name, clients, unix) }
+}
+
 const NOTHING_SET: Sessions = Sessions { groups: 0, at_work: 0 };
 
 const fn secured(row: Row, tls: Tls) -> Row {
@@ -119,7 +126,7 @@ const fn secured(row: Row, tls: Tls) -> Row {
 /// Clients at work while others come in a storm.
 pub(super) const AT_WORK: usize = 200;
 
-pub(super) static ROWS: [Row; 43] = [
+pub(super) static ROWS: [Row; 49] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -148,6 +155,12 @@ pub(super) static ROWS: [Row; 43] = [
     floor("floor-10-unix", 10, true),
     floor("floor-200-unix", 200, true),
     floor("floor-1000-unix", 1_000, true),
+    ring("floor-ring-10", 10, false),
+    ring("floor-ring-200", 200, false),
+    ring("floor-ring-1000", 1_000, false),
+    ring("floor-ring-10-unix", 10, true),
+    ring("floor-ring-200-unix", 200, true),
+    ring("floor-ring-1000-unix", 1_000, true),
     row("login-trust", Job::Login { scram: false }),
     row("login-scram", Job::Login { scram: true }),
     row("bulk-8k", Job::Bulk { row_bytes: 8_192 }),
@@ -181,7 +194,8 @@ impl Row {
     /// Whose its figures are on that side.
     pub(super) fn pooler<'a>(&self, side: usize, programs: &'a Programs) -> &'a Binary {
         match self.contest {
-            Contest::Poolers if side == 0 => &programs.pgbouncer,
+            Contest::Poolers | Contest::Ring if side == 0 => &programs.pgbouncer,
+            Contest::Ring => &programs.ring,
             Contest::Floor if side == 0 => &programs.relay,
             _ => &programs.weir,
         }
@@ -199,6 +213,7 @@ impl Row {
             Contest::Modes(_) => ["transaction", "auto"],
             Contest::Workers { .. } => ["one_worker", "two_workers"],
             Contest::Floor => ["relay", "weir"],
+            Contest::Ring => ["pgbouncer", "ring"],
         }
     }
 
@@ -218,6 +233,7 @@ impl Row {
             Job::Query { .. } => match self.contest {
                 Contest::Poolers => "CPU µs per transaction",
                 Contest::Floor => "CPU µs per transaction, A a mere relay, B Weir",
+                Contest::Ring => "CPU µs per transaction, A PgBouncer, B a mere relay on io_uring",
                 Contest::Modes(_) => {
                     "CPU µs per transaction, A in transaction mode, B in auto mode"
                 }
@@ -264,6 +280,7 @@ impl fmt::Display for Row {
         match self.contest {
             Contest::Poolers => {}
             Contest::Floor => write!(f, ", Weir beside a mere relay")?,
+            Contest::Ring => write!(f, ", a mere relay on io_uring beside PgBouncer")?,
             Contest::Modes(Sessions { groups: 0, .. }) => {
                 write!(f, ", auto beside transaction mode")?;
             }
