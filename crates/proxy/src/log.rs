@@ -138,17 +138,12 @@ pub fn init(stderr: bool, verbose: u8) {
 /// is let go.
 ///
 /// # Errors
-/// When the file cannot be opened for appending. The log then goes on as it was.
+/// When the file cannot be opened for appending. Lines then go on to the file there was, if any; all
+/// else counts.
 pub fn configure(global: &Global) -> Result<(), LogFileError> {
-    let opened = match global.logfile.as_str() {
-        "" => None,
-        path => {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            Some(opened.map_err(|error| LogFileError(path.to_owned(), in_words(&error)))?)
-        }
-    };
+    let opened = open(&global.logfile);
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
-    sinks.file = opened;
+    let opened = opened.map(|file| sinks.file = file);
     sinks.syslog =
         global.syslog.then(|| Syslog::new(&global.syslog_ident, &global.syslog_facility));
     sinks.verbose = u8::try_from(global.verbose).unwrap_or(u8::MAX);
@@ -159,7 +154,16 @@ pub fn configure(global: &Global) -> Result<(), LogFileError> {
         let (level, second) = (*level, *second);
         sinks.record(Line { level, second, text, message: text[*message..].trim_end() });
     }
-    Ok(())
+    opened
+}
+
+/// The log file; none if there is to be none.
+fn open(path: &str) -> Result<Option<File>, LogFileError> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(Some).map_err(|error| LogFileError(path.to_owned(), in_words(&error)))
 }
 
 /// Keeps a line until it is known who wants it.

@@ -87,9 +87,12 @@ fn the_file_is_reopened_and_the_level_obeyed() {
     assert!(old.contains("LOG first 1\n") && old.contains("LOG second 2\n"), "{old}");
     assert!(new.contains("DEBUG third 3\n") && !new.contains("not shown"), "{new}");
 
-    assert!(configure_for(&dir, 0).is_err());
+    assert!(configure_for(&dir, 2).is_err());
     crate::error!("the log goes on");
-    assert!(fs::read_to_string(&path).unwrap().contains("ERROR the log goes on\n"));
+    crate::noise!("and says what it is to say");
+    let new = fs::read_to_string(&path).unwrap();
+    assert!(new.contains("ERROR the log goes on\n"), "{new}");
+    assert!(new.contains("NOISE and says what it is to say\n"), "{new}");
 
     init(false, 1);
     configure(&Global { verbose: 0, ..Global::default() }).unwrap();
