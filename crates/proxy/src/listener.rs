@@ -16,7 +16,10 @@ use config::{Global, in_words};
 
 use crate::{
     log,
-    sys::{Address, process, socket},
+    sys::{
+        Address, process,
+        socket::{self, TcpDefaults},
+    },
     warning,
 };
 
@@ -43,9 +46,18 @@ pub(crate) struct Listener {
     /// Somebody else listens on it as well, a service manager or the process that we take over
     /// from, and goes on when we do not.
     inherited: AtomicBool,
+    /// By TCP: what its options were before [`tune`], and are again where the configuration has zero.
+    defaults: Option<TcpDefaults>,
 }
 
 impl Listener {
+    fn new(fd: OwnedFd, address: Address, inherited: bool) -> Self {
+        let is_tcp = matches!(address, Address::Inet(_));
+        let defaults = is_tcp.then(|| TcpDefaults::of(fd.as_raw_fd())).and_then(Result::ok);
+        let (open, inherited) = (AtomicBool::new(true), AtomicBool::new(inherited));
+        Self { fd, address, open, inherited, defaults }
+    }
+
     pub(crate) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -103,11 +115,14 @@ pub(crate) fn shut_tcp(listeners: &[Listener]) {
 
 /// Sets what clients' sockets are to be like: the kernel hands the options of a listener down to
 /// the connections it accepts, so nothing need be set for each of them. Done at start, and again
-/// when the configuration was replaced.
+/// when the configuration was replaced, which may have zero now for what it has set before.
 pub(crate) fn tune(listeners: &[Listener], global: &Global) {
     for listener in listeners.iter().filter(|listener| listener.is_tcp() && listener.is_open()) {
-        let deferred = socket::set_defer_accept(listener.fd(), global.tcp_defer_accept);
-        if let Err(error) = deferred.and_then(|()| set_tcp_options(listener.fd(), global)) {
+        let fd = listener.fd();
+        let tuned = socket::set_defer_accept(fd, global.tcp_defer_accept)
+            .and_then(|()| listener.defaults.map_or(Ok(()), |defaults| defaults.restore(fd)))
+            .and_then(|()| set_tcp_options(fd, global));
+        if let Err(error) = tuned {
             warning!("cannot set the options of {}: {error}", listener.address);
         }
     }
@@ -154,7 +169,11 @@ pub(crate) fn take_over(global: &Global, fds: Vec<OwnedFd>) -> Vec<Listener> {
     let taken = fds.into_iter().map(|fd| {
         let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
         log!("listening on {address}, taken over");
-        Listener { fd, address, open: AtomicBool::new(true), inherited: AtomicBool::new(true) }
+        // The other process has tuned it: what its options would be, a new socket tells.
+        let fresh = socket::open(&address).and_then(|fresh| TcpDefaults::of(fresh.as_raw_fd()));
+        let mut listener = Listener::new(fd, address, true);
+        listener.defaults = listener.defaults.and(fresh.ok());
+        listener
     });
     let all: Vec<_> = taken.collect();
     tune(&all, global);
@@ -171,7 +190,7 @@ fn take_inherited(global: &Global, inherited: Vec<OwnedFd>) -> Vec<Listener> {
     let taken = inherited.into_iter().map(|fd| {
         let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
         log!("socket passed from service manager (fd {}): {address}", fd.as_raw_fd());
-        Listener { fd, address, open: AtomicBool::new(true), inherited: AtomicBool::new(true) }
+        Listener::new(fd, address, true)
     });
     let all: Vec<_> = taken.collect();
     tune(&all, global);
@@ -228,12 +247,7 @@ fn open_inet(address: SocketAddr, global: &Global) -> Result<Listener, (&'static
     socket::listen(fd, global.listen_backlog).map_err(at("listen"))?;
     // Port 0 is any free one: tell which.
     let address = socket::local_address(fd).map_err(at("getsockname"))?;
-    Ok(Listener {
-        fd: socket,
-        address,
-        open: AtomicBool::new(true),
-        inherited: AtomicBool::new(false),
-    })
+    Ok(Listener::new(socket, address, false))
 }
 
 /// Where the unix socket is; `None` if there is none.
@@ -276,12 +290,7 @@ fn open_unix(global: &Global) -> Result<Listener, ListenError> {
     }
     socket::bind(socket.as_raw_fd(), &address).map_err(failed)?;
     // From here on the file is ours, and dropping the listener removes it.
-    let listener = Listener {
-        fd: socket,
-        address,
-        open: AtomicBool::new(true),
-        inherited: AtomicBool::new(false),
-    };
+    let listener = Listener::new(socket, address, false);
     if let Address::Unix(path) = &listener.address {
         admit(path, global)?;
     }
@@ -414,14 +423,44 @@ mod tests {
         assert_eq!(about.tcpi_sacked, 17);
 
         let _client = std::net::TcpStream::connect(address).unwrap();
-        let (accepted, _) = socket::accept(fd).unwrap();
-        let accepted = accepted.as_raw_fd();
+        let (client, _) = socket::accept(fd).unwrap();
+        let accepted = client.as_raw_fd();
         assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 7000);
         assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_KEEPCNT), 4);
         assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL), 6);
         // The kernel counts its own overhead in as well.
         assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_RCVBUF), 80_000);
         assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_SNDBUF), 80_000);
+    }
+
+    #[test]
+    fn where_the_configuration_has_zero_again_a_listener_is_like_a_new_one() {
+        let global = Global {
+            listen_addr: vec!["127.0.0.1".into()],
+            listen_port: 0,
+            unix_socket_dir: String::new(),
+            tcp_defer_accept: false,
+            ..Global::default()
+        };
+        let set = Global {
+            tcp_keepidle: 11,
+            tcp_keepintvl: 6,
+            tcp_keepcnt: 4,
+            tcp_socket_buffer: 40_000,
+            ..global.clone()
+        };
+        let all = open_all(&set, Vec::new()).unwrap();
+        let fresh = socket::open(all[0].address()).unwrap();
+        let fresh = TcpDefaults::of(fresh.as_raw_fd()).unwrap();
+        assert_ne!(TcpDefaults::of(all[0].fd()).unwrap(), fresh);
+        tune(&all, &global);
+        assert_eq!(TcpDefaults::of(all[0].fd()).unwrap(), fresh);
+
+        // Nor does it keep what another process has set.
+        tune(&all, &set);
+        let taken = take_over(&global, vec![all[0].fd.try_clone().unwrap()]);
+        assert_eq!(TcpDefaults::of(taken[0].fd()).unwrap(), fresh);
+        taken[0].abandon();
     }
 
     #[test]

@@ -159,17 +159,18 @@ pub(crate) fn set_keepalive(fd: RawFd, on: bool) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, on.into())
 }
 
-/// How it is probed: after `idle` seconds, every `interval` seconds, `count` times. Zero leaves
-/// the system's default.
+/// By which a silent peer is probed: after so many seconds, every so many seconds, so many times.
+const KEEPALIVE_TIMES: [libc::c_int; 3] =
+    [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
+
+/// How it is probed. Zero leaves what there is, which is the system's default with a new socket.
 pub(crate) fn set_keepalive_times(
     fd: RawFd,
     idle: u32,
     interval: u32,
     count: u32,
 ) -> io::Result<()> {
-    let times =
-        [(libc::TCP_KEEPIDLE, idle), (libc::TCP_KEEPINTVL, interval), (libc::TCP_KEEPCNT, count)];
-    for (name, value) in times {
+    for (name, value) in KEEPALIVE_TIMES.into_iter().zip([idle, interval, count]) {
         if value > 0 {
             let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
             set_option(fd, libc::IPPROTO_TCP, name, value)?;
@@ -193,7 +194,7 @@ pub(crate) fn set_user_timeout(fd: RawFd, milliseconds: u32) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, value)
 }
 
-/// Bytes of the kernel's buffers, for each direction; zero leaves the system's default.
+/// Bytes of the kernel's buffers, for each direction; zero leaves what there is.
 pub(crate) fn set_buffers(fd: RawFd, bytes: u32) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
@@ -201,6 +202,54 @@ pub(crate) fn set_buffers(fd: RawFd, bytes: u32) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, value)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, value)
+}
+
+const BUFFERS: [libc::c_int; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
+/// Which of the buffers have a size that was set, so that the kernel does not choose it itself any
+/// more. Since Linux 5.14.
+const SO_BUF_LOCK: libc::c_int = 72;
+
+/// What a TCP socket has of those options that are left alone where a configuration has zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TcpDefaults {
+    times: [libc::c_int; 3],
+    buffers: [libc::c_int; 2],
+    locks: libc::c_int,
+}
+
+impl TcpDefaults {
+    pub(crate) fn of(fd: RawFd) -> io::Result<Self> {
+        let [idle, interval, count] =
+            KEEPALIVE_TIMES.map(|name| option(fd, libc::IPPROTO_TCP, name));
+        let [sent, received] = BUFFERS.map(|name| option(fd, libc::SOL_SOCKET, name));
+        let locks = option(fd, libc::SOL_SOCKET, SO_BUF_LOCK).unwrap_or(0);
+        Ok(Self { times: [idle?, interval?, count?], buffers: [sent?, received?], locks })
+    }
+
+    /// Gives a socket these options again, as far as it has others.
+    pub(crate) fn restore(self, fd: RawFd) -> io::Result<()> {
+        let now = Self::of(fd)?;
+        for (at, name) in KEEPALIVE_TIMES.into_iter().enumerate() {
+            if now.times[at] != self.times[at] {
+                set_option(fd, libc::IPPROTO_TCP, name, self.times[at])?;
+            }
+        }
+        for (at, name) in BUFFERS.into_iter().enumerate() {
+            if now.buffers[at] != self.buffers[at] {
+                // The kernel doubles what it is told, for its own overhead.
+                set_option(fd, libc::SOL_SOCKET, name, self.buffers[at] / 2)?;
+            }
+        }
+        if now == self { Ok(()) } else { self.restore_locks(fd) }
+    }
+
+    fn restore_locks(self, fd: RawFd) -> io::Result<()> {
+        match set_option(fd, libc::SOL_SOCKET, SO_BUF_LOCK, self.locks) {
+            // An older kernel. The sizes are right, and stay as they are until the next start.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+            other => other,
+        }
+    }
 }
 
 #[cfg(test)]
