@@ -17,6 +17,10 @@ const CONSOLE: &str = "pgbouncer";
 const NAME_LEN_MAX: usize = 63;
 /// Largest peer id; a cancel key has 14 bits for it.
 const PEER_ID_MAX: u32 = 16_383;
+/// What Linux takes for the times of keepalives, and for how many there are; of more it says EINVAL, and
+/// then no connection by TCP could be made.
+const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
+const KEEPALIVE_COUNT_MAX: u32 = 127;
 
 /// Where a setting was written.
 #[derive(Clone, Debug)]
@@ -267,9 +271,17 @@ pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
         (Scope::Global | Scope::Database, "auth_dbname", CONSOLE) => {
             Some(format!("cannot use the reserved \"{CONSOLE}\" database as an auth_dbname"))
         }
-        (Scope::Global, "peer_id", id) if id.parse().is_ok_and(|id: u32| id > PEER_ID_MAX) => {
-            Some(format!("invalid value \"{id}\" for parameter peer_id: at most {PEER_ID_MAX}"))
+        (Scope::Global, "peer_id", id) => too_large(key, id, PEER_ID_MAX),
+        (Scope::Global, "tcp_keepidle" | "tcp_keepintvl", value) => {
+            too_large(key, value, KEEPALIVE_SECONDS_MAX)
         }
+        (Scope::Global, "tcp_keepcnt", value) => too_large(key, value, KEEPALIVE_COUNT_MAX),
         _ => None,
     }
+}
+
+fn too_large(key: &Key, value: &str, max: u32) -> Option<String> {
+    let is_larger = value.parse().is_ok_and(|number: u32| number > max);
+    let name = key.name;
+    is_larger.then(|| format!("invalid value \"{value}\" for parameter {name}: at most {max}"))
 }

@@ -192,11 +192,11 @@ keys! {
     tcp_defer_accept: bool = "1", reload, acts;
     /// Send TCP keepalives on client and server connections.
     tcp_keepalive: bool = "1", reload, acts;
-    /// Keepalives without an answer that end a connection; 0 is the system's default.
+    /// Keepalives without an answer that end a connection, at most 127; 0 is the system's default.
     tcp_keepcnt: u32 = "0", reload, acts;
-    /// Silence after which keepalives start; 0 is the system's default.
+    /// Silence after which keepalives start, at most 32767; 0 is the system's default.
     tcp_keepidle: u32 [seconds] = "0", reload, acts;
-    /// Time between keepalives; 0 is the system's default.
+    /// Time between keepalives, at most 32767; 0 is the system's default.
     tcp_keepintvl: u32 [seconds] = "0", reload, acts;
     /// Size of the kernel's buffers of a connection; 0 is the system's default.
     tcp_socket_buffer: u32 [bytes] = "0", reload, acts;

@@ -46,6 +46,18 @@ fn each_mistake_in_the_main_section() {
             "peer_id = 16384",
             "peer_id: invalid value \"16384\" for parameter peer_id: at most 16383",
         ),
+        (
+            "tcp_keepidle = 32768",
+            "tcp_keepidle: invalid value \"32768\" for parameter tcp_keepidle: at most 32767",
+        ),
+        (
+            "tcp_keepintvl = 86400",
+            "tcp_keepintvl: invalid value \"86400\" for parameter tcp_keepintvl: at most 32767",
+        ),
+        (
+            "tcp_keepcnt = 128",
+            "tcp_keepcnt: invalid value \"128\" for parameter tcp_keepcnt: at most 127",
+        ),
         ("listen_port", "syntax error in configuration"),
         ("= 1", "syntax error in configuration"),
         ("'listen_port = 1", "syntax error in configuration"),
