@@ -65,13 +65,16 @@ impl Config {
     /// file does not say so any more: as in PgBouncer that needs a new start. Returns whose
     /// databases these are.
     pub fn keep_forced_users(&mut self, running: &Self) -> Vec<String> {
+        let both = |(name, new)| Some((new, running.databases.get(name)?));
+        let named = self.databases.iter_mut().filter_map(both);
+        let star = self.fallback.as_mut().zip(running.fallback.as_ref());
         let mut kept = Vec::new();
-        for (name, old) in running.databases.iter().filter(|(_, old)| old.user.is_some()) {
-            if let Some(new) = self.databases.get_mut(name).filter(|new| new.user.is_none()) {
+        for (new, old) in named.chain(star) {
+            if old.user.is_some() && new.user.is_none() {
                 let new = Arc::make_mut(new);
                 new.user.clone_from(&old.user);
                 new.password.clone_from(&old.password);
-                kept.push(name.clone());
+                kept.push(new.name.clone());
             }
         }
         kept

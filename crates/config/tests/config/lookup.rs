@@ -50,6 +50,25 @@ fn the_weights_of_database_and_user_are_multiplied() {
 }
 
 #[test]
+fn a_user_for_all_is_kept_where_a_reload_would_lose_it() {
+    let running = ini("[pgbouncer]\n[databases]\nown = host=h user=first password=p\n\
+         gone = host=h user=first\n* = host=h user=second password=q\n");
+    let mut config = ini("[pgbouncer]\n[databases]\nown = host=i\nnew = host=h\n* = host=i\n");
+    assert_eq!(config.keep_forced_users(&running), ["own", "*"]);
+    for (name, user, password) in [("own", "first", "p"), ("any", "second", "q")] {
+        let database = config.database(name).unwrap();
+        assert_eq!(database.user.as_deref(), Some(user), "{name}");
+        assert_eq!(database.password.as_deref(), Some(password), "{name}");
+        assert_eq!(config.hosts(&database), [Host::new("i")], "{name}");
+    }
+    assert_eq!(config.database("new").unwrap().user, None);
+
+    let mut other = ini("[pgbouncer]\n[databases]\nown = host=h user=third\n* = user=third\n");
+    assert_eq!(other.keep_forced_users(&running), [""; 0]);
+    assert_eq!(other.database("any").unwrap().user.as_deref(), Some("third"));
+}
+
+#[test]
 fn the_star_entry_stands_for_unknown_names() {
     let config = ini(TEXT);
     let made = config.database("new").unwrap();
