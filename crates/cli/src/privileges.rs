@@ -11,7 +11,7 @@ use crate::sys;
 /// When there is no such user, or when only root could do it and we are not root.
 pub(crate) fn switch_to(user: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = user.filter(|name| !name.is_empty()) else { return Ok(()) };
-    let user = sys::user_by_name(name)
+    let user = proxy::user_by_name(name)
         .with_context(|| format!("could not look up user \"{name}\""))?
         .with_context(|| format!("could not find user '{name}' to switch to"))?;
     if sys::effective_uid() == user.uid {
@@ -29,7 +29,7 @@ pub(crate) fn leave_root() -> anyhow::Result<Option<&'static str>> {
         return Ok(None);
     }
     for name in ["postgres", "nobody"] {
-        if sys::user_by_name(name).context("users")?.is_some() {
+        if proxy::user_by_name(name).context("users")?.is_some() {
             return switch_to(Some(name)).map(|()| Some(name));
         }
     }

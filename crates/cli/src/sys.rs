@@ -13,16 +13,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Room for the strings of one password database entry, in bytes.
-const ENTRY_BYTES: usize = 16 * 1024;
-
-/// An operating system user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct User {
-    pub(crate) name: String,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
+use proxy::User;
 
 /// Turns the -1 of the C library into the error it stands for.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -40,32 +31,6 @@ pub(crate) fn effective_uid() -> u32 {
 pub(crate) fn hide_memory() -> io::Result<()> {
     // SAFETY: takes integers only.
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
-}
-
-/// Looks a user up by name; `None` when there is none of that name.
-pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
-    let c_name = CString::new(name)?;
-    // SAFETY: all fields of `passwd` are integers or pointers, for which zero is valid.
-    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut strings = vec![0; ENTRY_BYTES];
-    let mut found = ptr::null_mut();
-    // SAFETY: every pointer is to a live value, and the length is that of the buffer.
-    let code = unsafe {
-        libc::getpwnam_r(
-            c_name.as_ptr(),
-            &raw mut entry,
-            strings.as_mut_ptr(),
-            strings.len(),
-            &raw mut found,
-        )
-    };
-    if !found.is_null() {
-        return Ok(Some(User { name: name.to_owned(), uid: entry.pw_uid, gid: entry.pw_gid }));
-    }
-    match code {
-        0 | libc::ENOENT | libc::ESRCH => Ok(None),
-        code => Err(io::Error::from_raw_os_error(code)),
-    }
 }
 
 /// Gives up this process's user for another, groups included. There is no way back.

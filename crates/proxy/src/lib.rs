@@ -56,7 +56,10 @@ pub use crate::{
     },
     resolve::{HostInfo, NamesInfo, ZoneInfo},
     service::Service,
-    sys::Address,
+    sys::{
+        Address,
+        process::{User, user_by_name},
+    },
     takeover::{Heritage, TakeOverError, receive as take_over},
     tls::{Tls, TlsContexts, TlsError, TlsStream},
 };

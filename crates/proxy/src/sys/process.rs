@@ -5,13 +5,14 @@
 use std::{
     ffi::{CStr, CString},
     io,
+    mem::MaybeUninit,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
     ptr,
 };
 
 use super::checked;
 
-/// Room for the strings of one entry of the group database, in bytes.
+/// Room for the strings of one entry of the databases of users and groups, in bytes.
 const ENTRY_BYTES: usize = 16 * 1024;
 /// And of the largest one that is looked at.
 const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -105,25 +106,42 @@ pub(crate) fn host_name() -> String {
     }
 }
 
+/// An operating system user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Looks a user up by name; `None` when there is none of that name.
+///
+/// # Errors
+/// When the system cannot tell.
+pub fn user_by_name(name: &str) -> io::Result<Option<User>> {
+    let c_name = CString::new(name)?;
+    let user = find_entry(ENTRY_BYTES, |entry, strings, len, found| {
+        // SAFETY: the name is alive, and so is what `find_entry` points to.
+        unsafe { libc::getpwnam_r(c_name.as_ptr(), entry, strings, len, found) }
+    })?;
+    Ok(user.map(|(user, _)| User { name: name.to_owned(), uid: user.pw_uid, gid: user.pw_gid }))
+}
+
 /// The name of the user with that number; `None` when there is none.
 pub(crate) fn user_by_id(uid: u32) -> io::Result<Option<String>> {
-    // SAFETY: all fields of `passwd` are integers or pointers, for which zero is valid.
-    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut strings = vec![0; ENTRY_BYTES];
-    let mut found = ptr::null_mut();
-    // SAFETY: all pointers are to live values, and the length is that of `strings`.
-    let code = unsafe {
-        libc::getpwuid_r(uid, &raw mut entry, strings.as_mut_ptr(), strings.len(), &raw mut found)
-    };
-    match code {
-        0 if found.is_null() => Ok(None),
-        0 => {
-            // SAFETY: the entry was found, so the name is a C string within `strings`.
-            let name = unsafe { CStr::from_ptr(entry.pw_name) };
-            Ok(Some(name.to_string_lossy().into_owned()))
-        }
-        code => Err(io::Error::from_raw_os_error(code)),
-    }
+    name_within(uid, ENTRY_BYTES)
+}
+
+fn name_within(uid: u32, room: usize) -> io::Result<Option<String>> {
+    let user = find_entry(room, |entry, strings, len, found| {
+        // SAFETY: all that `find_entry` points to is alive.
+        unsafe { libc::getpwuid_r(uid, entry, strings, len, found) }
+    })?;
+    Ok(user.map(|(user, _strings): (libc::passwd, _)| {
+        // SAFETY: the name is a C string within the strings, which are still there.
+        let name = unsafe { CStr::from_ptr(user.pw_name) };
+        name.to_string_lossy().into_owned()
+    }))
 }
 
 /// The number of a group given by name; `None` when there is none of that name.
@@ -131,26 +149,32 @@ pub(crate) fn group_by_name(name: &str) -> io::Result<Option<u32>> {
     group_within(name, ENTRY_BYTES)
 }
 
-/// With so much room at first for the names of its members, of whom there may be thousands.
 fn group_within(name: &str, room: usize) -> io::Result<Option<u32>> {
     let c_name = CString::new(name)?;
-    // SAFETY: all fields of `group` are integers or pointers, for which zero is valid.
-    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let group = find_entry(room, |entry, strings, len, found| {
+        // SAFETY: the name is alive, and so is what `find_entry` points to.
+        unsafe { libc::getgrnam_r(c_name.as_ptr(), entry, strings, len, found) }
+    })?;
+    Ok(group.map(|(group, _): (libc::group, _)| group.gr_gid))
+}
+
+/// An entry of the database of users or groups, with the strings that it points to. At first there is so
+/// much room for them; if that is too little, more: a group may have thousands of members.
+///
+/// `look_up` is the call: it is given where to put the entry, the strings with their room, and where to
+/// say whether there is one.
+fn find_entry<T>(
+    room: usize,
+    look_up: impl Fn(*mut T, *mut libc::c_char, usize, *mut *mut T) -> libc::c_int,
+) -> io::Result<Option<(T, Vec<libc::c_char>)>> {
+    let mut entry = MaybeUninit::uninit();
     let mut strings = vec![0; room];
     let mut found = ptr::null_mut();
-    // SAFETY: every pointer is to a live value, and the length is that of the buffer.
-    let code = unsafe {
-        libc::getgrnam_r(
-            c_name.as_ptr(),
-            &raw mut entry,
-            strings.as_mut_ptr(),
-            strings.len(),
-            &raw mut found,
-        )
-    };
+    let code = look_up(entry.as_mut_ptr(), strings.as_mut_ptr(), room, &raw mut found);
     match code {
-        _ if !found.is_null() => Ok(Some(entry.gr_gid)),
-        libc::ERANGE if room < ENTRY_BYTES_MAX => group_within(name, 2 * room),
+        // SAFETY: it was found, and that is where the call has put it.
+        _ if !found.is_null() => Ok(Some((unsafe { entry.assume_init() }, strings))),
+        libc::ERANGE if room < ENTRY_BYTES_MAX => find_entry(2 * room, look_up),
         0 | libc::ENOENT | libc::ESRCH => Ok(None),
         code => Err(io::Error::from_raw_os_error(code)),
     }
@@ -164,5 +188,13 @@ mod tests {
     fn a_group_is_found_however_many_members_it_has() {
         assert_eq!(group_within("root", 1).unwrap(), Some(0));
         assert_eq!(group_within("no such group", 1).unwrap(), None);
+    }
+
+    #[test]
+    fn a_user_is_found_however_long_its_entry_is() {
+        assert_eq!(name_within(0, 1).unwrap().as_deref(), Some("root"));
+        let root = user_by_name("root").unwrap().unwrap();
+        assert_eq!((root.name.as_str(), root.uid), ("root", 0));
+        assert_eq!(user_by_name("no such user").unwrap(), None);
     }
 }
