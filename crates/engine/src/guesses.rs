@@ -69,16 +69,20 @@ impl Guesses {
 /// Where guesses come from: an IPv4 address, the first half of an IPv6 address (who has one of that
 /// network has all), or a unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Origin(u64);
+pub enum Origin {
+    Unix,
+    V4(u32),
+    V6(u64),
+}
 
 impl Origin {
     /// None is a unix socket.
     pub fn new(address: Option<IpAddr>) -> Self {
-        Self(match address {
-            None => 0,
-            Some(IpAddr::V4(ip)) => u64::from(ip.to_bits()),
-            Some(IpAddr::V6(ip)) => (ip.to_bits() >> 64) as u64,
-        })
+        match address {
+            None => Self::Unix,
+            Some(IpAddr::V4(ip)) => Self::V4(ip.to_bits()),
+            Some(IpAddr::V6(ip)) => Self::V6((ip.to_bits() >> 64) as u64),
+        }
     }
 }
 
@@ -86,7 +90,7 @@ impl Origin {
 mod tests {
     use super::*;
 
-    const HERE: Origin = Origin(1);
+    const HERE: Origin = Origin::V4(1);
     const DELAY: Micros = 1_000_000;
 
     #[test]
@@ -111,9 +115,20 @@ mod tests {
         (0..100).for_each(|_| guesses.failed(HERE, "u", DELAY, 10));
         assert!(!guesses.may_try(HERE, "u", DELAY, 10));
         assert!(guesses.may_try(HERE, "v", DELAY, 10));
-        assert!(guesses.may_try(Origin(2), "u", DELAY, 10));
+        assert!(guesses.may_try(Origin::V4(2), "u", DELAY, 10));
         guesses.clear();
         assert!(guesses.may_try(HERE, "u", DELAY, 10));
+    }
+
+    #[test]
+    fn who_has_one_address_of_a_network_has_all_and_is_nobody_else() {
+        let of = |address: &str| Origin::new(Some(address.parse().unwrap()));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        let others =
+            [Origin::new(None), of("::1"), of("127.0.0.1"), of("0.0.0.1"), of("2001:db8::1")];
+        for (at, one) in others.iter().enumerate() {
+            assert!(!others[at + 1..].contains(one), "{one:?}");
+        }
     }
 
     #[test]
@@ -130,7 +145,7 @@ mod tests {
             guesses.failed(HERE, "u", DELAY, 10 + n);
         }
         for n in 0..200_000 {
-            guesses.failed(Origin(n), "v", DELAY, 200);
+            guesses.failed(Origin::V6(n), "v", DELAY, 200);
         }
         assert!(guesses.forgiven_at.len() <= KNOWN_MAX);
         assert!(!guesses.may_try(HERE, "u", DELAY, 200));
