@@ -101,6 +101,21 @@ pub enum LoginStep {
     Checking(Checking),
 }
 
+impl LoginStep {
+    /// Is a password due, or what stands for one, that ends with a zero?
+    pub fn expects_text(&self) -> bool {
+        match self {
+            Self::ExpectCleartext | Self::ExpectJudged(_) | Self::ExpectMd5 { .. } => true,
+            Self::ExpectStartup
+            | Self::ExpectSaslInitial(_)
+            | Self::ExpectSaslResponse(_)
+            | Self::Proving(_)
+            | Self::Asking(_)
+            | Self::Checking(_) => false,
+        }
+    }
+}
+
 /// What is being found out about a client.
 #[derive(Debug)]
 pub enum Checking {

@@ -39,10 +39,9 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         judge: Judge,
-        body: &[u8],
+        password: &[u8],
         io: &mut impl Io,
     ) -> Step {
-        let password = body.strip_suffix(b"\0").unwrap_or(body);
         if password.is_empty() {
             // To many a directory it would be no password at all, but a visit without a name.
             return Step::Refuse("empty password returned by client".into());
@@ -50,8 +49,7 @@ impl<X: Exchange> Engine<X> {
         if password.len() > JUDGED_LEN_MAX {
             return Step::Refuse("password too long".into());
         }
-        let text = str::from_utf8(password).ok().filter(|text| !text.contains('\0'));
-        let Some(password) = text.map(|text| Password(text.to_owned())) else {
+        let Ok(password) = str::from_utf8(password).map(|text| Password(text.to_owned())) else {
             return Step::Refuse(judge.refusal().into());
         };
         let user = self.login_mut(id).user.clone();

@@ -313,23 +313,23 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         let rest = login.buffer.split_off(header.total);
         let message = std::mem::replace(&mut login.buffer, rest);
-        let body = &message[HEADER_LEN..];
-        let is_text =
-            matches!(login.step, LoginStep::ExpectCleartext | LoginStep::ExpectMd5 { .. });
-        if is_text && !body.contains(&0) {
-            // As for PgBouncer, what has no end is no answer.
-            return Step::Continue;
+        let mut body = &message[HEADER_LEN..];
+        if login.step.expects_text() {
+            // It ends with the message and not before, or PostgreSQL says so in these words.
+            let Some((0, text)) = body.split_last().filter(|(_, text)| !text.contains(&0)) else {
+                return Step::Refuse("invalid password packet size".into());
+            };
+            body = text;
         }
         match std::mem::take(&mut login.step) {
             LoginStep::ExpectCleartext => self.cleartext(id, body, now, io),
             LoginStep::ExpectJudged(judge) => self.check_password(id, judge, body, io),
             LoginStep::ExpectMd5 { salt } => {
                 let login = self.login_mut(id);
-                let answer = body.strip_suffix(b"\0").unwrap_or(body);
                 let accepted = login
                     .credential
                     .as_ref()
-                    .is_some_and(|known| known.accepts_md5(&login.user, salt, answer));
+                    .is_some_and(|known| known.accepts_md5(&login.user, salt, body));
                 self.verdict(id, accepted, PASSWORD_FAILED, now, io)
             }
             LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, now, io),
@@ -341,8 +341,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn cleartext(&mut self, id: ClientId, body: &[u8], now: Micros, io: &mut impl Io) -> Step {
-        let password = body.strip_suffix(b"\0").unwrap_or(body);
+    fn cleartext(&mut self, id: ClientId, password: &[u8], now: Micros, io: &mut impl Io) -> Step {
         if password.is_empty() {
             return Step::Refuse("empty password returned by client".into());
         }

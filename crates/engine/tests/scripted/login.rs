@@ -90,6 +90,19 @@ fn md5_from_a_plain_password_or_its_hash() {
 }
 
 #[test]
+fn a_password_ends_with_its_message_and_not_before() {
+    for body in [&b"secret"[..], b"", b"secret\0\0", b"secret\0more\0", b"\0secret"] {
+        let message = [b"p", &(body.len() as u32 + 4).to_be_bytes()[..], body].concat();
+        for method in [AuthType::Plain, AuthType::Md5, AuthType::Pam] {
+            let client = hello(&asking(method), "alice", "app");
+            client.take();
+            client.send([message.clone()]);
+            client.expect_fatal("invalid password packet size");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_database_is_told_only_to_those_who_are_known() {
     let rig = asking(AuthType::Plain);
     let client = hello(&rig, "alice", "nowhere");

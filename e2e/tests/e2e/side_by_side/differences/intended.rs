@@ -278,8 +278,16 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         ],
     },
     Difference {
-        why: "A login tells nobody which users and secrets there are, and what is wrong with SCRAM messages is said in Weir's words.",
+        why: "A login tells nobody which users and secrets there are, and what is wrong with messages of a login is said, in Weir's words or PostgreSQL's.",
         lines: &[
+            (
+                "md5: an answer without its zero",
+                "+ log * C-N: * closing because: invalid password packet size (age=Ns)",
+            ),
+            (
+                "md5: an answer without its zero",
+                "+ log * C-N: * pooler error: invalid password packet size",
+            ),
             ("md5: the console, a user who may not", "+ authentication 5 and 4 bytes"),
             ("scram: a hash in the file", "+ authentication 11 and 0 bytes"),
             (
