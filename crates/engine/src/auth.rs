@@ -18,6 +18,7 @@ use wire::secret::Secret;
 use crate::ids::{Micros, PoolId};
 use crate::pool::Waiter;
 use crate::replication::Replication;
+use crate::server::Learnt;
 use crate::vars::Vars;
 
 /// A login in progress.
@@ -36,8 +37,9 @@ pub struct Login {
     pub challenged_at: Micros,
     /// Did `auth_query` give the credential, rather than `auth_file`?
     pub asked: bool,
-    /// Its password, which somebody else has found right: so its user logs in to servers.
-    pub proven: Option<Password>,
+    /// What its proof has shown of how its user logs in to servers: its password, which somebody else
+    /// has found right, or the keys of SCRAM.
+    pub proven: Option<Box<Learnt>>,
     /// Database and user name asked for.
     pub database: String,
     pub user: String,

@@ -11,6 +11,7 @@ use super::login::Step;
 use crate::auth::{Checking, Judge, LoginStep, Password};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros};
+use crate::server::Learnt;
 use crate::shell::{Check, Checked, Exchange, Io};
 
 const NOT_THE_PEER: &str = "unix socket login rejected";
@@ -88,7 +89,7 @@ impl<X: Exchange> Engine<X> {
                 (fits && login.credential.is_some(), NOT_THE_PEER)
             }
             (Checking::Password { judge, password }, Checked::Password(right)) => {
-                login.proven = right.then_some(password);
+                login.proven = right.then(|| Box::new(Learnt::Password(password.0)));
                 (*right, judge.refusal())
             }
             (Checking::Peer(_), Checked::Password(_))

@@ -393,7 +393,7 @@ impl<X: Exchange> Engine<X> {
             return Step::Refuse(format!("database \"{database}\" is disabled"));
         }
         self.learn_answer(id, pool);
-        self.learn_password(id, pool);
+        self.learn_proof(id, pool);
         self.enter_pool(id, pool, now, io);
         Step::Done
     }

@@ -71,6 +71,21 @@ fn a_right_and_a_wrong_password() {
 }
 
 #[test]
+fn the_console_is_no_pool_even_where_any_name_is_a_database() {
+    let rig = Rig::new(|config| {
+        config.global.auth_type = AuthType::ScramSha256;
+        config.global.admin_users = vec!["alice".into()];
+        config.auth_file.users.insert("alice".into(), verifier("secret").to_string());
+        config.fallback = config.databases.get("app").cloned();
+    });
+    let client = rig.connect();
+    client.say_hello_as("alice", "pgbouncer");
+    prove(&client, "secret");
+    assert_eq!(rig.consoles().len(), 1);
+    assert_eq!(rig.report(0).stats, []);
+}
+
+#[test]
 fn an_unknown_user_takes_the_course_of_a_wrong_password() {
     let rig = stored_as(verifier("secret").to_string());
     let mut courses = Vec::new();

@@ -6,7 +6,7 @@ use wire::messages::SaslInitialResponse;
 use wire::scram::{self, ScramError, ScramServer};
 
 use super::{Engine, PASSWORD_FAILED, Step};
-use crate::auth::{Credential, LoginStep, Password};
+use crate::auth::LoginStep;
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::server::Learnt;
 use crate::shell::{Exchange, Io};
@@ -55,18 +55,13 @@ impl<X: Exchange> Engine<X> {
         let mut out = Vec::new();
         backend::authentication_sasl_final(&mut out, &finished.reply);
         io.send_client(id, &out);
-        self.learn_keys(id, &credential, finished.client_key);
+        if let wire::Secret::Scram(verifier) = &credential.secret {
+            // The same user logs in to the server with the key that the proof has shown us.
+            let (client_key, server_key) = (finished.client_key, verifier.server_key);
+            let keys = scram::ScramKeys { client_key, server_key };
+            self.login_mut(id).proven = Some(Box::new(Learnt::Scram(keys)));
+        }
         self.authenticated(id, now, io)
-    }
-
-    /// The client's proof has shown us the key with which the same user logs in to the server.
-    fn learn_keys(&mut self, id: ClientId, credential: &Credential, client_key: [u8; 32]) {
-        let wire::Secret::Scram(verifier) = &credential.secret else { return };
-        let (database, user) =
-            (self.login_mut(id).database.clone(), self.login_mut(id).user.clone());
-        let Some(pool) = self.find_pool(&database, &user) else { return };
-        let keys = scram::ScramKeys { client_key, server_key: verifier.server_key };
-        self.learn(pool, Learnt::Scram(keys));
     }
 
     fn learn(&mut self, pool: PoolId, learnt: Learnt) {
@@ -78,10 +73,10 @@ impl<X: Exchange> Engine<X> {
         });
     }
 
-    /// The password that somebody else has found right also opens its servers.
-    pub(super) fn learn_password(&mut self, id: ClientId, pool: PoolId) {
-        if let Some(Password(password)) = self.login_mut(id).proven.take() {
-            self.learn(pool, Learnt::Password(password));
+    /// What the client's proof has shown also opens its servers.
+    pub(super) fn learn_proof(&mut self, id: ClientId, pool: PoolId) {
+        if let Some(learnt) = self.login_mut(id).proven.take() {
+            self.learn(pool, *learnt);
         }
     }
 
