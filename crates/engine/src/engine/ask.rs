@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use config::{AccessPolicy, AuthType, Config};
+use config::{AccessPolicy, AuthType, Config, Database};
 use wire::frontend;
 
 use super::Engine;
@@ -35,6 +35,8 @@ struct Question {
     auth_user: String,
     /// None if the client wants the console and no `auth_dbname` tells where else to ask.
     database: Option<String>,
+    /// That one's name, as a stranger may know it.
+    shown: String,
     query: String,
 }
 
@@ -47,17 +49,31 @@ impl Question {
         if !configured || config.secret_of(user).is_some() {
             return None;
         }
-        let entry = if is_console { None } else { Some(config.database(database)?) };
-        let entry = entry.as_deref();
+        if is_console {
+            return Self::within(config, database, None);
+        }
+        match config.database(database) {
+            Some(entry) => Self::within(config, database, Some(&entry)),
+            // Else the answer, or the time it takes, would tell a stranger which databases there are.
+            None => {
+                let mut all = config.databases.values();
+                all.find_map(|stand_in| Self::within(config, database, Some(stand_in)))
+            }
+        }
+    }
+
+    /// By the entry of a database, where it says other than the global keys.
+    fn within(config: &Config, database: &str, entry: Option<&Database>) -> Option<Self> {
+        let global = &config.global;
         let given = |own: Option<&String>| own.filter(|text| !text.is_empty()).cloned();
         let auth_user = entry.and_then(|entry| given(entry.auth_user.as_ref()));
         let auth_dbname = entry.and_then(|entry| given(entry.auth_dbname.as_ref()));
+        let auth_dbname = auth_dbname.or_else(|| given(global.auth_dbname.as_ref()));
         let query = entry.and_then(|entry| given(entry.auth_query.as_ref()));
         Some(Self {
             auth_user: auth_user.or_else(|| given(global.auth_user.as_ref()))?,
-            database: auth_dbname
-                .or_else(|| given(global.auth_dbname.as_ref()))
-                .or_else(|| entry.map(|entry| entry.name.clone())),
+            shown: auth_dbname.clone().unwrap_or_else(|| database.to_owned()),
+            database: auth_dbname.or_else(|| entry.map(|entry| entry.name.clone())),
             query: query.unwrap_or_else(|| global.auth_query.clone()),
         })
     }
@@ -89,7 +105,7 @@ impl<X: Exchange> Engine<X> {
         let Some(entry) = entry else { return Some(Step::Refuse(CONFIG_ERROR.into())) };
         let pool = self.pool_of(&entry, &question.auth_user);
         if self.exchange.pool(pool, |pool| pool.disabled) {
-            let why = format!("authentication database \"{}\" is disabled", entry.name);
+            let why = format!("authentication database \"{}\" is disabled", question.shown);
             return Some(Step::Refuse(why));
         }
         let asking = Asking { pool, query: question.query.into(), waiter: None };

@@ -1,5 +1,7 @@
 //! A user that is not in `auth_file`: PostgreSQL is asked about it.
 
+use std::sync::Arc;
+
 use config::{AuthType, Config};
 use wire::{backend, md5};
 
@@ -297,13 +299,64 @@ fn an_operator_may_be_known_to_postgresql_alone() {
 }
 
 #[test]
-fn an_unknown_database_asks_nobody() {
+fn who_is_not_known_cannot_tell_which_databases_there_are() {
     let rig = asking(|_| {});
+    for database in ["app", "nowhere"] {
+        let client = rig.connect();
+        client.say_hello_as("bob", database);
+        rig.server(0).expect(question("bob"));
+        client.expect([]);
+        rig.server(0).send(nobody_found());
+        client.expect_fatal("no such user");
+
+        let client = rig.connect();
+        client.say_hello_as("bob", database);
+        rig.server(0).send(found(&[Some("bob"), Some("s")]));
+        client.expect([CLEARTEXT.to_vec()]);
+        client.send([password("wrong")]);
+        client.expect_fatal("password authentication failed");
+        rig.server(0).take();
+    }
     let client = rig.connect();
     client.say_hello_as("bob", "nowhere");
+    rig.server(0).send(found(&[Some("bob"), Some("s")]));
     client.expect([CLEARTEXT.to_vec()]);
     client.send([password("s")]);
-    client.expect_fatal("password authentication failed");
+    client.expect_fatal("no such database: nowhere");
+    assert_eq!(rig.servers(), 1);
+
+    rig.order(|pool| pool.disabled = true);
+    for database in ["app", "nowhere"] {
+        let client = rig.connect();
+        client.say_hello_as("bob", database);
+        client.expect_fatal(&format!("authentication database \"{database}\" is disabled"));
+    }
+}
+
+#[test]
+fn a_database_that_is_not_there_is_asked_about_in_the_first_that_can_be() {
+    let rig = asking(|config| {
+        add_others(config);
+        config.global.auth_user = None;
+        let other = config.databases.get_mut("other").expect("it was added");
+        Arc::make_mut(other).auth_user = Some("own".into());
+    });
+    let client = rig.connect();
+    client.say_hello_as("carol", "nowhere");
+    assert_eq!(user_of(&rig.server(0)), "own");
+    rig.server(0).expect(question("carol"));
+}
+
+#[test]
+fn where_nobody_is_asked_about_users_nobody_is_for_a_database_that_is_not_there() {
+    let rig = asking(|config| config.global.auth_user = None);
+    for database in ["app", "nowhere"] {
+        let client = rig.connect();
+        client.say_hello_as("bob", database);
+        client.expect([CLEARTEXT.to_vec()]);
+        client.send([password("s")]);
+        client.expect_fatal("password authentication failed");
+    }
     assert_eq!(rig.servers(), 0);
 }
 
