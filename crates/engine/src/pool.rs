@@ -120,6 +120,8 @@ pub struct Pool {
     target: usize,
     /// Clients that are logged in.
     pub clients: u32,
+    /// Was there ever one? Else it may be the invention of a stranger about whom PostgreSQL was asked.
+    pub was_entered: bool,
     /// Serial number of the latest pool known to starve for what this one has; 0 = none. While it
     /// stands, nothing is parked without asking.
     wanted: u64,
@@ -145,6 +147,7 @@ impl Pool {
             welcome: None,
             learnt: None,
             proven: None,
+            was_entered: false,
             failure: None,
             minor_version: wire::startup::MINOR_VERSION,
             disabled: false,
@@ -538,6 +541,12 @@ impl Pool {
 
     pub fn oldest_waiter(&self, worker: WorkerId) -> Option<Waiter> {
         self.waiting[usize::from(worker.0)].front().copied()
+    }
+
+    /// Somebody has logged in.
+    pub fn enter(&mut self) {
+        self.clients += 1;
+        self.was_entered = true;
     }
 
     /// Has it neither clients nor servers?

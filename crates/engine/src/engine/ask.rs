@@ -73,10 +73,18 @@ impl Question {
         Some(Self {
             auth_user: auth_user.or_else(|| given(global.auth_user.as_ref()))?,
             shown: auth_dbname.clone().unwrap_or_else(|| database.to_owned()),
-            database: auth_dbname.or_else(|| entry.map(|entry| entry.name.clone())),
+            database: auth_dbname.or_else(|| entry.map(|entry| own_database(config, entry))),
             query: query.unwrap_or_else(|| global.auth_query.clone()),
         })
     }
+}
+
+/// Where is asked about users of a database itself. All that are made from `*` and are one and the same
+/// on the server share a pool for it: strangers could invent any number of names.
+fn own_database(config: &Config, entry: &Database) -> String {
+    let star = config.fallback.as_ref().filter(|star| star.dbname.is_some());
+    let is_star = !config.databases.contains_key(&entry.name);
+    star.filter(|_| is_star).map_or(&entry.name, |star| &star.name).clone()
 }
 
 impl<X: Exchange> Engine<X> {

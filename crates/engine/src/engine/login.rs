@@ -418,7 +418,7 @@ impl<X: Exchange> Engine<X> {
             client.identity = view_identity;
         }
         let warm = self.exchange.pool(pool, |pool| {
-            pool.clients += 1;
+            pool.enter();
             pool.welcome.clone()
         });
         if replicates {

@@ -46,7 +46,7 @@ impl<X: Exchange> Engine<X> {
             return Some(old);
         };
         self.exchange.pool(old, |pool| pool.clients -= 1);
-        self.exchange.pool(new, |pool| pool.clients += 1);
+        self.exchange.pool(new, |pool| pool.enter());
         self.client_mut(id).pool = Some(new);
         self.move_listening(id, new);
         Some(new)

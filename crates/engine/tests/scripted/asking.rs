@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::{AuthType, Config};
+use config::{AuthType, Config, Database};
 use wire::{backend, md5};
 
 use crate::messages::*;
@@ -358,6 +358,27 @@ fn where_nobody_is_asked_about_users_nobody_is_for_a_database_that_is_not_there(
         client.expect_fatal("password authentication failed");
     }
     assert_eq!(rig.servers(), 0);
+}
+
+#[test]
+fn names_that_strangers_invent_for_one_database_share_the_server_that_is_asked() {
+    let rig = asking(|config| {
+        let star = Database { name: "*".into(), ..(*config.databases["app"]).clone() };
+        config.fallback = Some(Arc::new(Database { dbname: Some("app".into()), ..star }));
+    });
+    for name in 0..10 {
+        let client = rig.connect();
+        client.say_hello_as("bob", &format!("invented{name}"));
+        rig.server(0).expect(question("bob"));
+        rig.server(0).send(nobody_found());
+        client.expect_fatal("no such user");
+    }
+    assert_eq!((rig.servers(), rig.report(0).stats.len()), (1, 1));
+    let client = rig.connect();
+    client.say_hello_as("bob", "invented");
+    rig.server(0).send(found(&[Some("bob"), Some("s")]));
+    gets_in(&client, "s");
+    assert!(rig.logged("registered new auto-database: invented"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Pools that nobody uses are forgotten, with their counters: those of databases that are made from
-//! the entry `*` after `autodb_idle_timeout`, when the whole database is unused; all others after
-//! `pool_idle_timeout`; those of a database that was taken out of the configuration at once. So
-//! what is kept does not grow with all names that were ever asked for.
+//! the entry `*` after `autodb_idle_timeout`, when the whole database is unused, or much earlier if nobody
+//! has ever logged in to it, but only asked to; all others after `pool_idle_timeout`; those of a
+//! database that was taken out of the configuration at once. So what is kept does not grow with all
+//! names that were ever asked for.
 //!
 //! Workers know pools by number. A number is given to another pool only when each worker has said
 //! twice that it has nothing of the old one: the first time it may look at the number once more.
@@ -28,6 +29,7 @@ struct Seen {
     database: String,
     /// Since when nobody uses it; none if somebody does.
     unused_since: Option<Micros>,
+    was_entered: bool,
     /// Its database is not configured any more.
     is_abandoned: bool,
 }
@@ -61,6 +63,7 @@ fn look(controller: &Controller, since: &mut HashMap<PoolId, Micros>) -> Vec<See
             id: pool.id,
             database: pool.key.database.clone(),
             unused_since: is_unused.then(|| since.get(&pool.id).copied().unwrap_or(now)),
+            was_entered: pool.was_entered,
             is_abandoned: pool.is_abandoned(),
         }
     });
@@ -79,18 +82,24 @@ fn due(
     let is_over = |since: Micros, limit: Duration| {
         !limit.is_zero() && u128::from(now.saturating_sub(since)) > limit.as_micros()
     };
-    // Since when no pool of a database is used.
-    let mut databases: HashMap<&str, Option<Micros>> = HashMap::new();
+    // Since when no pool of a database is used, and whether one ever was.
+    let mut databases: HashMap<&str, (Option<Micros>, bool)> = HashMap::new();
     for pool in seen {
-        let since = databases.entry(&pool.database).or_insert(Some(0));
+        let (since, was_entered) = databases.entry(&pool.database).or_insert((Some(0), false));
         *since = since.zip(pool.unused_since).map(|(a, b)| a.max(b));
+        *was_entered |= pool.was_entered;
     }
     let (auto, any) = (config.global.autodb_idle_timeout, config.global.pool_idle_timeout);
+    // Until then it is remembered that no server could be opened, so that it is not tried all the time.
+    let retry = config.global.server_login_retry.max(LOOK);
     let is_due = |pool: &&Seen| {
         let Some(since) = pool.unused_since else { return false };
         let is_auto = !config.databases.contains_key(&pool.database);
-        let whole = databases.get(pool.database.as_str()).copied().flatten();
-        let by_database = is_auto && whole.is_some_and(|since| is_over(since, auto));
+        let by_database = is_auto
+            && databases.get(pool.database.as_str()).is_some_and(|&(whole, was_entered)| {
+                let is_over = |limit| whole.is_some_and(|since| is_over(since, limit));
+                is_over(auto) || !was_entered && is_over(retry)
+            });
         pool.is_abandoned || !is_paused(&pool.database) && (by_database || is_over(since, any))
     };
     seen.iter().filter(is_due).map(|pool| pool.id).collect()
@@ -207,7 +216,8 @@ mod tests {
     }
 
     fn seen(id: u32, database: &str, unused_since: Option<Micros>) -> Seen {
-        Seen { id: PoolId(id), database: database.into(), unused_since, is_abandoned: false }
+        let (id, database) = (PoolId(id), database.into());
+        Seen { id, database, unused_since, was_entered: true, is_abandoned: false }
     }
 
     #[test]
@@ -222,6 +232,25 @@ mod tests {
         let due = |now| due(&config(5, 0), &all, |_| false, now * SECOND);
         assert_eq!(due(8), []);
         assert_eq!(due(9), [PoolId(1), PoolId(2)]);
+    }
+
+    #[test]
+    fn what_strangers_have_only_asked_for_goes_when_it_may_be_tried_again() {
+        let stranger = |id, database| Seen { was_entered: false, ..seen(id, database, Some(0)) };
+        let all = [
+            stranger(0, "known"),
+            stranger(1, "invented"),
+            stranger(2, "entered"),
+            seen(3, "entered", Some(0)),
+        ];
+        for auto in [0, 100] {
+            let mut config = config(auto, 0);
+            config.global.server_login_retry = Duration::from_secs(15);
+            let due = |now| due(&config, &all, |_| false, now * SECOND);
+            assert_eq!(due(15), []);
+            assert_eq!(due(16), [PoolId(1)]);
+        }
+        assert_eq!(due(&config(0, 0), &all, |name| name == "invented", 100 * SECOND), []);
     }
 
     #[test]

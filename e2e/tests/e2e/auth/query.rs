@@ -2,7 +2,10 @@
 
 use super::{CLIENT_AUTH, log_in};
 use crate::support;
-use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, Verifier};
+use std::time::Duration;
+use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, Verifier, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A pooler whose users are all PostgreSQL's, asked about by a role that may run `lookup`.
 pub(crate) fn setup(auth_type: &str) -> (Setup, String) {
@@ -82,6 +85,41 @@ fn an_expired_password_is_none_and_an_unknown_user_is_told_so() {
     let name = "robert'); DROP TABLE students;--";
     let error = pooler.login(name, &database, "x").expect_err("unknown");
     assert_eq!(error.summary(), ("FATAL", "08P01", "no such user"));
+}
+
+#[test]
+fn names_that_strangers_invent_leave_nothing_behind() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let (setup, database) = setup("md5");
+    let host = format!("host=127.0.0.1 port={}", postgres.port());
+    let setup = setup.database("*", &host).set("server_login_retry", 1);
+    let mut pooler = setup.start();
+    let pools = |pooler: &Pooler| {
+        let names = pooler.admin("SHOW POOLS").column("database").join(" ");
+        names.replace("pgbouncer", "").trim().to_owned()
+    };
+    let invent = |pooler: &Pooler, n: u32| {
+        let error = pooler.login("nobody", &format!("invented{n}"), "x").expect_err("unknown");
+        error.message().to_owned()
+    };
+    for n in 0..10 {
+        assert_eq!(invent(&pooler, n), format!("database \"invented{n}\" does not exist"));
+    }
+    eventually("they are forgotten", PATIENCE, || pools(&pooler).is_empty().then_some(()));
+
+    // Where all names are one database, one pool is for all questions.
+    pooler.reconfigure(|ini| ini.database("*", &format!("{host} dbname={database}")));
+    pooler.reload();
+    for n in 0..10 {
+        assert_eq!(invent(&pooler, n), "no such user");
+    }
+    assert_eq!(pools(&pooler), "*");
+    let role = postgres.role(ServerAuth::Md5);
+    let (mut client, _) = log_in(&pooler, &role, "invented");
+    assert_eq!(client.value("SELECT current_database()"), database);
 }
 
 #[test]

@@ -166,7 +166,7 @@ impl<X: Exchange> Engine<X> {
             self.exchange.limits(|limits| limits.client_came(&identity));
         }
         if let Some(pool) = pool {
-            self.exchange.pool(pool, |pool| pool.clients += 1);
+            self.exchange.pool(pool, |pool| pool.enter());
         }
         let id = ClientId(self.clients.vacant_key() as u32);
         if record.welcomed {
