@@ -95,11 +95,11 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) -> Option<Step> {
-        let login = self.login_mut(id);
-        let (database, user) = (login.database.clone(), login.user.clone());
-        let is_console = self.is_console(&database);
+        let ClientPhase::Login(login) = &self.client(id).phase else { return None };
+        let (database, user) = (&login.database, &login.user);
+        let is_console = self.is_console(database);
         if self.config.global.auth_type == AuthType::Pam && !is_console {
-            let entry = self.config.database(&database);
+            let entry = self.config.database(database);
             let asks = entry
                 .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
             if asks {
@@ -108,7 +108,7 @@ impl<X: Exchange> Engine<X> {
                 return Some(Step::Refuse(CONFIG_ERROR.into()));
             }
         }
-        let question = Question::new(&self.config, &database, is_console, &user)?;
+        let question = Question::new(&self.config, database, is_console, user)?;
         let entry = question.database.as_deref().and_then(|name| self.config.database(name));
         let Some(entry) = entry else { return Some(Step::Refuse(CONFIG_ERROR.into())) };
         let pool = self.pool_of(&entry, &question.auth_user);

@@ -408,8 +408,10 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn settled(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         debug_assert!(server.client.is_none() && server.is_clean());
-        server.inquiry = None;
-        server.probe = None;
+        // Nearly always there is neither: a look is cheaper than to drop nothing.
+        if server.inquiry.is_some() || server.probe.is_some() {
+            (server.inquiry, server.probe) = (None, None);
+        }
         if server.own_error.take().is_some() {
             return self.close_server(on, "reset query failed", now, io);
         }
