@@ -20,6 +20,7 @@ mod engine;
 pub mod guesses;
 pub mod ids;
 pub mod inquiry;
+pub mod interner;
 pub mod kept;
 pub mod ledger;
 pub mod limits;

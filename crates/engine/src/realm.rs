@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
     use crate::carried::Carried;
-    use crate::prepared::Interner;
+    use crate::interner::Interner;
     use crate::vars::{DATE_STYLE, TIME_ZONE};
 
     fn realm(settings: &[(&str, &str)]) -> Realm {

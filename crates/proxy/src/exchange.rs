@@ -12,11 +12,12 @@ use foldhash::fast::RandomState;
 use config::Config;
 use engine::{
     ids::{PoolId, WorkerId},
+    interner::Interner,
     limits::Limits,
     parcel::{Numbering, StatementRecord},
     pool::{Gate, Pool, REMOVED},
-    prepared::{Interner, Statement},
-    realm::Realm,
+    prepared::Statement,
+    realm::{Realm, is_of_its_moment},
     settings::{PoolKey, settings_for},
     shell::{Exchange, Mail},
     switches::Switches,
@@ -284,7 +285,13 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
     }
 
     fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
-        lock(&self.hub.interner).intern(sql, types, realm)
+        let interner = &self.hub.interner;
+        let known = lock(interner).find(sql, types, realm);
+        known.unwrap_or_else(|| {
+            // A long text is looked through while others have the lock.
+            let is_of_its_moment = is_of_its_moment(sql);
+            lock(interner).add(sql, types, realm, is_of_its_moment)
+        })
     }
 
     fn schema_changed(&mut self) {

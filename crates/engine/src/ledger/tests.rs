@@ -2,7 +2,7 @@
 //! of it. The rules are those of the module's head.
 
 use super::*;
-use crate::prepared::Interner;
+use crate::interner::Interner;
 use crate::realm::Realm;
 
 /// One step of a conversation.

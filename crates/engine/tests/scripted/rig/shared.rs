@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ids::{PoolId, WorkerId};
+use engine::interner::Interner;
 use engine::limits::Limits;
 use engine::pool::Pool;
-use engine::prepared::{Interner, Statement};
+use engine::prepared::Statement;
 use engine::realm::Realm;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
