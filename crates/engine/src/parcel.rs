@@ -19,11 +19,11 @@ use crate::pool::Pool;
 use crate::prepared::Statement;
 use crate::replication::{Replication, ReplicationKind};
 use crate::server::Learnt;
-use crate::vars::Welcome;
+use crate::vars::{Slots, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +141,8 @@ pub struct ClientRecord {
     pub long_key: bool,
     /// Into [`Parcel::vars`].
     pub vars: u32,
+    /// Of [`Estate::names`], those of which it has said itself what it wants.
+    pub given: Slots,
     pub held: Vec<u8>,
     pub extended: Option<ExtendedRecord>,
     pub replication: Option<ReplicationRecord>,

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::carried::{Carried, Order, Setting};
 use crate::parcel::VarsRecord;
 use crate::values::Values;
@@ -58,7 +60,7 @@ pub const STANDARD_CONFORMING_STRINGS: usize = 3;
 pub const APPLICATION_NAME: usize = 4;
 
 /// Some of the tracked parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots(u64);
 
 impl Slots {
@@ -66,6 +68,10 @@ impl Slots {
 
     pub fn add(&mut self, slot: usize) {
         self.0 |= Self::bit(slot);
+    }
+
+    pub fn remove(&mut self, slot: usize) {
+        self.0 &= !Self::bit(slot);
     }
 
     /// Those that there is no room for count as being among them.

@@ -87,6 +87,7 @@ impl Packer {
             key: client.key,
             long_key: client.long_key,
             vars: self.vars(&client.vars),
+            given: client.given,
             held: client.stream.held.to_vec(),
             extended: client.extended.as_deref().map(|extended| self.extended(extended)),
             replication: client.replication.as_deref().map(ReplicationRecord::of),

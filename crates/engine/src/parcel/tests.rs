@@ -9,6 +9,12 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..20)
 }
 
+fn given(slot: usize) -> Slots {
+    let mut given = Slots::default();
+    given.add(slot);
+    given
+}
+
 fn vars() -> impl Strategy<Value = VarsRecord> {
     let tracked = prop::collection::vec(prop::option::of(bytes()), 0..6);
     let pairs = || prop::collection::vec((bytes(), bytes()), 0..3);
@@ -81,6 +87,7 @@ fn client() -> impl Strategy<Value = ClientRecord> {
                 let [is_counted, welcomed, notified, long_key, tracks] = flags;
                 ClientRecord {
                     address: welcomed.then(|| user.clone()),
+                    given: given(database.len()),
                     database,
                     user,
                     is_counted,
@@ -218,6 +225,7 @@ fn the_format_is_that_of_its_number() {
         database: "app".into(),
         user: "alice".into(),
         key: 6,
+        given: given(3),
         held: b"held".to_vec(),
         extended: Some(ExtendedRecord { names: vec![named], ..ExtendedRecord::default() }),
         replication: Some(ReplicationRecord { is_logical: true, options: Some(b"-c".to_vec()) }),
@@ -278,5 +286,5 @@ fn the_format_is_that_of_its_number() {
     let digest = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    assert_eq!((FORMAT, bytes.len(), digest), (9, 451, 17_679_025_326_588_394_112));
+    assert_eq!((FORMAT, bytes.len(), digest), (10, 452, 14_496_149_614_867_204_382));
 }

@@ -128,6 +128,23 @@ fn also_where_it_is_noticed_while_settings_are_applied() {
 }
 
 #[test]
+fn also_behind_an_online_restart() {
+    for given in [&[][..], &[ZONE]] {
+        let (rig, client, server) = stage(given);
+        rig.hand_over();
+        runs_at_reload(&client, &server, "SELECT 1", 'I');
+        if given.is_empty() {
+            client.expect([complete("OK"), status("TimeZone", "Europe/Berlin"), ready('I')]);
+            client.send([query("SELECT 2")]);
+            server.answers("SELECT 2");
+        } else {
+            client.expect([done("OK")]);
+            is_given_its_own(&client, &server);
+        }
+    }
+}
+
+#[test]
 fn also_on_a_server_that_it_keeps() {
     let (_rig, client, server) = stage(&[ZONE]);
     client.send([query("CREATE TEMP TABLE mine (n int)")]);

@@ -112,6 +112,19 @@ impl Shelf {
         vars
     }
 
+    /// What only we track may have been given: nobody has noted it.
+    fn given(&self, given: Slots) -> Slots {
+        let mut ours = Slots::ALL;
+        for (at, slot) in self.slots.iter().enumerate() {
+            if let Some(slot) = slot
+                && !given.has(at)
+            {
+                ours.remove(*slot);
+            }
+        }
+        ours
+    }
+
     fn welcome(&self, at: u32) -> Arc<Welcome> {
         self.welcomes.get(at as usize).cloned().unwrap_or_default()
     }
@@ -183,8 +196,7 @@ impl<X: Exchange> Engine<X> {
         client.key = record.key;
         client.long_key = record.long_key;
         client.vars = shelf.vars(record.vars);
-        // Which of them it has given was not written down.
-        client.given = Slots::ALL;
+        client.given = shelf.given(record.given);
         client.stream.held = record.held.into();
         client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
@@ -328,5 +340,29 @@ fn seen_in_parse(message: &[u8]) -> Seen {
     match Parse::decode(body) {
         Ok(parse) => seen_in(parse.sql),
         Err(_) => Seen { signs: Signs::OPAQUE, functions: 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_has_given_is_known_by_name() {
+        let few = TrackedNames::new(&["search_path".into()]);
+        let many = TrackedNames::new(&["IntervalStyle".into(), "search_path".into()]);
+        let given = |names: &TrackedNames, name: &str| {
+            let mut given = Slots::default();
+            names.slot(name.as_bytes()).into_iter().for_each(|slot| given.add(slot));
+            given
+        };
+        for (theirs, ours) in [(&many, &few), (&few, &many)] {
+            let shelf = Shelf::new(theirs.all(), ours);
+            let known = shelf.given(given(theirs, "search_path"));
+            let has = |name: &str| ours.slot(name.as_bytes()).map(|slot| known.has(slot));
+            assert_eq!((has("search_path"), has("TimeZone")), (Some(true), Some(false)));
+            // The other process did not look for it.
+            assert_ne!(has("IntervalStyle"), Some(false));
+        }
     }
 }
