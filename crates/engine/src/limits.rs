@@ -27,6 +27,10 @@ use crate::guesses::Guesses;
 use crate::ids::{Micros, PoolId};
 use crate::shares::{Shares, TURN};
 
+mod wanted;
+
+use wanted::Wanted;
+
 /// Servers that are being opened at a time, in all pools together, at most: PostgreSQL forks for each, and
 /// a thousand pools whose clients come back at once must not make it fork thousands of times.
 pub const OPENINGS_MAX: u32 = 64;
@@ -59,6 +63,9 @@ pub enum Scope {
     /// All of them.
     Process,
 }
+
+/// In the order in which PgBouncer looks.
+const SCOPES: [Scope; 3] = [Scope::Database, Scope::User, Scope::Process];
 
 impl Scope {
     /// Do servers of this database and user count in the same limit as those of that identity?
@@ -325,8 +332,23 @@ impl Limits {
     }
 
     fn pass(&mut self, now: Micros) {
-        self.shares.pass(now, !self.starving.is_empty());
+        let passed = self.shares.advance(now);
+        if passed > 0 && !self.starving.is_empty() {
+            let mut shares = std::mem::take(&mut self.shares);
+            let wanted = self.wanted();
+            shares.serve(passed, |identity| wanted.includes(identity));
+            self.shares = shares;
+        }
         self.held.retain(|held| held.until > now);
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        let mut wanted = Wanted::default();
+        for Starving { claim, .. } in &self.starving {
+            let full = SCOPES.into_iter().filter(|scope| !self.has_room(claim, *scope));
+            full.for_each(|scope| wanted.add(scope, &claim.identity));
+        }
+        wanted
     }
 
     /// Takes a seat, for a server that is opened at once, if there is one, and does without if not.
@@ -381,10 +403,9 @@ impl Limits {
         self.users.change(&identity.user, take);
     }
 
-    /// The first limit that has no room for this claim, in the order in which PgBouncer looks.
+    /// The first limit that has no room for this claim.
     fn full(&self, claim: &Claim) -> Option<Scope> {
-        let scopes = [Scope::Database, Scope::User, Scope::Process];
-        scopes.into_iter().find(|scope| !self.has_room(claim, *scope))
+        SCOPES.into_iter().find(|scope| !self.has_room(claim, *scope))
     }
 
     fn has_room(&self, claim: &Claim, scope: Scope) -> bool {

@@ -1,8 +1,8 @@
 //! Who is next where pools compete for servers under a common limit: weighted fair shares.
 //!
 //! What a pool has had is its *service*: the time for which it has had servers, each of them
-//! counted, divided by its weight. It grows only while somebody starves: what was there for
-//! anybody to take is nobody's debt. Whose service is least is next. A server changes its pool
+//! counted, divided by its weight. It grows only while somebody starves for want of these servers: what
+//! was there for anybody to take is nobody's debt. Whose service is least is next. A server changes its pool
 //! only if that pool is behind by a [`TURN`], since a login costs as much as many transactions.
 
 use std::collections::HashMap;
@@ -39,15 +39,18 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Time has passed, in which pools competed or not.
-    pub fn pass(&mut self, now: Micros, competing: bool) {
+    /// How much time has passed since the last call. What was served in it is counted by
+    /// [`Shares::serve`], if pools competed.
+    pub fn advance(&mut self, now: Micros) -> Micros {
         let passed = now.saturating_sub(self.at);
         self.at = self.at.max(now);
-        if competing && passed > 0 {
-            for share in self.of.values_mut() {
-                share.service +=
-                    by_weight(u128::from(share.seats) * u128::from(passed), share.weight);
-            }
+        passed
+    }
+
+    /// Pools have had their servers for so long; `is_wanted`: and others wanted them.
+    pub fn serve(&mut self, passed: Micros, is_wanted: impl Fn(&Identity) -> bool) {
+        for share in self.of.values_mut().filter(|share| is_wanted(&share.identity)) {
+            share.service += by_weight(u128::from(share.seats) * u128::from(passed), share.weight);
         }
     }
 
@@ -128,6 +131,12 @@ mod tests {
         Arc::new(Identity { database: "d".into(), user: "u".into() })
     }
 
+    /// All want what all have.
+    fn pass(shares: &mut Shares, now: Micros) {
+        let passed = shares.advance(now);
+        shares.serve(passed, |_| true);
+    }
+
     /// Plays pools of these weights, all with work without end, for as many seconds in steps of so
     /// many microseconds; one server may change its pool in each step.
     fn play(weights: &[u32], limit: usize, seconds: Micros, step: Micros) -> (Vec<u64>, u64) {
@@ -143,7 +152,7 @@ mod tests {
         let mut had = vec![0; pools.len()];
         let mut moves = 0;
         for now in (step..=seconds * 1_000_000).step_by(step as usize) {
-            shares.pass(now, true);
+            pass(&mut shares, now);
             for (had, seats) in had.iter_mut().zip(&seats) {
                 *had += seats;
             }
@@ -206,10 +215,10 @@ mod tests {
     fn what_nobody_else_wanted_is_no_debt() {
         let mut shares = Shares::default();
         shares.seated(A, &who(), 1);
-        shares.pass(1_000_000_000, false);
+        shares.advance(1_000_000_000);
         shares.compete(B, &who(), 1, |_| true);
         assert!(!shares.is_over(A, B));
-        shares.pass(1_000_000_000 + TURN, true);
+        pass(&mut shares, 1_000_000_000 + TURN);
         assert!(shares.is_over(A, B) && !shares.is_over(B, A));
     }
 
@@ -217,13 +226,13 @@ mod tests {
     fn nobody_is_owed_more_than_a_little() {
         let mut shares = Shares::default();
         shares.seated(A, &who(), 1);
-        shares.pass(3_600_000_000, true);
+        pass(&mut shares, 3_600_000_000);
         shares.compete(B, &who(), 1, |_| true);
         assert_eq!(shares.service(A) - shares.service(B), by_weight(DEBT_MAX.into(), 1));
         // A holder that has had nothing yet gives way to a newcomer just as soon.
         const C: PoolId = PoolId(2);
         shares.seated(C, &who(), 1);
-        shares.pass(3_600_000_000 + 1, true);
+        pass(&mut shares, 3_600_000_000 + 1);
         shares.compete(B, &who(), 1, |_| true);
         assert!(shares.service(C) >= shares.service(B));
     }

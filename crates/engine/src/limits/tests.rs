@@ -198,6 +198,28 @@ fn who_has_no_limit_in_common_does_not_compete() {
     assert!(all.creditor(one.pool, &one.identity, 100 * TURN).is_some());
 }
 
+/// Nor does it while somebody starves elsewhere: what was there for anybody to take is nobody's debt.
+#[test]
+fn who_starves_in_one_database_makes_no_debts_in_another() {
+    for process in [0, 9] {
+        let mut all = Limits::default();
+        let [rich, poor, holds, comes] =
+            [(0, "d", "u"), (1, "d", "v"), (2, "e", "u"), (3, "e", "v")]
+                .map(|(pool, database, user)| claim(pool, database, user, [1, 0, process]));
+        all.seat_anyway(&rich);
+        all.seat_anyway(&holds);
+        starving(all.seat(&poor, 0));
+        let now = 5 * TURN;
+        starving(all.seat(&comes, now));
+        let creditor = |all: &mut Limits, claim: &Claim, now| {
+            all.creditor(claim.pool, &claim.identity, now).map(|(pool, _)| pool)
+        };
+        assert_eq!(creditor(&mut all, &rich, now), Some(poor.pool));
+        assert_eq!(creditor(&mut all, &holds, now), None);
+        assert_eq!(creditor(&mut all, &holds, now + TURN), Some(comes.pool));
+    }
+}
+
 /// A database's one seat is taken by another user, and a user's by another database.
 #[test]
 fn room_in_one_limit_is_held_while_the_other_is_full() {
