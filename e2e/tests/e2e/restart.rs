@@ -4,8 +4,9 @@ mod programs;
 mod sessions;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -248,6 +249,76 @@ while len(got) < enough:
 print(got)
 "#;
 
+/// Speaks as a new process would, and says that it has everything when it is told to.
+const SUCCESSOR: &str = r#"
+import socket, struct, sys
+path, request = sys.argv[1], sys.argv[2]
+s = socket.socket(socket.AF_UNIX)
+s.connect(path)
+body = struct.pack("!I", 3 << 16) + b"user\0pgbouncer\0database\0pgbouncer\0\0"
+s.sendall(struct.pack("!I", len(body) + 4) + body + request.encode())
+def read(count):
+    got = b""
+    while len(got) < count:
+        more = s.recv(count - len(got))
+        assert more
+        got += more
+    return got
+def frame():
+    letter, length = struct.unpack("!cI", read(5))
+    read(length)
+    return letter
+print(frame() + frame(), flush=True)
+sys.stdin.readline()
+s.sendall(b"A" + struct.pack("!II", 4, 1))
+answer = b""
+while more := s.recv(4096):
+    answer += more
+print(answer)
+"#;
+
+/// Another program of the pooler's user, at the socket that clients come to.
+fn stranger(pooler: &Pooler, program: &str, args: &[&str]) -> Command {
+    let path = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
+    let mut command = pooler.command_of_its_user("/usr/bin/python3");
+    command.args(["-c", program]).arg(&path).args(args).stdin(Stdio::null());
+    command
+}
+
+/// What a new process has to say.
+#[track_caller]
+fn request(pooler: &Pooler) -> String {
+    let refusal =
+        support::run(&mut stranger(pooler, IMPOSTOR, &["weir: take over 999.999", "200"]));
+    assert!(refusal.contains("versions do not fit"), "{refusal}");
+    let request = refusal.rsplit_once("is not \"").and_then(|(_, rest)| rest.split_once('"'));
+    request.expect("it says what it wants").0.to_owned()
+}
+
+#[test]
+fn servers_that_are_to_be_replaced_are_not_given_away_as_good_ones() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler("transaction");
+    let mut client = pooler.client(&database);
+    let before = client.value("SELECT pg_backend_pid()");
+    let mut console = pooler.console();
+    let mut successor = stranger(&pooler, SUCCESSOR, &[&request(&pooler)]);
+    let successor = successor.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut successor = successor.spawn().expect("python3 starts");
+    let mut said = BufReader::new(successor.stdout.take().expect("a pipe")).lines();
+    let mut line = || said.next().expect("it goes on").expect("text");
+    assert_eq!(line(), "b'WS'");
+    assert_eq!(console.query("RECONNECT").tags, ["RECONNECT"]);
+    drop(successor.stdin.take());
+    let answer = line();
+    assert!(answer.contains("servers are to be replaced meanwhile"), "{answer}");
+    assert!(successor.wait().expect("our own child").success());
+    assert_ne!(client.value("SELECT pg_backend_pid()"), before);
+    assert!(pooler.log().contains("take-over refused"), "{}", pooler.log());
+}
+
 #[test]
 fn when_a_take_over_fails_the_old_process_goes_on() {
     if !support::only_weir() {
@@ -259,20 +330,10 @@ fn when_a_take_over_fails_the_old_process_goes_on() {
     prepare(&mut idle, "s", "SELECT $1::int + 1");
     open.rows("BEGIN");
     let backend = open.value("SELECT pg_backend_pid()");
-    let path = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
-    let ask = |request: &str, enough: &str| {
-        let mut command = pooler.command_of_its_user("/usr/bin/python3");
-        command.args(["-c", IMPOSTOR]).arg(&path).args([request, enough]).stdin(Stdio::null());
-        support::run(&mut command)
-    };
-    let refusal = ask("weir: take over 999.999", "200");
-    assert!(refusal.contains("versions do not fit"), "{refusal}");
-    // What the refusal says that it wanted.
-    let request = refusal.rsplit_once("is not \"").and_then(|(_, rest)| rest.split_once('"'));
-    let request = request.expect("it says what it wants").0;
+    let request = request(&pooler);
     // It goes before the state comes, or in the midst of it.
     for enough in ["5", "60", "100"] {
-        let got = ask(request, enough);
+        let got = support::run(&mut stranger(&pooler, IMPOSTOR, &[&request, enough]));
         // Either quote, depending on what else is in it.
         assert_eq!(got.chars().nth(2), Some('W'), "{got}");
         assert_eq!(run(&mut idle, "s", "1"), "2");

@@ -3,15 +3,20 @@
 //! here until it leaves; then this process ends.
 
 use std::{
+    collections::HashMap,
     io,
     os::{
         fd::{AsRawFd as _, RawFd},
         unix::net::UnixStream,
     },
-    sync::atomic::Ordering,
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
-use engine::parcel::{Estate, PoolRecord};
+use engine::{
+    ids::PoolId,
+    parcel::{Estate, PoolRecord},
+    pool::Pool,
+};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
@@ -107,6 +112,7 @@ fn hold(controller: &Controller) -> Result<(), Failure> {
 async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<u32, Failure> {
     write_frame(stream, b'W', b"")?;
     come_to_rest(controller).await;
+    let epochs = epochs(controller);
     let exports = export(controller).await;
     let Baggage { head, state, fds } = pack(controller, exports)?;
     let their = stream.try_clone()?;
@@ -125,6 +131,12 @@ async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<u32, 
     if controller.0.shared.draining.load(Ordering::Acquire) {
         // An operator was faster: servers may have been closed that the other believes to have.
         return Err(Failure::Refused("pooler is shutting down".to_owned()));
+    }
+    let is_another =
+        |(pool, epoch): (&PoolId, &u64)| epochs.get(pool).is_some_and(|was| was != epoch);
+    if self::epochs(controller).iter().any(is_another) {
+        // The other has been told that they are good, and knows nothing of the order.
+        return Err(Failure::Refused("servers are to be replaced meanwhile".to_owned()));
     }
     let control = &controller.0;
     let (done, mut all_done) = mpsc::unbounded_channel();
@@ -162,6 +174,17 @@ async fn come_to_rest_by(controller: &Controller, how: fn() -> ShellMail, end: I
     while !is_quiet() && Instant::now() < end {
         sleep(LOOK).await;
     }
+}
+
+/// Those of the pools, each of which another one follows when its servers are to be replaced (RECONNECT,
+/// RELOAD). A pool that is made meanwhile has nothing that was handed over.
+fn epochs(controller: &Controller) -> HashMap<PoolId, u64> {
+    let pools = controller.0.shared.hub.pools();
+    let epoch = |pool: &Arc<Mutex<Pool>>| {
+        let pool = lock(pool);
+        (pool.id, pool.epoch())
+    };
+    pools.iter().map(epoch).collect()
 }
 
 async fn export(controller: &Controller) -> Vec<WorkerExport> {

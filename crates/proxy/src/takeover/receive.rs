@@ -99,11 +99,13 @@ impl Heritage {
     /// Everything has found its place here: it is ours from now on.
     ///
     /// # Errors
-    /// When the old process is lost, or has given up waiting: then it is not.
+    /// When the old process is lost, has given up waiting, or has been told otherwise by an operator:
+    /// then it is not.
     pub(crate) fn accept(stream: &UnixStream) -> io::Result<()> {
         write_frame(stream, b'A', &std::process::id().to_be_bytes())?;
         match read_frame(stream)? {
             (b'G', _) => Ok(()),
+            (b'R', text) => Err(io::Error::other(String::from_utf8_lossy(&text).into_owned())),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
