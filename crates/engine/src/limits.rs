@@ -153,6 +153,7 @@ struct Tally {
 struct Tallies(HashMap<String, Tally, RandomState>);
 
 impl Tallies {
+    #[inline]
     fn of(&self, name: &str) -> Tally {
         self.0.get(name).copied().unwrap_or_default()
     }

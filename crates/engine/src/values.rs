@@ -21,6 +21,7 @@ use crate::vars::Vars;
 pub struct Digest(NonZeroU64);
 
 impl Digest {
+    #[inline]
     fn of(vars: &Vars) -> Self {
         Self(NonZeroU64::new(FixedState::default().hash_one(vars)).unwrap_or(NonZeroU64::MIN))
     }

@@ -126,6 +126,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// It leaves before it is anybody, and who it would have been is not known later.
+    #[cold]
     fn uncount_client(&mut self, id: ClientId, identity: &Identity) {
         if std::mem::take(&mut self.client_mut(id).counted) {
             self.exchange.limits(|limits| limits.client_left(identity));

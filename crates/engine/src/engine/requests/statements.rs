@@ -48,6 +48,7 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// Has an earlier batch given the client that name, and is not answered yet? If it fails, a Parse of
     /// that name must not.
+    #[inline(never)]
     pub(super) fn is_name_in_doubt(&self, name: &[u8]) -> bool {
         let ledger = &self.server.ledger;
         let own = self.client.extended.as_ref().filter(|_| ledger.awaits_ready());
