@@ -30,6 +30,9 @@ pub(crate) const BULK: u8 = 64;
 /// of it waits for that reading.
 pub(crate) const NEWS: u8 = 128;
 
+/// PostgreSQL's send buffer: a read that takes as much, and all there was, is a piece of a large result.
+pub(crate) const PIECE: usize = 8 * 1024;
+
 thread_local! {
     /// Records under way from a secured connection to its socket; kept for its room.
     static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -69,6 +72,8 @@ pub(crate) struct Conn {
     /// -1 = none yet (its address is being looked up).
     pub(crate) fd: RawFd,
     pub(crate) flags: u8,
+    /// How many pieces have come in a row, if anybody counts them (`sockets/rest.rs`).
+    pub(crate) pieces: u8,
     pub(crate) pending: Option<Box<Pending>>,
     pub(crate) tls: Option<Box<Tls>>,
     /// The socket at the other side of the link, if it is not read because of our pending output.
@@ -77,7 +82,7 @@ pub(crate) struct Conn {
 
 impl Default for Conn {
     fn default() -> Self {
-        Self { fd: -1, flags: 0, pending: None, tls: None, stalls: Token::default() }
+        Self { fd: -1, flags: 0, pieces: 0, pending: None, tls: None, stalls: Token::default() }
     }
 }
 
@@ -207,6 +212,9 @@ impl Conn {
             return false;
         }
         self.flags &= !(READABLE | NEWS);
+        if count < PIECE {
+            self.pieces = 0;
+        }
         true
     }
 }

@@ -7,6 +7,7 @@
 //! * `io.rs`: what the engine asks for ([`engine::shell::Io`])
 //! * `connect.rs`: opening servers, delivering cancel requests
 //! * `flow.rs`: output kept back, reading held back, the last words to a client that has left
+//! * `rest.rs`: streams that are not watched for a moment
 //! * `events.rs`: what goes to the log
 //! * `handover.rs`: sockets that come from another process, or go to one
 
@@ -16,6 +17,7 @@ mod events;
 mod flow;
 mod handover;
 mod io;
+mod rest;
 #[cfg(test)]
 mod tests;
 
@@ -28,12 +30,12 @@ use std::{
 use config::{Config, Global};
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 
-pub(crate) use self::flow::LastWords;
 use self::{
     cancel::{Cancel, Queued},
     connect::Connecting,
     flow::Lingering,
 };
+pub(crate) use self::{flow::LastWords, rest::REST};
 use crate::{
     conn::{Conn, LOGGING_IN, QUEUED, READABLE},
     peer::Peer,
@@ -96,6 +98,8 @@ pub(crate) struct Sockets {
     pub(crate) ready: VecDeque<Token>,
     /// Clients that log in and have said something: see [`Sockets::next_login`].
     pub(crate) logins: VecDeque<Token>,
+    /// Servers that are not watched until the next turn.
+    resting: Vec<Token>,
     pub(crate) outcomes: VecDeque<Outcome>,
     /// To be closed when all events of this batch were dealt with, lest a new connection gets a
     /// descriptor for which an old event is still to come.
@@ -124,6 +128,7 @@ impl Sockets {
             lingering: HashMap::new(),
             ready: VecDeque::new(),
             logins: VecDeque::new(),
+            resting: Vec::new(),
             outcomes: VecDeque::new(),
             closing: Vec::new(),
             random: Reserve::new(),

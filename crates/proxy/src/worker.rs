@@ -28,7 +28,7 @@ use crate::{
     conn::{CONNECTING, LOGGING_IN, READABLE},
     fatal,
     shared::{Shared, ShellExchange, ShellMail},
-    sockets::Sockets,
+    sockets::{REST, Sockets},
     sys::{Events, epoll},
     table::{Kind, Token},
     tls::Progress,
@@ -151,7 +151,17 @@ impl Worker {
         timeout_ms: i32,
         now: impl FnOnce() -> Micros,
     ) -> std::io::Result<()> {
-        self.shared.epoll(self.id).wait(&mut self.events, timeout_ms)?;
+        let epoll = self.shared.epoll(self.id);
+        let timeout_ms = if self.sockets.has_resting() {
+            if timeout_ms != 0 {
+                epoll.wait_finely(REST)?;
+            }
+            self.sockets.end_rest();
+            0
+        } else {
+            timeout_ms
+        };
+        epoll.wait(&mut self.events, timeout_ms)?;
         self.sockets.now = now();
         self.handle_batch();
         Ok(())

@@ -182,3 +182,55 @@ fn a_request_that_fills_the_buffer_exactly_leaves_no_server_behind() {
         });
     }
 }
+
+/// Streams of a worker are left alone for moments (`sockets/rest.rs`), some while others of the same worker
+/// end, are cancelled, or hand their server on.
+#[test]
+fn streams_that_rest_lose_nothing_and_hold_up_nobody() {
+    let (pooler, database) = warm_pooler();
+    let sql = "COPY (SELECT n, repeat(md5(n::text), 3) FROM generate_series(1, 60000) n) TO STDOUT";
+    let copy = |client: &mut RawClient| -> Vec<u8> {
+        client.send(frontend::query(sql));
+        let mut bytes = Vec::new();
+        client.read_until(|message| {
+            if message.tag == b'd' {
+                bytes.extend_from_slice(&message.body);
+            }
+            message.tag == b'Z'
+        });
+        bytes
+    };
+    let expected = copy(&mut pooler.client(&database));
+    assert_eq!(expected.iter().filter(|byte| **byte == b'\n').count(), 60_000);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = pooler.client(&database);
+                for round in 0..3 {
+                    assert!(copy(&mut client) == expected, "bytes were lost, doubled or moved");
+                    assert_eq!(client.value(&format!("SELECT {round}")), round.to_string());
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    // Who leaves in the middle leaves a server that is read to the end of its words.
+                    let mut client = pooler.client(&database);
+                    client.send(frontend::query(sql));
+                    let mut pieces = 0;
+                    client.read_until(|message| {
+                        pieces += usize::from(message.tag == b'd');
+                        pieces == 20_000
+                    });
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut client = pooler.client(&database);
+            for n in 0..200 {
+                assert_eq!(client.value(&format!("SELECT {n}")), n.to_string());
+            }
+        });
+    });
+}

@@ -66,6 +66,12 @@ impl Sockets {
         self.watch(kind, epoll::READ_WRITE);
     }
 
+    /// After a time of not being watched at all.
+    pub(super) fn watch_again(&mut self, kind: Kind) {
+        let has_pending = self.conn(kind).is_some_and(|conn| conn.pending.is_some());
+        self.watch(kind, if has_pending { epoll::READ_WRITE } else { epoll::READ });
+    }
+
     fn watch(&mut self, kind: Kind, interest: u32) {
         let Some(fd) = self.conn(kind).map(|conn| conn.fd) else { return };
         let token = self.table.token(fd);

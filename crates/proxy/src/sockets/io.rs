@@ -134,8 +134,8 @@ impl Io for Sockets {
         if conn.stalls != Token::default() {
             self.queue(conn.stalls);
         }
-        if conn.has(READABLE) {
-            // What it has to say must not be forgotten with the latch: have it told again.
+        if conn.has(READABLE) || conn.may_rest() {
+            // What it has to say must not be forgotten with the latch, nor for a rest: have it told again.
             let _ = self.epoll().modify(conn.fd, epoll::READ, token.to_u64());
         }
         token.to_handle(self.worker)

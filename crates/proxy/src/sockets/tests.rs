@@ -4,9 +4,12 @@ use config::SessionSchedule;
 use engine::{settings::Target, shell::Io as _};
 use tokio::sync::mpsc;
 
-use super::*;
+use super::{
+    rest::{LOT, PIECES},
+    *,
+};
 use crate::{
-    conn::{BROKEN, FAILED},
+    conn::{BROKEN, FAILED, PIECE},
     shared::{ColdRequest, Origin},
     sys::Events,
     tls::{Handshakes, TlsContexts},
@@ -356,4 +359,83 @@ fn a_server_given_up_while_connecting_is_not_reported() {
     };
     rig.all[0].close_server(SERVER);
     assert!(!rig.all[0].end_connecting(server, ticket));
+}
+
+/// A stream of which nothing is read until the next turn.
+fn resting() -> (Rig, Token, OwnedFd) {
+    let mut rig = Rig::new(1);
+    let (token, theirs) = rig.add_server();
+    let mut buffer = some_bytes(PIECE as u32);
+    for _ in 0..=PIECES {
+        assert!(!rig.all[0].has_resting());
+        socket::send(theirs.as_raw_fd(), &buffer).unwrap();
+        assert_eq!(rig.poll(0, 0), [(token, epoll::READABLE)]);
+        let count = socket::recv(token.fd(), &mut buffer).unwrap();
+        rig.all[0].note_piece(SERVER, token, count);
+    }
+    assert!(rig.all[0].has_resting());
+    socket::send(theirs.as_raw_fd(), &buffer).unwrap();
+    assert!(rig.poll(0, 0).is_empty(), "nobody is waked for it");
+    (rig, token, theirs)
+}
+
+#[test]
+fn a_stream_rests_and_what_came_meanwhile_is_reported() {
+    let (mut rig, token, theirs) = resting();
+    rig.all[0].end_rest();
+    assert_eq!(rig.poll(0, 0), [(token, epoll::READABLE)]);
+    let mut buffer = some_bytes(PIECE as u32 * 2);
+    let count = socket::recv(token.fd(), &mut buffer).unwrap();
+    assert_eq!(count, PIECE);
+    // The next piece makes it rest again, and what is less than that ends the stream.
+    rig.all[0].note_piece(SERVER, token, LOT);
+    assert!(!rig.all[0].has_resting(), "more came than one by one");
+    rig.all[0].note_piece(SERVER, token, count);
+    assert!(rig.all[0].has_resting());
+    rig.all[0].end_rest();
+    rig.all[0].server(SERVER).note_read(100, 16_384);
+    rig.all[0].note_piece(SERVER, token, PIECE);
+    assert!(!rig.all[0].has_resting());
+    drop(theirs);
+    assert!(rig.poll(0, 0)[0].1 & epoll::PEER_DONE != 0);
+}
+
+#[test]
+fn a_server_that_is_parked_while_it_rests_is_watched() {
+    let (mut rig, token, theirs) = resting();
+    rig.all[0].detach_server(SERVER, POOL);
+    assert_eq!(rig.poll(0, 0), [(token, epoll::READABLE)]);
+    rig.all[0].end_rest();
+    drop(theirs);
+    assert!(rig.poll(0, 0)[0].1 & epoll::PEER_DONE != 0);
+}
+
+#[test]
+fn a_server_does_not_rest_while_it_does_not_take_what_it_is_sent() {
+    let (mut rig, token, theirs) = resting();
+    rig.all[0].end_rest();
+    socket::set_send_buffer(token.fd(), 4096).unwrap();
+    rig.all[0].send_server(SERVER, &some_bytes(1_000_000));
+    assert!(rig.all[0].server_has_pending(SERVER));
+    rig.all[0].note_piece(SERVER, token, PIECE);
+    assert!(!rig.all[0].has_resting());
+    // Nor does the end of a rest make anybody forget that.
+    rig.all[0].resting.push(token);
+    rig.all[0].end_rest();
+    while socket::recv(theirs.as_raw_fd(), &mut [0; 65_536]).is_ok() {}
+    assert!(rig.poll(0, 0)[0].1 & epoll::WRITABLE != 0);
+}
+
+#[test]
+fn the_end_of_a_rest_is_nothing_to_who_has_the_descriptor_by_then() {
+    let (mut rig, token, _theirs) = resting();
+    rig.all[0].close_server(SERVER);
+    rig.all[0].close_discarded();
+    let theirs = rig.add_client();
+    assert_eq!(rig.all[0].client_fd(CLIENT), token.fd(), "the same number again");
+    rig.all[0].end_rest();
+    socket::send(theirs.as_raw_fd(), b"x").unwrap();
+    let events = rig.poll(0, 0);
+    assert_eq!(events.len(), 1);
+    assert_ne!(events[0].0, token);
 }

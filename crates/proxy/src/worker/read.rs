@@ -10,7 +10,7 @@ use engine::{
 
 use super::{BUFFER_LEN, SMALL_READ, Worker};
 use crate::{
-    conn::{BROKEN, BULK, Conn, DONE, FAILED, NEWS, READABLE},
+    conn::{BROKEN, BULK, Conn, DONE, FAILED, NEWS, PIECE, READABLE},
     sockets::{LastWords, Outcome},
     sys::socket,
     table::{Kind, Token},
@@ -24,7 +24,7 @@ enum Read {
     End,
 }
 
-#[inline]
+#[inline(always)]
 fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
     let room = if conn.has(BULK) { BUFFER_LEN } else { SMALL_READ };
     loop {
@@ -166,6 +166,9 @@ impl Worker {
                         _ => engine.server_quiet(server, now, sockets),
                     }
                     self.settle();
+                    if drained && count >= PIECE {
+                        return self.sockets.note_piece(server, token, count);
+                    }
                     if drained || !self.sockets.is_server(token, server) {
                         return;
                     }
