@@ -101,11 +101,12 @@ impl<X: Exchange> Engine<X> {
         self.servers.iter().map(|(slot, _)| ServerId(slot as u32))
     }
 
-    /// The moment at which nothing of the client is half read.
+    /// The moment at which nothing of the client is half read. What it has said that waits for answers
+    /// goes on when these are read.
     pub fn client_at_rest(&self, id: ClientId) -> bool {
         self.clients.get(id.0 as usize).is_none_or(|client| match client.phase {
             ClientPhase::Login(_) => false,
-            _ => client.stream.at_boundary(),
+            _ => client.awaits_answers || client.stream.at_boundary(),
         })
     }
 
@@ -115,6 +116,11 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => false,
             _ => server.stream.at_boundary(),
         })
+    }
+
+    /// Has it said all it was asked for?
+    pub fn owes_nothing(&self, id: ServerId) -> bool {
+        self.servers.get(id.0 as usize).is_none_or(|server| server.ledger.owes_nothing())
     }
 
     /// These pools are no more; they have neither clients nor servers. Their numbers may be others'

@@ -1,7 +1,6 @@
 //! A server connection from "wanted" up to "logged in" (protocol chapter 55.2.1, from the
 //! frontend's side).
 
-use std::iter;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -17,6 +16,7 @@ use super::leave::PROTOCOL_VIOLATION;
 use super::replication::replication_parameters;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::limits::Limits;
+use crate::pool::OPENING_MAX;
 use crate::server::{Errand, Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
@@ -423,12 +423,12 @@ impl<X: Exchange> Engine<X> {
 
     /// With one login fewer under way, or after some time, the next may begin.
     pub(super) fn go_on_opening(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
-        // Places first: a server that finds no seat gives its own up, and would find it again.
-        let places = self.exchange.pool(pool, |pool| {
-            iter::repeat_with(|| pool.reserve_opening(now)).take_while(|reserved| *reserved).count()
-        });
-        for _ in 0..places {
-            self.open_server(pool, now, io);
+        for _ in 0..OPENING_MAX {
+            let reserved = self.exchange.pool(pool, |pool| pool.reserve_opening(now));
+            // Where one finds no seat the next would not find any either.
+            if !reserved || !self.open_server(pool, now, io) {
+                return;
+            }
         }
     }
 }

@@ -121,14 +121,15 @@ impl<X: Exchange> Engine<X> {
 
     /// There is a place for the login of whoever has waited longest, which may be another worker's
     /// client: it is left to that one then.
-    pub(super) fn open_for_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
+    pub(super) fn open_for_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io) -> bool {
         let worker = self.worker;
         let first = self.exchange.pool(id, |pool| pool.first_waiter());
         if first.is_none_or(|(owner, _)| owner != worker) {
-            return self.pass_proof_on(id);
+            self.pass_proof_on(id);
+            return false;
         }
         if !self.take_seat(id, now, io) {
-            return;
+            return false;
         }
         // Who was first may have been thought of while the seat was looked for.
         let first = self.exchange.pool(id, |pool| {
@@ -136,15 +137,15 @@ impl<X: Exchange> Engine<X> {
             pool.forget(worker, waiter.ticket);
             Some(waiter.client)
         });
-        match first {
-            Some(client) => self.connect_proof(client, now, io),
-            None => {
-                self.opening_ended();
-                self.vacate(id, now);
-                self.pass_proof_on(id);
-                self.feed(now, io);
-            }
-        }
+        let Some(client) = first else {
+            self.opening_ended();
+            self.vacate(id, now);
+            self.pass_proof_on(id);
+            self.feed(now, io);
+            return false;
+        };
+        self.connect_proof(client, now, io);
+        true
     }
 
     fn pass_proof_on(&mut self, id: PoolId) {

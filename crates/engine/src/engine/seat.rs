@@ -16,14 +16,17 @@ use crate::shell::{Event, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// Open a server for those who wait; its place in the pool is taken. If there is no seat for it
-    /// the place is given up, and the pool will be thought of.
-    pub(super) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+    /// the place is given up, and the pool will be thought of. True if it is being opened here.
+    pub(super) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
         if self.opens_by_proof(pool) {
-            self.open_for_prover(pool, now, io);
-        } else if self.take_seat(pool, now, io) {
+            return self.open_for_prover(pool, now, io);
+        }
+        let has_seat = self.take_seat(pool, now, io);
+        if has_seat {
             self.tell_of_reserve(pool, io);
             self.connect_server(pool, None, now, io);
         }
+        has_seat
     }
 
     /// A seat for a server whose place in the pool is taken; or that place is given up.

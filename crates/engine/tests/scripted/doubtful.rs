@@ -49,6 +49,18 @@ fn the_name_is_taken_if_it_has_not() {
     assert!(server.is_parked());
 }
 
+/// Servers are not read while Weir is suspended, so nothing would come of waiting for it.
+#[test]
+fn who_waits_so_is_at_rest() {
+    let (_rig, client, server) = pipeline(None);
+    assert!(client.is_at_rest());
+    server.send([failed(), ready('I')]);
+    client.expect([failed(), ready('I')]);
+    goes_on(&client, &server);
+    client.send([query("half a message")[..7].to_vec()]);
+    assert!(!client.is_at_rest());
+}
+
 /// It is not flushed: nothing else could be waited for.
 #[test]
 fn what_stands_before_it_in_its_own_batch_is_not_waited_for() {

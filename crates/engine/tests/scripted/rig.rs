@@ -465,6 +465,12 @@ impl Client {
     pub(crate) fn is_open(&self) -> bool {
         self.end(|end| end.id.is_some())
     }
+
+    /// Would SUSPEND leave it as it is?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let (worker, id) = self.end(|end| (end.worker, end.id.expect("open")));
+        self.world.borrow().engines[worker].client_at_rest(id)
+    }
 }
 
 impl Server {

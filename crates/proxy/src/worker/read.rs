@@ -167,7 +167,7 @@ impl Worker {
                     }
                     self.settle();
                     if drained && count >= PIECE {
-                        return self.sockets.note_piece(server, token, count);
+                        return self.note_piece(server, token, count);
                     }
                     if drained || !self.sockets.is_server(token, server) {
                         return;
@@ -184,6 +184,13 @@ impl Worker {
             }
         }
         self.sockets.queue(token);
+    }
+
+    #[cold]
+    fn note_piece(&mut self, server: ServerId, token: Token, count: usize) {
+        if self.sockets.is_server(token, server) && !self.engine.owes_nothing(server) {
+            self.sockets.note_piece(server, token, count);
+        }
     }
 
     /// So often a connection is read before others get their turn.
