@@ -1,6 +1,7 @@
 //! Reads configuration files; the only place in this crate that touches the file system.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
@@ -74,10 +75,11 @@ impl Config {
         let name = &self.global.auth_hba_file;
         let content = if name.is_empty() { String::new() } else { open(name, "auth_hba_file") };
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let further = |name: &str| read(&folder.join(name)).ok();
+        let lacks = Cell::new(!warnings.is_empty());
+        let further = |name: &str| read(&folder.join(name)).inspect_err(|_| lacks.set(true)).ok();
         let (hba, odder) = Hba::parse(&content, &Arc::from(name.as_str()), &maps, &further);
         self.hba = hba;
-        self.hba_unread = !warnings.is_empty();
+        self.hba_unread = lacks.get();
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
     }
 

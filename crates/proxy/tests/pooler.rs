@@ -248,12 +248,13 @@ fn a_reload_that_finds_no_auth_file_keeps_the_users() {
 #[test]
 fn rules_hold_on_while_their_files_cannot_be_read() {
     let folder = Folder::new();
-    let rules = folder.write("hba.conf", "local all all peer map=known\n");
+    let rules = folder.write("hba.conf", "local @names all peer map=known\n");
+    let names = folder.write("names", "app\n");
     let maps = folder.write("ident.conf", "known root admin\n");
     let pooler = start(&folder, 1, None);
     let controller = pooler.controller();
     let ini = fs::read_to_string(folder.0.join("weir.ini")).unwrap();
-    let (rules, maps) = (rules.display().to_string(), maps.display().to_string());
+    let [rules, maps, names] = [rules, maps, names].map(|path| path.display().to_string());
     folder.write(
         "weir.ini",
         &format!("{ini}auth_type = hba\nauth_hba_file = {rules}\nauth_ident_file = {maps}\n"),
@@ -262,7 +263,7 @@ fn rules_hold_on_while_their_files_cannot_be_read() {
     let before = controller.config().hba.clone();
     assert_eq!(before.rules.len(), 1);
 
-    for name in [&rules, &maps] {
+    for name in [&rules, &maps, &names] {
         let content = fs::read_to_string(name).unwrap();
         fs::remove_file(name).unwrap();
         let told = controller.reload().unwrap();
@@ -271,8 +272,13 @@ fn rules_hold_on_while_their_files_cannot_be_read() {
         assert_eq!(controller.config().hba, before, "{name}");
         fs::write(name, content).unwrap();
     }
-    controller.set("auth_hba_file", "/no/such/file").unwrap();
-    assert_eq!(controller.config().hba, before);
+    for key in ["auth_hba_file", "auth_ident_file", "auth_file"] {
+        let running = controller.config();
+        let refused = controller.set(key, "/no/such/file").unwrap_err();
+        assert!(refused.contains(key), "{refused}");
+        assert_eq!(controller.config().global, running.global);
+        assert_eq!(controller.config().hba, before);
+    }
 
     fs::write(&rules, "local all all reject\nhost all all 127.0.0.1/32 reject\n").unwrap();
     assert_eq!(controller.reload().unwrap(), [""; 0]);
@@ -298,8 +304,9 @@ fn each_set_tells_what_it_has_found_odd_and_no_more() {
     let folder = Folder::new();
     let pooler = start(&folder, 1, None);
     let controller = pooler.controller();
+    let odd = folder.write("hba.conf", "nonsense\n").display().to_string();
     for _ in 0..2 {
-        controller.set("auth_hba_file", "/no/such/file").unwrap();
+        controller.set("auth_hba_file", &odd).unwrap();
         assert_eq!(controller.config().warnings.len(), 1);
     }
     controller.set("max_client_conn", "7").unwrap();

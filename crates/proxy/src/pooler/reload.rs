@@ -123,10 +123,15 @@ pub(crate) fn set(controller: &Controller, key: &str, value: &str) -> Result<(),
     // Those of the files as they were before have been told.
     config.warnings.clear();
     config.errors.clear();
+    (config.auth_file_unread, config.hba_unread) = (false, false);
     config.set(key, value)?;
-    config.keep_unread(&running);
+    // What cannot be used is not to be shown as if it were.
+    let kept = config.keep_unread(&running);
+    if !kept.is_empty() {
+        report(&config);
+        return Err(kept.join(", "));
+    }
     if Global::concerns_tls(key) {
-        // What cannot be used is not to be shown as if it were.
         let contexts = TlsContexts::load(&config.global).map_err(|error| error.to_string())?;
         control.shared.set_tls(contexts);
     }
