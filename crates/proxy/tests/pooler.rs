@@ -272,7 +272,7 @@ fn rules_hold_on_while_their_files_cannot_be_read() {
         assert_eq!(controller.config().hba, before, "{name}");
         fs::write(name, content).unwrap();
     }
-    for key in ["auth_hba_file", "auth_ident_file", "auth_file"] {
+    for key in ["auth_hba_file", "auth_ident_file"] {
         let running = controller.config();
         let refused = controller.set(key, "/no/such/file").unwrap_err();
         assert!(refused.contains(key), "{refused}");

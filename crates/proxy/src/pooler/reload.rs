@@ -125,9 +125,9 @@ pub(crate) fn set(controller: &Controller, key: &str, value: &str) -> Result<(),
     config.errors.clear();
     (config.auth_file_unread, config.hba_unread) = (false, false);
     config.set(key, value)?;
-    // What cannot be used is not to be shown as if it were.
     let kept = config.keep_unread(&running);
-    if !kept.is_empty() {
+    // What cannot be used is not to be shown as if it were, but for users, as in PgBouncer.
+    if config.hba_unread {
         report(&config);
         return Err(kept.join(", "));
     }
