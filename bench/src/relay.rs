@@ -43,6 +43,20 @@ pub(crate) struct RelayOptions {
     database: String,
 }
 
+impl RelayOptions {
+    fn open_server(&self) -> Result<Stream> {
+        Stream::connect(&self.connect)
+            .with_context(|| format!("cannot connect to {}", self.connect))
+    }
+
+    /// What it is told at first.
+    fn startup(&self) -> Vec<u8> {
+        let mut startup = Vec::new();
+        put_startup(&mut startup, &[("user", &self.user), ("database", &self.database)]);
+        startup
+    }
+}
+
 /// One end of the relay, by the index that is its token.
 #[derive(Debug)]
 enum End {
@@ -148,12 +162,9 @@ impl Relay<'_> {
             return self.greet();
         }
         if self.early.len() == 1 {
-            let RelayOptions { connect, servers, user, database, .. } = self.options;
-            let mut startup = Vec::new();
-            put_startup(&mut startup, &[("user", user), ("database", database)]);
-            for _ in 0..*servers {
-                let mut stream = Stream::connect(connect)
-                    .with_context(|| format!("cannot connect to {connect}"))?;
+            let startup = self.options.startup();
+            for _ in 0..self.options.servers {
+                let mut stream = self.options.open_server()?;
                 send(&mut stream, &startup)?;
                 self.add(End::Opening(stream, Vec::new()))?;
             }

@@ -9,7 +9,6 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, bail};
 
 use super::{READY, RelayOptions};
-use crate::frame::put_startup;
 use crate::socket::{Listener, Stream};
 use crate::sys::ring::{Buffer, News, Ring};
 
@@ -114,12 +113,9 @@ impl Relay<'_> {
             return self.greet();
         }
         if self.early.len() == 1 {
-            let RelayOptions { connect, servers, user, database, .. } = self.options;
-            let mut startup = Vec::new();
-            put_startup(&mut startup, &[("user", user), ("database", database)]);
-            for _ in 0..*servers {
-                let stream = Stream::connect(connect)
-                    .with_context(|| format!("cannot connect to {connect}"))?;
+            let startup = self.options.startup();
+            for _ in 0..self.options.servers {
+                let stream = self.options.open_server()?;
                 let server = self.add(stream, End::Opening(Vec::new()))?;
                 self.ring.send_copy(server, &startup)?;
             }

@@ -13,7 +13,7 @@ use super::requests::write_reply;
 use super::resend::may_resend;
 use super::undo::undo;
 use crate::client::Client;
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{Micros, ServerId};
 use crate::ledger::{Entry, Ledger, Owner, Settled};
 use crate::listening::Hearing;
 use crate::mutant::{self, Mutant};
@@ -149,7 +149,7 @@ impl<X: Exchange> Engine<X> {
             return self.close_server(on, NOT_READY, now, io);
         }
         if !server.ledger.is_at_rest() || !server.stream.at_boundary() {
-            return self.answered_in_part(on, now, io);
+            return self.go_on_answered(on, now, io);
         }
         match server.phase {
             ServerPhase::Preparing(_) => self.prepared(on, now, io),
@@ -168,21 +168,13 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// What the server's client wants to say next may have waited for no more than that.
+    /// What the server's client wants to say next may have waited for no more than what is answered.
     #[cold]
-    fn answered_in_part(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    fn go_on_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server(on);
         let Some(id) = server.client else { return };
         let waits = matches!(server.phase, ServerPhase::Linked) && self.client(id).awaits_answers;
         if waits && !server.ledger.awaits_ready() {
-            self.go_on(id, now, io);
-        }
-    }
-
-    /// All is answered that the client may have waited for.
-    #[cold]
-    fn go_on_answered(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
-        if self.client(id).awaits_answers {
             self.go_on(id, now, io);
         }
     }
@@ -196,14 +188,14 @@ impl<X: Exchange> Engine<X> {
         view.stats.query_time += now.saturating_sub(client.request_at);
         client.request_at = now;
         if server.status != b'I' {
-            return self.go_on_answered(id, now, io);
+            return self.go_on_answered(on, now, io);
         }
         if client.transaction_at != 0 {
             view.stats.transaction_time += now.saturating_sub(client.transaction_at);
             client.transaction_at = 0;
         }
         if client.awaits_answers {
-            return self.go_on_answered(id, now, io);
+            return self.go_on_answered(on, now, io);
         }
         // In the middle of a message of the client's the rest of it belongs to this server.
         // Where the replies still to come cannot be counted they are this client's, as long as it
