@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full nightly binary sim fuzz bench count setup setup-demo setup-drivers drivers release regress install deb
+.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions bench count setup setup-demo setup-drivers drivers release regress install deb
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -14,8 +14,9 @@ help:
 	@echo "make test    formatting, lints, unit and end-to-end tests"
 	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/8: that one)"
 	@echo "make nightly all of the longer suites: some hours"
-	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..20000)"
+	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..100000)"
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
+	@echo "make fuzz-sessions  random sessions on PostgreSQL and in auto mode (SEEDS=0..5000; SEED=7)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
 	@echo "make count   Weir's instructions per unit of work, against the record (valgrind)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
@@ -49,10 +50,15 @@ nightly: test setup-drivers binary release
 binary:
 	@cargo build --locked -p weir-cli
 
-# make test runs 2048 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
-SEEDS ?= 0..20000
+# make test runs the first 20480 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
+SEEDS ?= 0..100000
 sim:
-	SIM_SEEDS=$(SEEDS) cargo test --locked -p weir-engine --test sim nobody -- --nocapture
+	SIM_SEEDS=$(SEEDS) cargo test --locked --profile sim -p weir-engine --test sim nobody -- --nocapture
+
+# make test runs 100 of them. A seed that fails is cut down and printed; SEED=N plays it again.
+fuzz-sessions: SEEDS = 0..5000
+fuzz-sessions: setup binary
+	$(if $(SEED),SEED=$(SEED)) SEEDS=$(SEEDS) cargo test --locked -p weir-e2e --test sessions -- --nocapture
 
 # Needs the nightly toolchain; where that is missing it fails.
 fuzz:

@@ -24,6 +24,7 @@ ALLOWED = {
     "weir-config": set(),
     "weir-sql": set(),
     "weir-engine": {"weir-wire", "weir-config", "weir-sql"},
+    "weir-mutants": {"weir-wire", "weir-config", "weir-sql"},
     "weir-proxy": {"weir-engine", "weir-config", "weir-wire"},
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},

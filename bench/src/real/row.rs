@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::scene::Way;
 use crate::named::{self, Named};
-use crate::run::{Key, Setting, Tls};
+use crate::run::{Key, Setting, Tls, Workers};
 
 /// Servers of a pooler are 20: most rows have more clients than that, as those who use one do.
 const CLIENTS: usize = 50;
@@ -30,6 +30,8 @@ pub(super) struct Row {
     pub(super) tls: Tls,
     /// The poolers reach the server by its unix socket.
     pub(super) unix: bool,
+    /// Of Weir's.
+    pub(super) workers: Workers,
     pub(super) beside: Beside,
     /// Measured only when it is named.
     is_extra: bool,
@@ -104,6 +106,7 @@ const fn row(name: &'static str, options: &'static [&'static str], what: &'stati
         rate: None,
         tls: Tls::None,
         unix: false,
+        workers: Workers::One,
         beside: Beside::Nothing,
         is_extra: false,
         what,
@@ -137,6 +140,22 @@ const fn seed001(name: &'static str, clients: usize, seed: f64) -> Row {
     }
 }
 
+/// Few clients, so that the pooler is seldom busy and is woken for nearly all that arrives.
+const fn ten(
+    name: &'static str,
+    options: &'static [&'static str],
+    script: Option<&'static str>,
+    what: &'static str,
+) -> Row {
+    Row {
+        clients: Some(10),
+        script,
+        workers: Workers::Two("load-balancing"),
+        is_extra: true,
+        ..row(name, options, what)
+    }
+}
+
 /// The same over TLS.
 const fn seed001_tls(name: &'static str, clients: usize, seed: f64) -> Row {
     Row { tls: SECURED, what: "8 servers, one select over TLS", ..seed001(name, clients, seed) }
@@ -152,7 +171,7 @@ const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 38] = [
+pub(super) static ROWS: [Row; 40] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -184,6 +203,8 @@ pub(super) static ROWS: [Row; 38] = [
     seed001_tls("seed001-tls-1", 1, 0.79),
     seed001_tls("seed001-tls-10", 10, 0.69),
     seed001_tls("seed001-tls-1000", 1_000, 0.85),
+    ten("ten-rows-1000", &[], Some(THOUSAND_ROWS), "two workers, a thousand rows"),
+    ten("ten-connect", &["-S", "-C"], None, "two workers, a login for each select"),
     fleet("fleet-held", Scene::Held, "19 of 20 servers held in a transaction, one select"),
     fleet("fleet-among", Scene::Among, "one select, and one more client in their pool"),
     Row {

@@ -6,7 +6,7 @@ use super::generator::Place;
 use super::row::Row;
 use super::{Rig, Side};
 use crate::process::Threads;
-use crate::run::{Pooler, Setting, Workers};
+use crate::run::{Pooler, Setting};
 
 #[derive(Debug)]
 pub(super) struct Stage {
@@ -39,7 +39,7 @@ impl Stage {
             servers,
             // And the few that come besides.
             clients_max: (clients + 100).max(Setting::CLIENTS_MAX),
-            workers: Workers::One,
+            workers: row.workers,
             cores: None,
         };
         let server = if row.unix { rig.cluster.socket() } else { rig.cluster.address() };

@@ -84,7 +84,7 @@ enum Stream {
 
 fn stream(fd: OwnedFd, peer: &Peer) -> io::Result<Stream> {
     match peer {
-        Peer::Unix { .. } | Peer::Unknown => {
+        Peer::Unix { .. } | Peer::Process(_) | Peer::Unknown => {
             tokio::net::UnixStream::from_std(UnixStream::from(fd)).map(Stream::Unix)
         }
         Peer::V4(..) | Peer::V6(_) => {

@@ -16,6 +16,8 @@ use crate::error::{ConfigError, in_words};
 use crate::source::Source;
 use crate::table::{Database, Keyed as _};
 
+/// How many files may be included; one that is named twice counts twice.
+const INCLUDES_MAX: u32 = 1000;
 /// How deep files may include each other.
 const INCLUDE_DEPTH_MAX: usize = 10;
 const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
@@ -30,7 +32,8 @@ impl Config {
     /// # Errors
     /// Every mistake in the text and its included files.
     pub fn parse_ini(text: &str, file: &str, include: Include<'_>) -> Result<Self, ConfigError> {
-        let mut reader = Reader { builder: Builder::new(Source::Ini), include, section: None };
+        let mut reader =
+            Reader { builder: Builder::new(Source::Ini), include, included: 0, section: None };
         let file = Arc::from(file);
         let main_seen = reader.read(text, &file, 0);
         if !main_seen {
@@ -44,6 +47,8 @@ impl Config {
 struct Reader<'a> {
     builder: Builder,
     include: Include<'a>,
+    /// Files included so far.
+    included: u32,
     /// The section of the last header; it goes on across the borders of included files.
     section: Option<String>,
 }
@@ -85,6 +90,14 @@ impl Reader<'_> {
         if depth >= INCLUDE_DEPTH_MAX {
             let reason = format!("include nesting level too deep, maximum is {INCLUDE_DEPTH_MAX}");
             self.builder.report.error(place, "", reason);
+            return false;
+        }
+        self.included = self.included.saturating_add(1);
+        if self.included > INCLUDES_MAX {
+            if self.included == INCLUDES_MAX + 1 {
+                let reason = format!("too many files are included, maximum is {INCLUDES_MAX}");
+                self.builder.report.error(place, "", reason);
+            }
             return false;
         }
         match (self.include)(Path::new(name)) {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod auth_file;
+mod auth_query;
 mod build;
 mod choice;
 mod config;
@@ -45,6 +46,7 @@ pub const PGBOUNCER_VERSION: &str = "1.25.2";
 pub const CONSOLE_USER: &str = "pgbouncer";
 
 pub use crate::auth_file::AuthFile;
+pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
     AuthType, LoadBalanceHosts, PoolMode, SessionSchedule, SslMode, Unsupported,
 };
@@ -54,6 +56,7 @@ pub use crate::describe::describe;
 pub use crate::error::{ConfigError, Mistake, in_words};
 pub use crate::help::{help, markdown};
 pub use crate::host::Host;
+pub use crate::load::read_file;
 pub use crate::network::Network;
 pub use crate::pattern::Pattern;
 pub use crate::show::{ConfigRow, show};

@@ -2,16 +2,26 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
 use crate::auth_file::AuthFile;
+use crate::auth_query::needs_no_search_path;
 use crate::build::Place;
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake, in_words};
 use crate::hba::{Hba, IdentMaps};
 use crate::ldap::LdapOptions;
+use crate::table::Database;
+
+/// The longest file that is read: an `auth_file` with about a million users.
+const FILE_LEN_MAX: u64 = 256 << 20;
+/// open(2): the file may have become a pipe since it was looked at. Linux has this number on all
+/// processors that Rust knows, but for MIPS and SPARC.
+const O_NONBLOCK: i32 = 0o4000;
 
 impl Config {
     /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
@@ -34,9 +44,10 @@ impl Config {
         };
         config.path = Some(path.to_owned());
         config.global.conffile.get_or_insert(file);
-        config.load_auth_file(fs::read);
+        config.load_auth_file(|name| read_file(Path::new(&name)));
         config.load_hba(read_text);
         config.read_ldap_options();
+        config.check_auth_queries();
         Ok(config)
     }
 
@@ -48,7 +59,7 @@ impl Config {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         self.global.set(key, value)?;
         match key {
-            "auth_file" => self.load_auth_file(fs::read),
+            "auth_file" => self.load_auth_file(|name| read_file(Path::new(&name))),
             "auth_hba_file" | "auth_ident_file" => self.load_hba(read_text),
             "auth_ldap_options" => self.read_ldap_options(),
             _ => {}
@@ -98,6 +109,25 @@ impl Config {
         };
     }
 
+    /// A query whose relations are looked for in the `search_path` tells what the owner of the database
+    /// wants it to.
+    fn check_auth_queries(&mut self) {
+        let file = Arc::from(self.global.conffile.clone().unwrap_or_default());
+        let own = |(name, database): (&String, &Arc<Database>)| {
+            let place = Place::new(&file, 0, "databases", name);
+            database.auth_query.clone().map(|query| (place, query))
+        };
+        let queries = self.databases.iter().filter_map(own);
+        let global = (Place::new(&file, 0, "pgbouncer", ""), self.global.auth_query.clone());
+        for (place, query) in std::iter::once(global).chain(queries).collect::<Vec<_>>() {
+            if !query.is_empty() && !needs_no_search_path(&query) {
+                let why = "names a relation without its schema: whoever may set search_path for \
+                           the database, or create objects in it, can put another one in its place";
+                self.warnings.push(place.mistake("auth_query", why.to_owned()));
+            }
+        }
+    }
+
     fn load_auth_file(&mut self, read: impl Fn(String) -> io::Result<Vec<u8>>) {
         let Some(name) = self.global.auth_file.clone().filter(|name| !name.is_empty()) else {
             return;
@@ -119,10 +149,39 @@ impl Config {
     }
 }
 
+/// Reads a file of the configuration, whichever it is. A pipe or a device is refused, since it may
+/// keep the reader waiting for ever or never end; so is a file that is too long.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a device may already do something.
+    refuse_irregular(&fs::metadata(path)?)?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    refuse_irregular(&file.metadata()?)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_LEN_MAX {
+        let limit = FILE_LEN_MAX >> 20;
+        return Err(io::Error::other(format!("longer than {limit} MB")));
+    }
+    Ok(bytes)
+}
+
+fn refuse_irregular(metadata: &fs::Metadata) -> io::Result<()> {
+    match () {
+        () if metadata.is_file() => Ok(()),
+        () if metadata.is_dir() => {
+            Err(io::Error::new(io::ErrorKind::IsADirectory, "Is a directory"))
+        }
+        () => Err(io::Error::other("not a regular file")),
+    }
+}
+
 /// A file as text, which is UTF-8. What lines say that are comments does not matter, so they may be in
 /// any encoding: PgBouncer minds none.
 fn read_text(path: &Path) -> io::Result<String> {
-    let bytes = fs::read(path)?;
+    let bytes = read_file(path)?;
     let is_comment = |line: &[u8]| matches!(line.trim_ascii_start(), [b';' | b'#', ..]);
     let lines = (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n'));
     let lines = lines.map(|(number, line)| match str::from_utf8(line) {

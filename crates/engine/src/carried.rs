@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::mutant::{self, Mutant};
-use crate::vars::quote_literal;
+use crate::vars::quote_bytes;
 
 /// Who the session acts as; these come before all else, since they decide what may be set.
 pub const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
@@ -102,8 +101,7 @@ impl Carried {
             sql.extend_from_slice(b"RESET SESSION AUTHORIZATION;");
         }
         for Setting { name, .. } in have.all() {
-            let stays = is_who(name) || mutant::is(Mutant::KeepsWhatOthersSet);
-            if !stays && self.get(name).is_none() {
+            if !is_who(name) && self.get(name).is_none() {
                 reset(name, sql);
             }
         }
@@ -210,25 +208,19 @@ fn is_who(name: &[u8]) -> bool {
 /// Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
 fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
     sql.extend_from_slice(b"pg_catalog.set_config(");
-    quote_literal(name, sql);
+    quote_bytes(name, sql);
     sql.push(b',');
-    if value.is_ascii() {
-        quote_literal(value, sql);
-    } else {
-        sql.extend_from_slice(b"pg_catalog.convert_from(pg_catalog.decode('");
-        for byte in value {
-            sql.extend_from_slice(format!("{byte:02x}").as_bytes());
-        }
-        sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
-    }
+    quote_bytes(value, sql);
     sql.extend_from_slice(b",false) IS NULL");
 }
 
 fn reset(name: &[u8], sql: &mut Vec<u8>) {
-    // A longer part would be cut off, and another setting be reset. NULL resets as well.
-    if name.split(|byte| *byte == b'.').any(|part| part.len() > IDENTIFIER_LEN_MAX) {
+    // A longer part would be cut off, and another setting be reset; letters are of the database's
+    // encoding. NULL resets as well.
+    let is_long = name.split(|byte| *byte == b'.').any(|part| part.len() > IDENTIFIER_LEN_MAX);
+    if is_long || !name.is_ascii() {
         sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
-        quote_literal(name, sql);
+        quote_bytes(name, sql);
         return sql.extend_from_slice(b",NULL,false) IS NULL;");
     }
     sql.extend_from_slice(b"RESET ");

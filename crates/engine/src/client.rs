@@ -70,8 +70,6 @@ pub struct Client {
     pub resent: bool,
     /// What is held of its input was dealt with before, and nothing of it was sent.
     pub rewound: bool,
-    /// What is held of its input cannot be dealt with before what was sent is answered.
-    pub awaits_answers: bool,
     pub vars: Values,
     /// Of these it has said itself what it wants; the others are as the server has them.
     pub given: Slots,
@@ -105,6 +103,25 @@ pub struct Extended {
     pub uses: VecDeque<(u64, Arc<[u8]>)>,
     /// That Parse message, to be sent again to another server. Empty if it was too long to keep.
     pub unnamed_parse: Vec<u8>,
+    /// What is held of its input cannot be dealt with before the message with this serial number is
+    /// answered; 0 = it does not wait for that.
+    pub awaits: u64,
+    /// How often its next Bind was held back to find out what the statement returns
+    /// ([`crate::kept::QUESTIONS_MAX`]).
+    pub questions: u8,
+    /// Was the statement of its present request prepared anew, the server having refused it? That is
+    /// done once.
+    pub renewed: bool,
+    /// Which of its portals may discard prepared statements when they are executed.
+    pub discarding: Discarding,
+}
+
+/// Portals of a client that may discard prepared statements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Discarding {
+    pub unnamed: bool,
+    /// Any of the others.
+    pub named: bool,
 }
 
 impl Extended {
@@ -138,7 +155,6 @@ impl Client {
             long_key: false,
             resent: false,
             rewound: false,
-            awaits_answers: false,
             vars: Values::default(),
             given: Slots::default(),
             stream: Stream::default(),
@@ -149,6 +165,19 @@ impl Client {
             connected_at: now,
             request_at: now,
             transaction_at: 0,
+        }
+    }
+
+    /// Is it not read until an answer has come?
+    pub fn awaits_answer(&self) -> bool {
+        self.extended.as_ref().is_some_and(|own| own.awaits != 0)
+    }
+
+    /// What it waited for has come, or does not matter any more.
+    #[inline]
+    pub fn await_nothing(&mut self) {
+        if let Some(own) = &mut self.extended {
+            own.awaits = 0;
         }
     }
 

@@ -51,6 +51,7 @@ mod check;
 mod connect_query;
 mod control;
 mod handover;
+mod holding;
 mod inspect;
 mod leave;
 mod link;
@@ -76,7 +77,7 @@ mod views;
 
 use views::{PoolView, PoolViews};
 
-pub use handover::{Exported, ExportedClient, Shelf};
+pub use handover::{Exported, ExportedClient, Imported, Shelf};
 pub use inspect::server_row;
 pub use login::LOGIN_GRACE;
 
@@ -133,6 +134,7 @@ pub struct Engine<X> {
     to_place: VecDeque<ServerId>,
     /// Output under assembly; kept for its capacity.
     scratch: Vec<u8>,
+    messages: u64,
 }
 
 fn limits_users(config: &Config) -> bool {
@@ -172,8 +174,15 @@ impl<X: Exchange> Engine<X> {
             listeners: BTreeMap::new(),
             to_place: VecDeque::new(),
             scratch: Vec::new(),
+            messages: 0,
             config,
         }
+    }
+
+    /// How many messages of clients and servers were looked at so far.
+    #[inline]
+    pub fn messages(&self) -> u64 {
+        self.messages
     }
 
     pub fn exchange(&mut self) -> &mut X {
@@ -203,7 +212,7 @@ impl<X: Exchange> Engine<X> {
                 );
                 !asks && !login.held
             }
-            ClientPhase::Linked => !client.awaits_answers,
+            ClientPhase::Linked => !client.awaits_answer(),
             ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
@@ -312,6 +321,7 @@ impl<X: Exchange> Engine<X> {
             }
             Mail::Notified { to, body } => self.notified(&to, &body, now, io),
             Mail::Unheard { pool } => self.unheard(pool),
+            Mail::Deaf { to } => self.deaf(&to, now, io),
             Mail::FreePlaces => self.places_wanted = true,
         }
     }
@@ -331,7 +341,9 @@ impl<X: Exchange> Engine<X> {
     /// half a message has to wait for the rest, which is in the kernel.
     fn go_on(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         io.resume_client(id);
-        if self.client(id).stream.holds_message() {
+        let client = &mut self.clients[id.0 as usize];
+        client.await_nothing();
+        if client.stream.holds_message() {
             self.request_bytes(id, &[], now, io);
         }
     }

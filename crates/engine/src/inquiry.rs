@@ -10,6 +10,8 @@ use wire::backend;
 #[derive(Default)]
 pub struct Inquiry {
     found: Option<Found>,
+    /// The query has begun to answer; what was sent before it has no description.
+    is_described: bool,
     wrong: Option<String>,
 }
 
@@ -25,8 +27,11 @@ impl Inquiry {
     /// One message of the answer.
     pub fn message(&mut self, code: u8, body: &[u8]) {
         let taken = match code {
-            backend::ROW_DESCRIPTION => two_columns(body).map(|_| None),
-            backend::DATA_ROW => row(body).map(Some),
+            backend::ROW_DESCRIPTION => {
+                self.is_described = true;
+                two_columns(body).map(|_| None)
+            }
+            backend::DATA_ROW if self.is_described => row(body).map(Some),
             _ => return,
         };
         match taken {
@@ -121,6 +126,8 @@ mod tests {
         let null = Err("auth_query response contained null user name".to_owned());
         assert_eq!(answer(2, &[None, Some("s")]), null);
         let mut inquiry = Inquiry::default();
+        inquiry.message(backend::DATA_ROW, b"\0\x01\0\0\0\x01x");
+        inquiry.message(backend::ROW_DESCRIPTION, b"\0\x02");
         inquiry.message(backend::DATA_ROW, b"\0\x02\0\0\0\x09al");
         assert_eq!(inquiry.finish(None), Err("bad packet".to_owned()));
         let denied = Inquiry::default().finish(Some("permission denied".into()));

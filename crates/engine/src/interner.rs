@@ -54,27 +54,30 @@ impl Interner {
             return known;
         }
         self.next_id += 1;
-        let mut server_name = SERVER_NAME_PREFIX.to_vec();
-        server_name.extend_from_slice(self.next_id.to_string().as_bytes());
         let hash = self.hash(sql, types, realm);
         let realm = if is_of_its_moment { Realm::private(0, self.next_id) } else { realm };
         let statement = Arc::new(Statement {
             id: self.next_id,
-            server_name: server_name.into(),
+            server_name: server_name(self.next_id),
             sql: sql.into(),
             types: types.into(),
             realm,
             seen: OnceLock::new(),
+            discards: OnceLock::new(),
             schema: self.schema,
         });
         if !is_of_its_moment {
-            let twins = self.known.entry(hash).or_default();
-            // One text that comes and goes is one entry here, which no sweep would find too many.
-            twins.retain(|weak| weak.strong_count() > 0);
-            twins.push(Arc::downgrade(&statement));
+            self.share(hash, &statement);
         }
-        self.sweep();
         statement
+    }
+
+    fn share(&mut self, hash: u64, statement: &Arc<Statement>) {
+        let twins = self.known.entry(hash).or_default();
+        // One text that comes and goes is one entry here, which no sweep would find too many.
+        twins.retain(|weak| weak.strong_count() > 0);
+        twins.push(Arc::downgrade(statement));
+        self.sweep();
     }
 
     fn hash(&self, sql: &[u8], types: &[u8], realm: Realm) -> u64 {
@@ -102,12 +105,43 @@ impl Interner {
         (self.next_id, self.schema) = (numbering.last_id, numbering.schema);
     }
 
-    /// A statement of that other process, which servers know by its number.
+    /// New statements are numbered from `last_id` on, which another process does not do: what is
+    /// prepared here from now on may go to that process, which has gone on with the numbers so far.
+    pub fn number_from(&mut self, last_id: u64) {
+        self.next_id = last_id;
+    }
+
+    /// Another process, which went on from `base` like this one, has seen so many changes of the
+    /// schema. If either has seen one, nobody knows which statement was prepared before which.
+    pub fn join_schema(&mut self, base: u64, theirs: u64) {
+        if self.schema != base || theirs != base {
+            self.schema = self.schema.max(theirs) + 1;
+        }
+    }
+
+    /// A statement of that other process, which servers know by its number. The numbering has been
+    /// resumed before.
     pub fn restore(&mut self, one: &StatementRecord) -> Arc<Statement> {
-        let newest = (self.next_id.max(one.id), self.schema.max(one.schema));
-        (self.next_id, self.schema) = (one.id.saturating_sub(1), one.schema);
-        let statement = self.intern(&one.sql, &one.types, Realm(one.realm));
-        (self.next_id, self.schema) = newest;
+        let realm = Realm(one.realm);
+        let hash = self.hash(&one.sql, &one.types, realm);
+        let twins = self.known.get(&hash).into_iter().flatten();
+        // Equal statements that two processes have prepared have two names on the servers.
+        if let Some(known) = twins.filter_map(Weak::upgrade).find(|known| known.id == one.id) {
+            return known;
+        }
+        let statement = Arc::new(Statement {
+            id: one.id,
+            server_name: server_name(one.id),
+            sql: one.sql.as_slice().into(),
+            types: one.types.as_slice().into(),
+            realm,
+            seen: OnceLock::new(),
+            discards: OnceLock::new(),
+            schema: one.schema,
+        });
+        if !realm::is_of_its_moment(&one.sql) {
+            self.share(hash, &statement);
+        }
         statement
     }
 
@@ -134,18 +168,18 @@ impl Interner {
     /// How many statements are in use, and how many bytes they take, their texts included.
     pub fn memory(&self) -> (usize, usize) {
         let used = self.known.values().flatten().filter_map(Weak::upgrade);
-        let bytes = |statement: &Statement| {
-            size_of::<Statement>()
-                + statement.server_name.len()
-                + statement.sql.len()
-                + statement.types.len()
-        };
-        used.fold((0, 0), |(count, sum), statement| (count + 1, sum + bytes(&statement)))
+        used.fold((0, 0), |(count, sum), statement| (count + 1, sum + statement.bytes()))
     }
 
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
+}
+
+fn server_name(id: u64) -> Box<[u8]> {
+    let mut name = SERVER_NAME_PREFIX.to_vec();
+    name.extend_from_slice(id.to_string().as_bytes());
+    name.into()
 }
 
 #[cfg(test)]
@@ -239,5 +273,25 @@ mod tests {
         let mut client = ClientStatements::default();
         client.insert(b"a name"[..].into(), kept, 1);
         assert!(client.bytes() >= ClientStatements::ENTRY_BYTES + "a name".len());
+    }
+
+    /// Both processes of an online restart may prepare the same text: servers know it by two names.
+    #[test]
+    fn equal_statements_of_two_processes_keep_their_names() {
+        let mut old = Interner::default();
+        old.intern(b"select 1", b"", Realm::COMMON);
+        let mut new = Interner::default();
+        new.resume(old.numbering());
+        old.number_from(1 << 40);
+        let theirs = old.intern(b"select 2", b"", Realm::COMMON);
+        let ours = new.intern(b"select 2", b"", Realm::COMMON);
+        let restored = new.restore(&StatementRecord::of(&theirs));
+        assert_eq!(restored.server_name, theirs.server_name);
+        assert_ne!(restored.server_name, ours.server_name);
+        assert_eq!(new.intern(b"select 3", b"", Realm::COMMON).id, ours.id + 1);
+        new.join_schema(0, 0);
+        assert!(!new.is_outdated(&restored));
+        new.join_schema(0, 1);
+        assert!(new.is_outdated(&restored) && new.is_outdated(&ours));
     }
 }

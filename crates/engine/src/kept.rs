@@ -17,6 +17,10 @@ use crate::prepared::{Shape, Statement};
 /// Requests up to this length are kept, in bytes.
 pub const KEPT_LEN_MAX: usize = 16_384;
 
+/// So often a Bind is held back to find out what its statement returns: what the server has of it may
+/// be described, and what the client means by it now may be prepared. Then it is sent as it is.
+pub const QUESTIONS_MAX: u8 = 2;
+
 #[derive(Debug, Default)]
 pub struct Kept {
     /// As the client sent it, from its first message that is the server's to answer.

@@ -15,18 +15,24 @@
 //!   ────────────────────────────────────────────► queue
 //!                                                     └ 'E': pops up to the Sync, or skips
 //! ```
+//!
+//! A client decides how many answers are owed. So the work for one message does not depend on their
+//! number: what is asked about all entries is counted ([`Tally`]), and one is found by its serial
+//! number. Entries leave in order, from the front.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use wire::backend;
 
-use crate::mutant::{self, Mutant};
 use crate::prepared::Statement;
 
 mod part;
+mod tally;
 
 use part::{Part, part};
+use tally::Tally;
 
 /// A message whose answer is awaited, by what completes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +108,22 @@ pub enum Undo {
     Lend { since: u64 },
 }
 
+impl Undo {
+    /// What it keeps, in bytes. A statement counts as if nobody else had it.
+    fn bytes(&self) -> usize {
+        let kept = match self {
+            Self::Taken { name } => name.len(),
+            Self::Parse { name, statement, .. } | Self::Close { name, statement, .. } => {
+                name.len() + statement.bytes()
+            }
+            Self::Prepare { statement } | Self::Evict { statement, .. } => statement.bytes(),
+            Self::ParseUnnamed { message, .. } => message.len(),
+            Self::DropUnnamed { .. } | Self::PrepareUnnamed | Self::Lend { .. } => 0,
+        };
+        size_of::<Self>() + kept
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub expect: Expect,
@@ -138,12 +160,28 @@ impl Entry {
             }
             Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::CopyEnd => false,
         };
-        extended && self.synthesized().is_none() && !mutant::is(Mutant::ReleasesInBatch)
+        extended && self.synthesized().is_none()
     }
 
-    /// Is it answered by a ReadyForQuery in the end?
-    fn ends_request(&self) -> bool {
-        matches!(self.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
+    /// The number of the statement that it makes or closes on the server.
+    fn changes_statement(&self) -> Option<u64> {
+        match self.undo.as_deref()? {
+            Undo::Parse { statement, sent: true, .. }
+            | Undo::Prepare { statement }
+            | Undo::Evict { statement, .. } => Some(statement.id),
+            Undo::Taken { .. }
+            | Undo::Parse { .. }
+            | Undo::Close { .. }
+            | Undo::ParseUnnamed { .. }
+            | Undo::DropUnnamed { .. }
+            | Undo::PrepareUnnamed
+            | Undo::Lend { .. } => None,
+        }
+    }
+
+    /// Does it change what the client's unnamed statement is?
+    fn changes_unnamed(&self) -> bool {
+        matches!(self.undo.as_deref(), Some(Undo::ParseUnnamed { .. } | Undo::DropUnnamed { .. }))
     }
 
     fn synthesized(&self) -> Option<Reply> {
@@ -189,13 +227,30 @@ impl Settled {
     }
 }
 
-/// With so many answers owed no more of them are made up. Messages that the server gets fill its socket in
-/// the end, and their client is not read any more; those that it does not get would add up for ever.
-pub const OWED_MANY: usize = 4_096;
+/// With so many answers owed the client is not read on until half of them have come, nor are more
+/// answers made up. PostgreSQL gathers 8 KiB of them, more than 1,600, before it sends any: it is told
+/// to flush.
+pub const OWED_MAX: usize = 4_096;
+/// Likewise if so many bytes are kept to undo the messages.
+pub const OWED_BYTES_MAX: usize = 256 * 1024;
+/// Room for so many answers is kept from one request to the next.
+const OWED_KEPT_MAX: usize = 256;
+const BEHIND_FRONT: usize = 1;
 
 #[derive(Debug, Default)]
 pub struct Ledger {
     owed: VecDeque<Entry>,
+    tally: Tally,
+    /// Serial number of the last entry that ends a batch, if there is one.
+    last_end: u64,
+    /// Does the last entry that the server gets end its batch, if there is one?
+    last_ends: bool,
+    /// The last messages that make or close a statement on the server, by its number; those that
+    /// are answered may still be there.
+    changed: HashMap<u64, u64, RandomState>,
+    /// No entry before the one with this serial number, other than the first, changes the unnamed
+    /// statement.
+    searched_to: u64,
     /// The server discards everything up to the next Sync.
     skipping: bool,
     /// The server reads copy data, as far as we know.
@@ -211,6 +266,8 @@ pub struct Ledger {
     ambiguous: bool,
     /// A part of the reply at the front has come.
     begun: bool,
+    /// Serial number of the message sent last that may discard prepared statements.
+    discards_at: u64,
 }
 
 impl Ledger {
@@ -229,8 +286,14 @@ impl Ledger {
         self.owed.is_empty() && !self.skipping && !self.copy_in
     }
 
+    #[inline]
     pub fn owes_many(&self) -> bool {
-        self.owed.len() >= OWED_MANY
+        self.owed.len() >= OWED_MAX || self.tally.bytes >= OWED_BYTES_MAX
+    }
+
+    /// Serial number of the message in the middle of those that are owed an answer.
+    pub fn middle(&self) -> Option<u64> {
+        self.owed.get(self.owed.len() / 2).map(|entry| entry.serial)
     }
 
     pub fn is_ambiguous(&self) -> bool {
@@ -239,8 +302,7 @@ impl Ledger {
 
     /// Does what was sent last wait for a Sync?
     pub fn has_open_batch(&self) -> bool {
-        let last = self.owed.iter().rev().find(|entry| entry.synthesized().is_none());
-        last.map_or(self.in_batch, |entry| !entry.ends_batch())
+        if self.only_synthesized() { self.in_batch } else { !self.last_ends }
     }
 
     /// Serial number of the first message that is not answered in full.
@@ -251,37 +313,51 @@ impl Ledger {
     /// Is a ReadyForQuery still to come? Until then nobody knows what the server makes of a
     /// message sent now: there may be an error before it, and a failed transaction.
     pub fn awaits_ready(&self) -> bool {
-        self.owed.iter().any(Entry::ends_batch)
+        self.tally.ends > 0
     }
 
     /// Is a message unanswered that makes or closes the statement of this number?
     pub fn concerns(&self, id: u64) -> bool {
-        self.owed.iter().any(|entry| match entry.undo.as_deref() {
-            Some(
-                Undo::Parse { statement, sent: true, .. }
-                | Undo::Prepare { statement }
-                | Undo::Evict { statement, .. },
-            ) => statement.id == id,
-            Some(
-                Undo::Taken { .. }
-                | Undo::Parse { .. }
-                | Undo::Close { .. }
-                | Undo::ParseUnnamed { .. }
-                | Undo::DropUnnamed { .. }
-                | Undo::PrepareUnnamed
-                | Undo::Lend { .. },
-            )
-            | None => false,
-        })
+        self.changed.get(&id).is_some_and(|serial| self.first().is_some_and(|it| it <= *serial))
     }
 
     /// Is the message with this serial number unanswered, and in an earlier batch than the next
     /// one to be sent? Whether that one finds its effect is open. (Within one batch it is sure to,
     /// or else it is discarded itself.)
     pub fn is_in_doubt(&self, serial: u64) -> bool {
-        let last_end = self.owed.iter().rev().find(|entry| entry.ends_batch());
-        last_end.is_some_and(|end| serial < end.serial)
+        self.awaits_ready()
+            && serial < self.last_end
             && self.owed.front().is_some_and(|front| serial >= front.serial)
+    }
+
+    /// The message with this serial number, the last one that was entered, may discard prepared
+    /// statements by what its text says.
+    pub fn note_discard(&mut self, serial: u64) {
+        self.discards_at = serial;
+    }
+
+    /// The server, which owes nothing, goes where this worker's serial numbers mean nothing.
+    pub fn leave_worker(&mut self) {
+        self.discards_at = 0;
+    }
+
+    /// Is the message with this serial number answered in full, and so all before it?
+    pub fn has_answered(&self, serial: u64) -> bool {
+        self.owed.front().is_none_or(|front| front.serial > serial)
+    }
+
+    /// Message `change` has made or taken away a name. If what that means for the next message to be
+    /// sent depends on an answer, the serial number of the message that it answers.
+    pub fn unsettled(&self, change: u64) -> Option<u64> {
+        if change < self.discards_at && !self.has_answered(self.discards_at) {
+            return Some(self.discards_at);
+        }
+        (!self.has_answered(change) && self.is_in_doubt(change)).then_some(change)
+    }
+
+    /// Will the answer to the message with this serial number come without a Flush?
+    pub fn is_in_ended_batch(&self, serial: u64) -> bool {
+        self.awaits_ready() && serial <= self.last_end
     }
 
     /// Is the server busy with what it was sent, rather than waiting for more?
@@ -292,13 +368,12 @@ impl Ledger {
     /// Does nothing that could take effect stand behind what the server is working on? Were a
     /// BEGIN cancelled, what follows it would be committed statement by statement.
     pub fn works_on_the_last_request(&self) -> bool {
-        let mut requests = self.owed.iter().filter(|entry| entry.ends_request());
-        self.is_working() && requests.nth(1).is_none()
+        self.is_working() && self.tally.ends <= 1
     }
 
     /// Will the server come to rest without being sent anything more?
     pub fn ends_by_itself(&self) -> bool {
-        self.owed.back().is_some_and(Entry::ends_request)
+        self.owed.back().is_some_and(Entry::ends_batch)
     }
 
     /// Will the server discard a message sent now, unless it is a Sync?
@@ -333,7 +408,44 @@ impl Ledger {
             }
         }
         self.in_batch |= entry.opens_batch();
+        self.push(entry);
+    }
+
+    #[inline]
+    fn push(&mut self, entry: Entry) {
+        self.tally.add(&entry);
+        if entry.ends_batch() {
+            self.last_end = entry.serial;
+        }
+        if entry.synthesized().is_none() {
+            self.last_ends = entry.ends_batch();
+        }
+        if entry.undo.is_some()
+            && let Some(id) = entry.changes_statement()
+        {
+            self.changed.insert(id, entry.serial);
+        }
         self.owed.push_back(entry);
+    }
+
+    /// The entry at the front is done with.
+    #[inline]
+    fn pop(&mut self) {
+        if let Some(front) = self.owed.pop_front() {
+            self.tally.remove(&front);
+        }
+    }
+
+    /// Nothing is owed: what a long pipeline took is given back. On another worker there are other
+    /// serial numbers.
+    fn forget_answered(&mut self) {
+        self.searched_to = 0;
+        if !self.changed.is_empty() {
+            self.changed = HashMap::default();
+        }
+        if self.owed.capacity() > OWED_KEPT_MAX {
+            self.owed = VecDeque::new();
+        }
     }
 
     /// Is it the server's turn to answer, and not ours?
@@ -348,13 +460,13 @@ impl Ledger {
     pub fn next_synthesized(&mut self) -> Option<Reply> {
         self.drop_copy_ends();
         let reply = self.owed.front()?.synthesized()?;
-        self.owed.pop_front();
+        self.pop();
         Some(reply)
     }
 
     /// Is everything that is still owed to be made up by ourselves?
     pub fn only_synthesized(&self) -> bool {
-        self.owed.iter().all(|entry| entry.synthesized().is_some())
+        self.tally.made_up == self.owed.len()
     }
 
     /// Has the server got nothing yet that it has not answered in full?
@@ -384,8 +496,11 @@ impl Ledger {
     /// Sync yet.
     pub fn take_over_batch(&mut self) -> bool {
         debug_assert!(self.only_ends_batch(), "more than the end of a batch is owed");
-        self.owed.iter_mut().for_each(|entry| entry.verb = Verb::Internal);
-        !self.owed.is_empty()
+        let Some(sync) = self.owed.front_mut() else { return false };
+        self.tally.remove(sync);
+        sync.verb = Verb::Internal;
+        self.tally.add(sync);
+        true
     }
 
     /// The client is told that its batch has failed, and has not sent its Sync yet: what it sends
@@ -405,7 +520,9 @@ impl Ledger {
     /// Nothing of what is owed will come, the server is lost: all of it is void, the last sent
     /// first.
     pub fn abandon(&mut self, void: &mut dyn FnMut(Entry)) {
+        self.tally = Tally::default();
         self.owed.drain(..).rev().for_each(void);
+        self.forget_answered();
     }
 
     /// Nothing of what is owed was sent after all. Before it the server was at rest.
@@ -416,13 +533,16 @@ impl Ledger {
 
     /// Is a message of ours owed an answer that has nothing to do with the client's?
     pub fn owes_us(&self) -> bool {
-        self.owed.iter().any(|entry| entry.verb == Verb::Internal)
+        self.tally.internal > 0
     }
 
     /// A late CopyDone was ignored by the server: it stands for nothing.
+    #[inline]
     fn drop_copy_ends(&mut self) {
-        while self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd) {
-            self.owed.pop_front();
+        while self.tally.copy_ends > 0
+            && self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd)
+        {
+            self.pop();
         }
     }
 
@@ -452,7 +572,6 @@ impl Ledger {
             owner: match (front.verb, code) {
                 (Verb::Internal, _) => Owner::Nobody,
                 (Verb::Swallow, backend::ERROR) => Owner::Client,
-                (Verb::Swallow, _) if mutant::is(Mutant::ForwardsOwnReplies) => Owner::Client,
                 (Verb::Swallow, _) => Owner::Nobody,
                 (Verb::Continue, backend::PARAMETER_DESCRIPTION) => Owner::Nobody,
                 _ => Owner::Client,
@@ -470,16 +589,14 @@ impl Ledger {
         }
         match part(expect, code) {
             Part::Completes => {
-                self.owed.pop_front();
+                self.pop();
                 self.begun = false;
                 self.drop_copy_ends();
                 if code == backend::READY_FOR_QUERY {
-                    if mutant::is(Mutant::ReleasesAtFirstReady) {
-                        self.owed.clear();
+                    self.in_batch = self.tally.opens(self.owed.len());
+                    if self.owed.is_empty() {
+                        self.forget_answered();
                     }
-                    let waits = mutant::is(Mutant::WaitsForSync) && expect != Expect::Sync;
-                    self.in_batch &= waits;
-                    self.in_batch |= self.owed.iter().any(Entry::opens_batch);
                 }
             }
             Part::Belongs => self.begun = true,
@@ -497,6 +614,19 @@ impl Ledger {
         Ok(settled)
     }
 
+    /// Do the counts agree with the entries?
+    pub fn check_invariants(&self) {
+        let mut tally = Tally::default();
+        self.owed.iter().for_each(|entry| tally.add(entry));
+        assert_eq!(self.tally, tally, "counts of what is owed");
+        let ends = self.owed.iter().rev().find(|entry| entry.ends_batch());
+        assert!(ends.is_none_or(|end| end.serial == self.last_end), "the last end of a batch");
+        let sent = self.owed.iter().rev().find(|entry| entry.synthesized().is_none());
+        assert!(sent.is_none_or(|sent| sent.ends_batch() == self.last_ends), "the last entry");
+        let in_order = self.owed.iter().is_sorted_by_key(|entry| entry.serial);
+        assert!(in_order, "entries out of order");
+    }
+
     fn reply_to_nothing(&self, code: u8) -> Result<Settled, Unexpected> {
         // An error out of the blue is the server saying good-bye (57P01 and its like).
         if code != backend::ERROR && !self.ambiguous {
@@ -509,18 +639,15 @@ impl Ledger {
     fn start_copy(&mut self) {
         self.copy_in = true;
         self.syncs_ignored = false;
-        // What is done away with makes room for the next at the same place.
-        let behind_front = 1;
-        while let Some(entry) = self.owed.get(behind_front) {
+        while let Some(entry) = self.owed.get(BEHIND_FRONT) {
             match entry.expect {
                 Expect::Sync => {
                     self.syncs_ignored = true;
-                    self.owed.remove(behind_front);
+                    self.remove_behind_front();
                 }
                 Expect::CopyEnd => {
                     self.copy_in = false;
-                    self.owed.remove(behind_front);
-                    return;
+                    return self.remove_behind_front();
                 }
                 // The server ends the connection when it meets one of these.
                 Expect::Query
@@ -534,15 +661,29 @@ impl Ledger {
         }
     }
 
+    /// The entry behind the front is done with, which makes room for the next at the same place.
+    fn remove_behind_front(&mut self) {
+        if let Some(entry) = self.owed.remove(BEHIND_FRONT) {
+            self.tally.remove(&entry);
+        }
+        let Some(front) = self.owed.front() else { return };
+        let (ends, is_sent) = (front.ends_batch(), front.synthesized().is_none());
+        if self.tally.ends == usize::from(ends) {
+            self.last_end = front.serial;
+        }
+        if self.owed.len() - self.tally.made_up == usize::from(is_sent) {
+            self.last_ends = ends;
+        }
+    }
+
     /// What a client's unnamed statement was before a void message is the business of the next
     /// message that changes it, if there is one: that one is not void.
-    fn void_one(&mut self, mut entry: Entry, void: &mut dyn FnMut(Entry)) {
-        let changes =
-            |undo: &Undo| matches!(undo, Undo::ParseUnnamed { .. } | Undo::DropUnnamed { .. });
-        let later = self.owed.iter_mut().filter_map(|later| later.undo.as_deref_mut());
-        let next = later.into_iter().find(|undo| changes(undo));
+    fn void_one(&mut self, mut entry: Entry, next: Option<usize>, void: &mut dyn FnMut(Entry)) {
+        let next = next.and_then(|at| self.owed.get_mut(at));
+        let Some(next) = next.filter(|_| entry.changes_unnamed()) else { return void(entry) };
+        self.tally.remove(next);
         let failed = entry.failed;
-        match (entry.undo.as_deref_mut(), next) {
+        match (entry.undo.as_deref_mut(), next.undo.as_deref_mut()) {
             (Some(Undo::ParseUnnamed { before, message }), Some(next)) => {
                 let before = if failed { 0 } else { *before };
                 *next = Undo::ParseUnnamed { before, message: std::mem::take(message) };
@@ -551,8 +692,20 @@ impl Ledger {
                 Some(Undo::DropUnnamed { before }),
                 Some(Undo::DropUnnamed { before: next } | Undo::ParseUnnamed { before: next, .. }),
             ) => *next = *before,
-            _ => void(entry),
+            _ => {}
         }
+        self.tally.add(next);
+    }
+
+    /// Where the first entry from `from` on stands that changes the unnamed statement. Each entry is
+    /// looked at once, however often that is asked.
+    fn next_unnamed(&mut self, from: usize) -> Option<usize> {
+        let searched = self.owed.partition_point(|entry| entry.serial < self.searched_to);
+        let from = from.max(searched);
+        let found = self.owed.range(from..).position(Entry::changes_unnamed).map(|at| from + at);
+        let behind = self.owed.back().map_or(0, |last| last.serial + 1);
+        self.searched_to = found.and_then(|at| self.owed.get(at)).map_or(behind, |it| it.serial);
+        found
     }
 
     fn fail(&mut self, void: &mut dyn FnMut(Entry)) {
@@ -566,20 +719,20 @@ impl Ledger {
         if !extended {
             return;
         }
-        if mutant::is(Mutant::SkipsNothingAfterError) {
-            self.owed.pop_front();
-            return;
-        }
-        let sync = self.owed.iter().position(|entry| entry.expect == Expect::Sync);
-        let end = sync.unwrap_or(self.owed.len());
         if let Some(front) = self.owed.front_mut() {
             front.failed = true;
         }
-        let behind = self.owed.split_off(end);
-        let voided = std::mem::replace(&mut self.owed, behind);
-        for entry in voided.into_iter().rev() {
-            self.void_one(entry, void);
+        let sync = self.owed.iter().position(|entry| entry.expect == Expect::Sync);
+        let end = sync.unwrap_or(self.owed.len());
+        let changes_unnamed = self.owed.range(..end).any(Entry::changes_unnamed);
+        let next = if changes_unnamed { self.next_unnamed(end) } else { None };
+        for at in (0..end).rev() {
+            let gone = Entry::new(Expect::CopyEnd, Verb::Forward);
+            let entry = std::mem::replace(&mut self.owed[at], gone);
+            self.tally.remove(&entry);
+            self.void_one(entry, next, void);
         }
+        self.owed.drain(..end);
         self.begun = false;
         self.skipping = sync.is_none();
     }

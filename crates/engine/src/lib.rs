@@ -16,6 +16,8 @@ pub mod auth;
 pub mod averages;
 pub mod carried;
 pub mod client;
+pub mod draws;
+pub mod encoding;
 mod engine;
 pub mod guesses;
 pub mod ids;
@@ -27,7 +29,6 @@ pub mod limits;
 pub mod listener;
 pub mod listening;
 pub mod lore;
-pub mod mutant;
 pub mod parcel;
 pub mod pins;
 pub mod pool;
@@ -40,6 +41,7 @@ mod resets;
 pub mod scanning;
 pub mod server;
 pub mod session;
+pub mod setting_names;
 pub mod settings;
 pub mod shares;
 pub mod shell;
@@ -49,4 +51,6 @@ pub mod switches;
 pub mod values;
 pub mod vars;
 
-pub use engine::{Drain, Engine, Exported, ExportedClient, LOGIN_GRACE, Shelf, server_row};
+pub use engine::{
+    Drain, Engine, Exported, ExportedClient, Imported, LOGIN_GRACE, Shelf, server_row,
+};

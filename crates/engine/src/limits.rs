@@ -145,6 +145,8 @@ pub struct ClientCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     servers: u32,
+    /// Of them, those that listen for all clients of a pool.
+    listeners: u32,
     clients: u32,
 }
 
@@ -362,6 +364,41 @@ impl Limits {
         free
     }
 
+    /// Takes a seat, for a connection that listens for all clients of a pool and is opened at once, if
+    /// there is one. In each limit a seat is left for servers, or listeners could take them all.
+    ///
+    /// # Errors
+    /// Returns the limit that is reached, if closing an idle server of another pool would help.
+    pub fn listener_seat(&mut self, claim: &Claim, now: Micros) -> Result<(), Option<Starving>> {
+        self.pass(now);
+        let is_last = |scope: &Scope| {
+            let (limit, tally) = self.limit_of(claim, *scope);
+            limit > 0 && tally.listeners + 1 >= limit
+        };
+        if SCOPES.iter().any(is_last) || !self.has_turn(now) {
+            return Err(None);
+        }
+        if let Some(scope) = self.full(claim) {
+            self.serial += 1;
+            return Err(Some(Starving { claim: claim.clone(), scope, serial: self.serial }));
+        }
+        self.begin(claim, now);
+        self.count_listener(&claim.identity, |tally| tally.listeners += 1);
+        Ok(())
+    }
+
+    /// A connection that listened is gone, or could not be opened. Its seat is given up by
+    /// [`Limits::vacate`].
+    pub fn listener_gone(&mut self, identity: &Identity) {
+        self.count_listener(identity, |tally| tally.listeners -= 1);
+    }
+
+    fn count_listener(&mut self, identity: &Identity, change: impl Fn(&mut Tally)) {
+        change(&mut self.all);
+        self.databases.change(&identity.database, &change);
+        self.users.change(&identity.user, change);
+    }
+
     /// May one more be opened?
     fn has_turn(&self, now: Micros) -> bool {
         let stands_still = now.saturating_sub(self.begun_at) >= STANDSTILL_MAX;
@@ -409,13 +446,18 @@ impl Limits {
         SCOPES.into_iter().find(|scope| !self.has_room(claim, *scope))
     }
 
-    fn has_room(&self, claim: &Claim, scope: Scope) -> bool {
-        let Claim { pool, identity, limits, .. } = claim;
-        let (limit, tally) = match scope {
+    fn limit_of(&self, claim: &Claim, scope: Scope) -> (u32, Tally) {
+        let Claim { identity, limits, .. } = claim;
+        match scope {
             Scope::Database => (limits.database, self.databases.of(&identity.database)),
             Scope::User => (limits.user, self.users.of(&identity.user)),
             Scope::Process => (limits.process, self.all),
-        };
+        }
+    }
+
+    fn has_room(&self, claim: &Claim, scope: Scope) -> bool {
+        let Claim { pool, identity, .. } = claim;
+        let (limit, tally) = self.limit_of(claim, scope);
         let of_others = self.held.iter().filter(|held| {
             let is_same = scope.spans(&held.identity, &identity.database, &identity.user);
             held.scope == scope && is_same && held.pool != *pool

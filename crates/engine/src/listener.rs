@@ -30,6 +30,8 @@ pub struct Subscription {
     pub at_once: Vec<Channel>,
     /// To be told of from the mark on.
     pub from_mark: Vec<Channel>,
+    /// The client has been told that it has to wait.
+    pub is_warned: bool,
 }
 
 #[derive(Debug, Default)]
@@ -192,6 +194,18 @@ impl Listener {
             }
         }
         ready
+    }
+
+    /// Returns the clients that have lost their listener and have not been warned. They count as warned
+    /// from now on.
+    pub fn take_deaf(&mut self) -> Vec<Subscriber> {
+        let mut deaf = Vec::new();
+        for one in self.waiting.iter_mut().filter(|one| !one.at_once.is_empty()) {
+            if !std::mem::replace(&mut one.is_warned, true) {
+                deaf.push(one.who);
+            }
+        }
+        deaf
     }
 
     /// A notification on the mark's channel: that client is told from here on.

@@ -16,8 +16,7 @@ use std::sync::Arc;
 use wire::messages::NotificationResponse;
 
 use crate::carried::Carried;
-use crate::ids::PoolId;
-use crate::mutant::{self, Mutant};
+use crate::ids::{Micros, PoolId};
 
 /// What is kept for a client that cannot be told yet, in bytes. PostgreSQL keeps it in its queue;
 /// who has more waiting than that is closed.
@@ -39,12 +38,16 @@ pub struct Listening {
     /// The listener has these too, and knows from where on it is to tell of them by a notification
     /// on this channel.
     pub mark: Option<Arc<[u8]>>,
-    /// The mark has been sent.
-    pub hands_over: bool,
-    /// The server has told of the mark: all that follows is the listener's to tell.
+    /// What the mark says that the server has been told to send.
+    pub token: Option<Box<[u8]>>,
+    /// The server has told of that mark: all that follows is the listener's to tell.
     pub marked: bool,
     /// The listener was lost, and is asked for what is live once more.
     pub unheard: bool,
+    /// The client has been told that nothing is told to it.
+    pub is_warned: bool,
+    /// A hand-over has failed: no other is begun before, unless the client does something.
+    pub retry_at: Micros,
     /// What the client has heard of its own doing from its server, and what the listener will tell
     /// once more.
     echoes: VecDeque<Box<[u8]>>,
@@ -60,6 +63,8 @@ pub enum News {
     Notification(Arc<[u8]>),
     /// The listener was lost for a while.
     Gap,
+    /// The listener is lost, and there is none in its place.
+    Deaf,
 }
 
 /// What becomes of what a server tells its client.
@@ -78,9 +83,11 @@ impl Listening {
             live: Carried::default(),
             moving: Carried::default(),
             mark: None,
-            hands_over: false,
+            token: None,
             marked: false,
             unheard: false,
+            is_warned: false,
+            retry_at: 0,
             echoes: VecDeque::new(),
             untold: VecDeque::new(),
             untold_len: 0,
@@ -89,13 +96,22 @@ impl Listening {
 
     /// The client's server tells of this; `is_own`: its present client has brought it about.
     pub fn hear_server(&mut self, said: &NotificationResponse<'_>, is_own: bool) -> Hearing {
-        if self.hands_over && self.mark.as_deref() == Some(said.channel) {
-            self.marked = true;
+        if let (Some(token), Some(mark)) = (&self.token, &self.mark)
+            && **mark == *said.channel
+        {
+            // A server that listens already is told of what it has not read yet, too, and other
+            // clients' marks may be among that.
+            self.marked |= **token == *said.payload;
             return Hearing::Drop;
+        }
+        if self.unheard && !is_own {
+            // Nobody else tells of it, unless the listener did before it was lost.
+            self.take_kept(said);
+            return Hearing::Pass;
         }
         if self.live.get(said.channel).is_some() {
             if !is_own {
-                return if mutant::is(Mutant::HearsTwice) { Hearing::Pass } else { Hearing::Drop };
+                return Hearing::Drop;
             }
             self.expect_echo(said);
         } else if self.marked && self.moving.get(said.channel).is_some() {
@@ -107,30 +123,32 @@ impl Listening {
     /// PostgreSQL tells the one who notifies before its command has ended, and so the server has
     /// done; the listener's word may have come already, or is still to come.
     fn expect_echo(&mut self, said: &NotificationResponse<'_>) {
+        // A listener that is lost does not tell. If the next one does, it is told twice, which is
+        // better than an echo for which another's notification is taken later.
+        if self.take_kept(said) || self.unheard {
+            return;
+        }
+        let mut body = said.pid.to_be_bytes().to_vec();
+        for text in [said.channel, said.payload] {
+            body.extend_from_slice(text);
+            body.push(0);
+        }
+        self.echoes.push_back(body.into());
+    }
+
+    /// The client is told of this now. False if it is not among what is kept for it.
+    fn take_kept(&mut self, said: &NotificationResponse<'_>) -> bool {
         let is_it = |news: &News| match news {
             News::Notification(body) => {
                 NotificationResponse::decode(body).is_ok_and(|other| other == *said)
             }
-            News::Gap => false,
+            News::Gap | News::Deaf => false,
         };
-        match self.untold.iter().position(is_it) {
-            Some(at) => {
-                if let Some(News::Notification(body)) = self.untold.remove(at) {
-                    self.untold_len -= body.len();
-                }
-            }
-            // A listener that is lost does not tell. If the next one does, it is told twice, which
-            // is better than an echo for which another's notification is taken later.
-            None if self.unheard => {}
-            None => {
-                let mut body = said.pid.to_be_bytes().to_vec();
-                for text in [said.channel, said.payload] {
-                    body.extend_from_slice(text);
-                    body.push(0);
-                }
-                self.echoes.push_back(body.into());
-            }
+        let at = self.untold.iter().position(is_it);
+        if let Some(News::Notification(body)) = at.and_then(|at| self.untold.remove(at)) {
+            self.untold_len -= body.len();
         }
+        at.is_some()
     }
 
     /// Is this what the client is to hear from the listener?
@@ -162,10 +180,20 @@ impl Listening {
     pub fn lose_listener(&mut self) {
         self.echoes.clear();
         self.request = 0;
-        self.unheard |= self.hands_over || !self.live.is_empty();
-        if !self.hands_over {
+        self.unheard |= self.hands_over() || !self.live.is_empty();
+        if !self.hands_over() {
             self.mark = None;
         }
+    }
+
+    /// Is the server being told to send the mark?
+    pub fn hands_over(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// The listener tells of what is live again.
+    pub fn find_listener(&mut self) {
+        (self.unheard, self.is_warned) = (false, false);
     }
 
     /// Keeps it until the client can be told. False if that is too much.
@@ -219,7 +247,14 @@ mod tests {
         own.mark = Some(b"mark"[..].into());
         assert_eq!(from_server(&mut own, "live", false), Hearing::Drop);
         assert_eq!(from_server(&mut own, "moving", false), Hearing::Pass);
-        own.hands_over = true;
+        own.token = Some(b"y"[..].into());
+        assert_eq!(from_server(&mut own, "mark", true), Hearing::Drop);
+        assert_eq!(
+            from_server(&mut own, "moving", false),
+            Hearing::Pass,
+            "that was another's mark"
+        );
+        own.token = Some(b"x"[..].into());
         assert_eq!(from_server(&mut own, "mark", true), Hearing::Drop);
         assert_eq!(from_server(&mut own, "moving", false), Hearing::Drop);
         assert!(own.hear_listener(&body(8, "moving", "y")));
@@ -256,9 +291,13 @@ mod tests {
         own.live = names(&["live", "other"]);
         assert!(own.hear_listener(&body(7, "live", "x")));
         assert!(!own.hear_listener(&body(7, "other", "x")));
+        assert!(own.keep(News::Notification(body(7, "live", "x"))));
         own.lose_listener();
+        assert_eq!(from_server(&mut own, "live", false), Hearing::Pass);
+        assert!(!own.has_untold(), "told twice");
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
-        own.unheard = false;
+        own.find_listener();
+        assert_eq!(from_server(&mut own, "live", false), Hearing::Drop);
         assert!(own.hear_listener(&body(7, "live", "x")));
     }
 

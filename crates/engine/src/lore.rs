@@ -5,13 +5,15 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
+use crate::draws::Draws;
 use crate::ids::Micros;
 use crate::parcel::CustomsRecord;
+use crate::setting_names::is_name;
 
-/// So many names of settings at most; what is set under further ones stays on its server unseen.
+/// So many names of settings at most, and so many that may be: most are columns of tables. Further ones
+/// are asked about only behind texts in which they stand (`setting_names.rs`).
 const CUSTOMS_MAX: usize = 256;
-/// So many names that may be settings: most are columns of tables. The oldest make room.
-const CANDIDATES_MAX: usize = 256;
+pub const CANDIDATES_MAX: usize = 256;
 /// So many sets of functions at most. When there are more they are learnt anew; when more have left
 /// something, nobody is trusted any more.
 const FUNCTIONS_MAX: usize = 4_096;
@@ -21,7 +23,6 @@ const WATCHED_TIMES: u8 = 8;
 /// Then they are asked about once in that time: they may have been replaced by somebody who was not
 /// connected through us.
 const TRUST: Micros = 60_000_000;
-const NAME_LEN_MAX: usize = 128;
 
 /// The functions that are called in one text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,36 +60,28 @@ pub struct Lore {
     schema: u64,
     /// Has anybody asked what was drawn from a sequence?
     pub asks_numbers: bool,
+    /// Behind which texts that may draw one they ask.
+    pub draws: Draws,
 }
 
 impl Lore {
-    /// Notes every `word.word` in a text that sets something: it may be a setting of the
-    /// application's own, such as `app.tenant`.
-    pub fn note_customs(&mut self, text: &[u8], sets: bool) {
-        let is_part =
-            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
-        let is_name = |byte: &u8| is_part(byte) || *byte == b'.';
-        for name in bare(text, sets).split(|byte| !is_name(byte)) {
-            let has_parts = name.contains(&b'.') && name.split(|byte| *byte == b'.').all(is_word);
-            if has_parts && name.len() <= NAME_LEN_MAX {
-                self.note_custom(name.to_ascii_lowercase().into(), sets);
-            }
-        }
-    }
-
-    fn note_custom(&mut self, name: Box<[u8]>, sets: bool) {
+    /// Notes a name that stood in a text which sets something by its own words, or else calls
+    /// functions: later ones may set it unseen.
+    pub fn note_custom(&mut self, name: &[u8], sets: bool) {
+        debug_assert!(is_name(name), "{name:?}");
         let [likely, others] = &mut self.candidates;
-        if self.customs.contains(&name) || likely.contains(&name) {
+        let is_in = |names: &VecDeque<Box<[u8]>>| names.iter().any(|known| **known == *name);
+        if self.customs.contains(name) || is_in(likely) {
             return;
         }
         let candidates = if sets { likely } else { others };
-        if candidates.contains(&name) {
+        if is_in(candidates) {
             return;
         }
         if candidates.len() == CANDIDATES_MAX {
             candidates.pop_front();
         }
-        candidates.push_back(name);
+        candidates.push_back(name.into());
     }
 
     /// A server has a setting of that name.
@@ -101,6 +94,17 @@ impl Lore {
         }
     }
 
+    /// A question about them has failed. If it was for their sake, the next one must not.
+    pub fn forget_candidates(&mut self) {
+        self.candidates = Default::default();
+    }
+
+    /// Those that a server has shown to be settings.
+    pub fn known_customs(&self) -> impl Iterator<Item = &[u8]> {
+        self.customs.iter().map(|name| &**name)
+    }
+
+    /// And those that may be.
     pub fn customs(&self) -> impl Iterator<Item = &[u8]> {
         self.customs.iter().chain(self.candidates.iter().flatten()).map(|name| &**name)
     }
@@ -119,11 +123,13 @@ impl Lore {
 
     /// What another process has learnt.
     pub fn recall_customs(&mut self, record: &CustomsRecord) {
-        let known = record.known.iter().map(|name| name.as_slice().into());
+        let known =
+            record.known.iter().filter(|name| is_name(name)).map(|name| name.as_slice().into());
         let room = CUSTOMS_MAX.saturating_sub(self.customs.len());
         self.customs.extend(known.take(room));
         for (names, sets) in [(&record.likely, true), (&record.others, false)] {
-            names.iter().for_each(|name| self.note_custom(name.as_slice().into(), sets));
+            let names = names.iter().filter(|name| is_name(name));
+            names.for_each(|name| self.note_custom(name, sets));
         }
     }
 
@@ -176,65 +182,26 @@ impl Lore {
     }
 }
 
-/// A name may stand in quotes, a part of it at a time, and with blanks round its dots. Other texts than
-/// those that set something have dots with blanks at the ends of sentences.
-fn bare(text: &[u8], joins: bool) -> Vec<u8> {
-    let mut bare = Vec::with_capacity(text.len());
-    for &byte in text {
-        match byte {
-            b'"' => {}
-            _ if joins && byte.is_ascii_whitespace() && bare.last() == Some(&b'.') => {}
-            b'.' if joins => {
-                bare.truncate(bare.trim_ascii_end().len());
-                bare.push(byte);
-            }
-            _ => bare.push(byte),
-        }
-    }
-    bare
-}
-
-fn is_word(part: &[u8]) -> bool {
-    part.first().is_some_and(|first| !first.is_ascii_digit())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn customs(text: &str) -> Vec<String> {
-        let mut lore = Lore::default();
-        lore.note_customs(text.as_bytes(), true);
-        lore.customs().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
-    }
-
-    #[test]
-    fn names_of_an_applications_own_settings_are_found() {
-        assert_eq!(customs("SET app.Tenant = '7'"), ["app.tenant"]);
-        assert_eq!(customs("select set_config('a.b.c', x.y, false)"), ["a.b.c", "x.y"]);
-        assert_eq!(customs("SET \"app\".\"x\" = 1"), ["app.x"]);
-        assert_eq!(customs("SET app . tenant = '7'"), ["app.tenant"]);
-        assert_eq!(customs("RESET \"app\"\n.\t\"tenant\" . x"), ["app.tenant.x"]);
-        assert_eq!(customs("SET work_mem = 1.5; SET a. = .b"), [""; 0]);
-        let mut lore = Lore::default();
-        lore.note_customs(b"SELECT mine('The end. Of all.', t.c)", false);
-        assert_eq!(lore.customs().collect::<Vec<_>>(), [b"t.c"]);
-    }
-
     #[test]
     fn names_that_are_no_settings_make_room() {
         let mut lore = Lore::default();
-        lore.note_customs(b"SET app.tenant = '7'", true);
+        lore.note_custom(b"app.tenant", true);
         lore.learn_custom(b"app.tenant");
-        lore.note_customs(b"SET app.other = '7'", true);
-        lore.note_customs(b"SELECT f(t.c)", false);
+        lore.note_custom(b"app.other", true);
+        lore.note_custom(b"t.c", false);
         for number in 0..CANDIDATES_MAX {
-            lore.note_customs(format!("SELECT f(t.c{number})").as_bytes(), false);
+            lore.note_custom(format!("t.c{number}").as_bytes(), false);
         }
         let names: Vec<_> = lore.customs().collect();
         assert_eq!(names.len(), 2 + CANDIDATES_MAX);
         assert!(names.contains(&&b"app.tenant"[..]) && names.contains(&&b"app.other"[..]));
         assert!(!names.contains(&&b"t.c"[..]));
+        lore.forget_candidates();
+        assert_eq!(lore.customs().collect::<Vec<_>>(), [b"app.tenant"]);
     }
 
     fn called(names: u64, here: u64) -> Called {

@@ -226,8 +226,12 @@ impl PoolRecord {
         }
     }
 
-    /// What was learnt by the servers of the record is known to the pool, which has none yet.
+    /// What was learnt by the servers of the record is known to the pool, unless it has had servers of
+    /// its own.
     pub(crate) fn teach(self, pool: &mut Pool, welcome: Option<Arc<Welcome>>) {
+        if pool.welcome.is_some() {
+            return;
+        }
         let Self { learnt, proven, minor_version, .. } = self;
         pool.welcome = welcome;
         pool.learnt = learnt.map(LearntRecord::into_learnt);
@@ -299,7 +303,52 @@ impl StatementRecord {
 #[error("malformed state: {0}")]
 pub struct Malformed(String);
 
+/// How many servers of a pool clients of another process use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageRecord {
+    pub database: String,
+    pub user: String,
+    pub servers: u32,
+}
+
+/// The servers that the clients of the process before this one use, for the limits of the pools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage(pub Vec<UsageRecord>);
+
+impl Usage {
+    /// # Errors
+    /// Never, in practice: all of it is plain data.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Malformed> {
+        postcard::to_stdvec(self).map_err(|error| Malformed(error.to_string()))
+    }
+
+    /// # Errors
+    /// When that is not what [`Usage::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        postcard::from_bytes(bytes).map_err(|error| Malformed(error.to_string()))
+    }
+}
+
 impl Estate {
+    /// No time in the records is later than `now`, whatever the other process's clock shows.
+    pub fn date_back_to(&mut self, now: Micros) {
+        let clamp = |time: &mut Micros| *time = (*time).min(now);
+        for parcel in &mut self.parcels {
+            for client in &mut parcel.clients {
+                clamp(&mut client.connected_at);
+                clamp(&mut client.request_at);
+                clamp(&mut client.transaction_at);
+            }
+            let used = parcel.clients.iter_mut().filter_map(|client| client.server.as_mut());
+            for server in used.chain(&mut parcel.parked) {
+                clamp(&mut server.connected_at);
+                clamp(&mut server.released_at);
+                clamp(&mut server.asked_at);
+                clamp(&mut server.replied_at);
+            }
+        }
+    }
+
     /// # Errors
     /// Never, in practice: all of it is plain data.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Malformed> {

@@ -33,9 +33,13 @@ impl Pins {
     pub const FUNCTION: Self = Self(1 << 8);
     /// What is left in the session could not be found out.
     pub const UNVERIFIED: Self = Self(1 << 9);
+    /// It has drawn a number from a sequence, and may ask for it in its next transaction.
+    pub const DRAWN: Self = Self(1 << 10);
+    /// It may have a setting of its own that cannot be asked about.
+    pub const SETTING: Self = Self(1 << 11);
 
     /// In words, in the order of the bits.
-    const WORDS: [(Self, &str); 10] = [
+    const WORDS: [(Self, &str); 12] = [
         (Self::TEMPORARY, "temporary object"),
         (Self::LOCK, "advisory lock"),
         (Self::CURSOR, "cursor with hold"),
@@ -46,10 +50,13 @@ impl Pins {
         (Self::SEQUENCE, "sequence"),
         (Self::FUNCTION, "function"),
         (Self::UNVERIFIED, "unverified"),
+        (Self::DRAWN, "drawn number"),
+        (Self::SETTING, "setting"),
     ];
 
     /// No probe shows whether these reasons are still there; they end with DISCARD ALL.
-    const UNSEEN: Self = Self(Self::LOAD.0 | Self::SEED.0 | Self::SEQUENCE.0 | Self::FUNCTION.0);
+    const UNSEEN: Self =
+        Self(Self::LOAD.0 | Self::SEED.0 | Self::SEQUENCE.0 | Self::FUNCTION.0 | Self::SETTING.0);
 
     /// DISCARD ALL does not take these away: the server is of no use to anybody else.
     const LASTING: Self = Self(Self::LOAD.0 | Self::SEED.0);

@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId, over};
-use crate::mutant::{self, Mutant};
 use crate::server::{Learnt, Server};
 use crate::settings::{PoolKey, PoolSettings};
 use crate::values::Digest;
@@ -134,6 +133,8 @@ pub struct Pool {
     waiting: Vec<VecDeque<Waiter>>,
     next_ticket: u64,
     servers: u32,
+    /// Servers that clients of the process before this one use, after an online restart.
+    elsewhere: u32,
     opening: u32,
     listener: ListenerPlace,
 }
@@ -165,6 +166,7 @@ impl Pool {
             waiting: (0..workers).map(|_| VecDeque::new()).collect(),
             next_ticket: 1,
             servers: 0,
+            elsewhere: 0,
             opening: 0,
             listener: ListenerPlace::None,
         }
@@ -185,7 +187,7 @@ impl Pool {
             return Grant::Server(server);
         }
         if let Some(failure) = &self.failure
-            && (self.has_none_open() || mutant::is(Mutant::RefusesInHaste))
+            && self.has_none_open()
             && now < failure.retry_at
         {
             return Grant::Refused(failure.error.clone());
@@ -232,15 +234,13 @@ impl Pool {
     /// A server of `worker`, opened in that epoch, is free: who gets it? The waiter named has left
     /// the queue. `is_ours`: no other pool has a better right to its seat.
     pub fn release(&mut self, worker: WorkerId, epoch: u64, is_ours: bool, now: Micros) -> Next {
-        let served = mutant::is(Mutant::ServesWhilePaused) && self.waiting_total() > 0;
-        let current = epoch == self.epoch || mutant::is(Mutant::KeepsObsoleteServers);
-        if !current {
+        if epoch != self.epoch {
             return Next::Close(CLOSE_NEEDED);
         }
         if self.gate == Gate::Held {
             return Next::Park;
         }
-        if self.gate != Gate::Open && !served {
+        if self.gate != Gate::Open {
             return Next::Close(self.gate.server_reason());
         }
         if self.surplus() > 0 {
@@ -253,11 +253,7 @@ impl Pool {
             return Next::Contest(self.wanted);
         }
         let queue = &mut self.waiting[chosen];
-        let first = match mutant::is(Mutant::ServesNewestFirst) {
-            true => queue.pop_back(),
-            false => queue.pop_front(),
-        };
-        let Some(waiter) = first else { return Next::Park };
+        let Some(waiter) = queue.pop_front() else { return Next::Park };
         if chosen == usize::from(worker.0) {
             Next::Local(waiter)
         } else {
@@ -277,7 +273,6 @@ impl Pool {
         let own = usize::from(worker.0);
         match self.waiting[own].front() {
             Some(head) if head.since.min(now) <= oldest.1 + CROSS_WORKER_PATIENCE => Some(own),
-            Some(_) if mutant::is(Mutant::NeverCrossesWorkers) => Some(own),
             _ => Some(oldest.2),
         }
     }
@@ -361,21 +356,32 @@ impl Pool {
     /// Is another server to be opened for nobody in particular (`min_pool_size`)? One at a time, and
     /// only while the pool is in use, or its user is known without a client. Its place is taken.
     pub fn reserve_spare(&mut self, now: Micros) -> bool {
-        let in_use = self.clients > 0 || self.settings.forced_user;
+        // Clients that replicate have servers of their own, and their database may be none.
+        let has_ordinary = self.clients > 0 && self.welcome.is_some();
+        let in_use = has_ordinary || self.settings.forced_user;
         let wanted = in_use && self.opening == 0 && self.places() < self.settings.min_size;
         wanted && self.has_room() && self.take_place(now)
     }
 
+    /// Clients of the process before this one use so many servers: they count against the size.
+    pub fn set_elsewhere(&mut self, servers: u32) {
+        self.elsewhere = servers;
+    }
+
+    /// Servers that clients of this process use, and those that clients of the one before it do.
+    pub fn in_use(&self) -> u32 {
+        let idle: usize = self.idle.iter().map(Idle::len).sum();
+        (self.places() - self.places_opening()).saturating_sub(idle as u32) + self.elsewhere
+    }
+
     fn has_room(&self) -> bool {
-        self.settings.size == 0
-            || self.places() < self.settings.size
-            || mutant::is(Mutant::ExceedsPoolSize)
+        self.settings.size == 0 || self.places() + self.elsewhere < self.settings.size
     }
 
     /// How many clients have waited long enough for the reserve, if there is anything left of it.
     fn reserve_wanted(&self, now: Micros) -> u32 {
         let PoolSettings { size, reserve, reserve_timeout: patience, .. } = *self.settings;
-        if patience == 0 || self.places() >= size + reserve {
+        if patience == 0 || self.places() + self.elsewhere >= size + reserve {
             return 0;
         }
         self.waiting_for(patience, now)
@@ -402,7 +408,6 @@ impl Pool {
 
     fn take_place(&mut self, now: Micros) -> bool {
         let pace = match &self.failure {
-            Some(_) if mutant::is(Mutant::NeverRetriesLogin) => false,
             Some(failure) => self.opening == 0 && now >= failure.retry_at,
             None => self.opening < OPENING_MAX,
         };
@@ -413,15 +418,10 @@ impl Pool {
         open
     }
 
-    /// Is there a place for a server that is one client's own, without taking one from anybody? It is
-    /// taken if so.
-    pub fn reserve_own(&mut self, now: Micros) -> bool {
-        self.has_room() && self.take_place(now)
-    }
-
-    /// Is there a place for a login that proves a client's password? It is taken if so. That others
-    /// have failed lately says nothing about this one.
-    pub fn reserve_proof(&mut self) -> bool {
+    /// Is there a place for a server that is one client's own (replication, or a login that proves its
+    /// password), without taking one from anybody? It is taken if so. That others have failed lately
+    /// says nothing about this one.
+    pub fn reserve_own(&mut self) -> bool {
         let open = self.has_room() && self.opening < OPENING_MAX && self.gate == Gate::Open;
         if open {
             self.reserve_unasked();
@@ -471,9 +471,7 @@ impl Pool {
     /// An opened server is gone.
     pub fn server_gone(&mut self, epoch: u64) {
         debug_assert!(self.servers > self.opening, "a server was counted out twice");
-        if !mutant::is(Mutant::LeaksPlace) {
-            self.forget_server(epoch);
-        }
+        self.forget_server(epoch);
     }
 
     /// May this server, which is past its lifetime, be closed now? Closings are spaced so that a pool
@@ -512,6 +510,12 @@ impl Pool {
         let server = self.idle.iter_mut().find_map(|idle| idle.take(handle))?;
         self.server_gone(server.epoch);
         Some(server)
+    }
+
+    /// Has it, or another pool, a use for a server of that epoch, which somebody keeps for a while?
+    pub fn misses_server(&self, epoch: u64) -> bool {
+        let is_wanted = self.waiting_total() > 0 || self.wanted != 0;
+        is_wanted || self.gate != Gate::Open || epoch != self.epoch || self.surplus() > 0
     }
 
     /// Everybody who waits, oldest first.

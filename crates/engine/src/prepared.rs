@@ -8,7 +8,7 @@
 //! even if the table is another one later. So a text that is prepared after a change of the schema
 //! is another statement than the same text before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
@@ -33,28 +33,42 @@ pub struct Statement {
     pub(crate) realm: Realm,
     /// What it may leave in a session; looked for when that is first of interest.
     pub(crate) seen: OnceLock<Seen>,
+    /// Does the text say that prepared statements are discarded? Looked for likewise.
+    pub(crate) discards: OnceLock<bool>,
     /// How many changes of the schema had been seen when it was first prepared.
     pub(crate) schema: u64,
 }
 
 impl Statement {
-    pub fn seen(&self) -> Seen {
-        *self.seen.get_or_init(|| seen_in(&self.sql))
+    /// What it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.server_name.len() + self.sql.len() + self.types.len()
     }
-}
 
-/// What a text may leave in a session, whichever way its clients write strings.
-pub fn seen_in(text: &[u8]) -> Seen {
-    sql::scan(text, true) | sql::scan(text, false)
+    pub fn seen(&self) -> Seen {
+        *self.seen.get_or_init(|| sql::scan_either(&self.sql))
+    }
 }
 
 /// What a shared name takes beside its letters: the numbers of those who share it.
 const NAME_COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
+/// Tables with so few entries are not looked through for what is not used any more.
+const SWEPT_MIN: usize = 64;
+
 /// A client's own names.
 #[derive(Debug, Default)]
 pub struct ClientStatements {
     by_name: HashMap<Arc<[u8]>, Named, RandomState>,
+    /// Names that the client has closed, and by which message: those whose Close may not be answered
+    /// yet.
+    closed: HashMap<Arc<[u8]>, u64, RandomState>,
+    /// The same in the order of the messages.
+    closes: VecDeque<(u64, Arc<[u8]>)>,
+    /// What the client was last told about the rows of a statement, by its number.
+    told: HashMap<u64, Told, RandomState>,
+    /// Names and shapes that came, and names that were discarded, since all were last looked through.
+    changes: usize,
 }
 
 /// What one of the client's names stands for, and since which of its messages.
@@ -62,8 +76,13 @@ pub struct ClientStatements {
 struct Named {
     statement: Arc<Statement>,
     since: u64,
-    /// What the client was last told about its rows, since that message.
-    shape: Option<Shape>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    shape: Shape,
+    /// Serial number of the message that asked.
+    at: u64,
 }
 
 /// What a client has by one of its names.
@@ -83,34 +102,80 @@ impl ClientStatements {
     pub fn find(&self, name: &[u8]) -> Option<Found> {
         let (name, named) = self.by_name.get_key_value(name)?;
         let used = Used { statement: named.statement.clone(), since: named.since };
-        Some(Found { name: name.clone(), used, told: named.shape })
+        Some(Found { name: name.clone(), used, told: self.told(named) })
     }
 
-    /// Serial number of the Parse that gave it that name.
-    pub fn since(&self, name: &[u8]) -> Option<u64> {
-        self.by_name.get(name).map(|named| named.since)
+    /// Serial number of the message that gave it that name, or took it away; that may be forgotten
+    /// once it is answered.
+    pub fn changed(&self, name: &[u8]) -> Option<u64> {
+        let named = self.by_name.get(name).map(|named| named.since);
+        named.max(self.closed.get(name).copied())
     }
 
-    /// What the client was last told about the rows of what it parsed with message `since`.
+    /// Every Close is answered.
+    #[inline]
+    pub fn forget_closes(&mut self) {
+        if !self.closes.is_empty() {
+            (self.closed, self.closes) = Default::default();
+        }
+    }
+
+    /// Message `serial` closes the name; those before `first` have been answered.
+    pub fn note_close(&mut self, name: &Arc<[u8]>, serial: u64, first: u64) {
+        while let Some((old, _)) = self.closes.front()
+            && *old < first
+            && let Some((old, name)) = self.closes.pop_front()
+        {
+            if self.closed.get(&name) == Some(&old) {
+                self.closed.remove(&name);
+            }
+        }
+        self.closed.insert(name.clone(), serial);
+        self.closes.push_back((serial, name.clone()));
+    }
+
+    fn told(&self, named: &Named) -> Option<Shape> {
+        let told = self.told.get(&named.statement.id)?;
+        (told.at >= named.since).then_some(told.shape)
+    }
+
+    /// What the client was last told about the rows of a statement that it parsed with message
+    /// `since`.
     pub fn shape(&self, since: u64) -> Option<Shape> {
-        self.by_name.values().find(|named| named.since == since)?.shape
+        self.told(self.by_name.values().find(|named| named.since == since)?)
     }
 
-    /// The client has been told what the statement with this number returns.
-    pub fn set_shape(&mut self, id: u64, shape: Shape) {
-        for named in self.by_name.values_mut().filter(|named| named.statement.id == id) {
-            named.shape = Some(shape);
+    /// The client has been told with the answer to message `at` what the statement with this number
+    /// returns.
+    pub fn set_shape(&mut self, id: u64, shape: Shape, at: u64) {
+        if self.told.insert(id, Told { shape, at }).is_none() {
+            self.changes += 1;
+            self.sweep();
         }
     }
 
     /// `since` is the serial number of the Parse.
     pub fn insert(&mut self, name: Arc<[u8]>, statement: Arc<Statement>, since: u64) {
-        self.by_name.insert(name, Named { statement, since, shape: None });
+        self.by_name.insert(name, Named { statement, since });
+    }
+
+    /// Shapes of statements that the client does not have any more are forgotten, as soon as that is
+    /// worth looking through all of them.
+    fn sweep(&mut self) {
+        if self.changes <= self.by_name.len() + SWEPT_MIN {
+            return;
+        }
+        self.changes = 0;
+        let used: HashSet<u64> = self.by_name.values().map(|named| named.statement.id).collect();
+        self.told.retain(|id, _| used.contains(id));
     }
 
     /// The name, what it stood for, and since which Parse.
     pub fn remove(&mut self, name: &[u8]) -> Option<(Arc<[u8]>, Arc<Statement>, u64)> {
         let (name, named) = self.by_name.remove_entry(name)?;
+        if self.by_name.capacity() > SWEPT_MIN && self.by_name.len() < self.by_name.capacity() / 8 {
+            self.by_name.shrink_to(2 * self.by_name.len());
+        }
         Some((name, named.statement, named.since))
     }
 
@@ -123,7 +188,7 @@ impl ClientStatements {
 
     /// The Close had no effect; but the name may have a new meaning already.
     pub fn restore(&mut self, name: Arc<[u8]>, statement: Arc<Statement>, since: u64) {
-        let named = Named { statement, since, shape: None };
+        let named = Named { statement, since };
         self.by_name.entry(name).or_insert(named);
     }
 
@@ -131,12 +196,15 @@ impl ClientStatements {
     /// later in the same pipeline stays.
     pub fn discard_before(&mut self, serial: u64) {
         self.by_name.retain(|_, named| named.since > serial);
+        self.by_name.shrink_to(2 * self.by_name.len());
+        self.told.retain(|_, told| told.at > serial);
+        self.told.shrink_to(2 * self.told.len());
     }
 
     /// Name, statement, since when, and what the client was told of its rows; for another process.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>, u64, Option<u64>)> {
         self.by_name.iter().map(|(name, named)| {
-            let shape = named.shape.map(|Shape(digest)| digest);
+            let shape = self.told(named).map(|Shape(digest)| digest);
             (&**name, &named.statement, named.since, shape)
         })
     }
@@ -149,8 +217,11 @@ impl ClientStatements {
         since: u64,
         shape: Option<u64>,
     ) {
-        let shape = shape.map(Shape);
-        self.by_name.insert(name.into(), Named { statement, since, shape });
+        if let Some(digest) = shape {
+            let at = self.told.get(&statement.id).map_or(since, |told| told.at.max(since));
+            self.told.insert(statement.id, Told { shape: Shape(digest), at });
+        }
+        self.by_name.insert(name.into(), Named { statement, since });
     }
 
     pub fn len(&self) -> usize {
@@ -225,6 +296,11 @@ impl ServerStatements {
     /// Serial number of the Parse that made it; [`DOUBTFUL`] if nobody knows whether it is there.
     pub fn since(&self, id: u64) -> Option<u64> {
         self.by_id.get(&id).map(|prepared| prepared.since)
+    }
+
+    /// Is it known that the server has the statement?
+    pub fn is_sure(&self, id: u64) -> bool {
+        self.since(id).is_some_and(|since| since != DOUBTFUL)
     }
 
     /// The Parse with this serial number had no effect.

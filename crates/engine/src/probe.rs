@@ -14,7 +14,7 @@ use crate::carried::{Carried, Setting};
 use crate::listening::CHANNELS_MAX;
 use crate::pins::Pins;
 use crate::session::Lent;
-use crate::vars::quote_literal;
+use crate::vars::{quote_bytes, quote_literal};
 
 /// Of a transaction, not of a session, though they are shown among the others.
 const OF_TRANSACTION: [&[u8]; 3] =
@@ -96,8 +96,10 @@ pub fn question<'a>(
 }
 
 /// Bytes above 127 as `\ooo`, a backslash doubled.
-const ASCII_OF: &[u8] = b"SELECT kind, name, pg_catalog.encode(pg_catalog.convert_to(value, \
-    pg_catalog.getdatabaseencoding()), 'escape') FROM (";
+const ASCII_OF: &[u8] = b"SELECT kind, \
+    pg_catalog.encode(pg_catalog.convert_to(name, pg_catalog.getdatabaseencoding()), 'escape'), \
+    pg_catalog.encode(pg_catalog.convert_to(value, pg_catalog.getdatabaseencoding()), 'escape') \
+    FROM (";
 
 /// Nobody has a role but who has become one, or whose sessions begin with one.
 const SETTINGS: [&str; 2] = [
@@ -163,7 +165,7 @@ fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>>
 fn quote_list<'a>(names: impl Iterator<Item = &'a [u8]>, sql: &mut Vec<u8>) {
     for (at, name) in names.enumerate() {
         sql.extend_from_slice(if at == 0 { b"" } else { b"," });
-        quote_literal(name, sql);
+        quote_bytes(name, sql);
     }
 }
 
@@ -193,15 +195,15 @@ impl Probe {
             return None;
         }
         let kind = value(&mut rest)??;
-        let (name, text) = (value(&mut rest)?, value(&mut rest)?);
-        let text = match text {
-            Some(escaped) => Some(unescaped(escaped)?),
-            None => None,
+        let mut text = || match value(&mut rest)? {
+            Some(escaped) => Some(Some(unescaped(escaped)?)),
+            None => Some(None),
         };
+        let (name, text) = (text()?, text()?);
         self.pins |= match kind {
             b"s" => {
                 let (name, value) = (name?, text?);
-                if !OF_TRANSACTION.contains(&name) {
+                if !OF_TRANSACTION.contains(&&*name) {
                     self.settings.push(Setting { name: name.into(), value: value.into() });
                 }
                 Pins::NONE

@@ -55,7 +55,7 @@ const WORDS: [&[u8]; 17] = [
 ];
 /// What a name can be written with so that it cannot be read.
 const ESCAPES: [&[u8]; 2] = [b"\\", b"u&"];
-/// So much of a text and of its parameters is searched, in bytes.
+/// So much of a text and of its parameters is searched, in bytes. What is longer may say anything.
 const SEARCHED_LEN_MAX: usize = 65_536;
 
 /// Set in the digest of what is nobody else's, and in no other.
@@ -117,8 +117,7 @@ impl Realm {
 pub fn may_move(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
     let sets = signs.intersects(Signs::SETTINGS | Signs::LOCAL);
     let says = |words: &[&[u8]], text: &[u8]| {
-        let text = &text[..text.len().min(SEARCHED_LEN_MAX)];
-        words.iter().any(|word| contains(text, word))
+        text.len() > SEARCHED_LEN_MAX || words.iter().any(|word| contains(text, word))
     };
     sets && (says(&WORDS, text) || says(&ESCAPES, text) || says(&WORDS, parameters))
 }
@@ -265,6 +264,10 @@ mod tests {
             assert!(moves(text, ""), "{text}");
         }
         assert!(moves("SELECT set_config($1, $2, true)", "search_path a"));
+        let long = "x".repeat(SEARCHED_LEN_MAX + 1);
+        assert!(moves("SELECT set_config($1, $2, true)", &long));
+        assert!(moves(&format!("SET LOCAL app.x = '{long}'"), ""));
+        assert!(!moves(&format!("SELECT '{long}'"), &long));
         for text in [
             "SELECT 1 FROM t WHERE path = 'all'",
             "SET LOCAL statement_timeout = 5",

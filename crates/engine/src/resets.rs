@@ -14,12 +14,20 @@ pub struct Resets {
 }
 
 impl Resets {
-    /// That text is run; empty if it is not known. `standard`: see [`sql::scan`].
-    pub fn note(&mut self, text: &[u8], standard: bool) {
+    /// That text is run; empty if it is not known.
+    pub fn note(&mut self, text: &[u8]) {
         self.all |= text.is_empty() || text.len() + self.texts.len() >= LEN_MAX;
         if self.all {
             return;
         }
+        self.note_reading(text, true);
+        if text.contains(&b'\\') {
+            self.note_reading(text, false);
+        }
+    }
+
+    /// `standard`: see [`sql::scan`].
+    fn note_reading(&mut self, text: &[u8], standard: bool) {
         for statement in sql::statements(text, standard) {
             let own = bare(text.get(statement.range).unwrap_or_default());
             let resets = match statement.verb {
@@ -59,7 +67,7 @@ mod tests {
 
     fn includes(text: &str, name: &str) -> bool {
         let mut resets = Resets::default();
-        resets.note(text.as_bytes(), true);
+        resets.note(text.as_bytes());
         resets.may_include(name.as_bytes())
     }
 

@@ -4,14 +4,18 @@
 
 use sql::{Scanner, Seen};
 
-/// Names of settings are looked for in so many bytes of it, and its fingerprint is made of them.
+use crate::encoding::Letters;
+use crate::setting_names::{Finder, SettingNames};
+
+/// Its fingerprint is made of so many bytes of it.
 pub const HEAD_LEN_MAX: usize = 4_096;
 
 #[derive(Debug)]
 pub struct Scanning {
-    scanner: Scanner,
-    /// Reads it with strings of the other kind, if nobody knows of which kind they will be.
-    otherwise: Option<Scanner>,
+    /// One for each meaning of a backslash in a string: see [`sql::scan_either`].
+    scanners: [Scanner; 2],
+    finder: Finder,
+    names: SettingNames,
     head: Vec<u8>,
     /// What follows in the message is no text.
     is_over: bool,
@@ -22,11 +26,13 @@ pub struct Scanning {
 }
 
 impl Scanning {
-    /// `standard_strings`: see [`sql::scan`]; None if that is not known.
-    pub fn new(standard_strings: Option<bool>, parse: u64) -> Self {
+    /// `letters`: see [`SettingNames::new`].
+    pub fn new(letters: Letters, parse: u64) -> Self {
         Self {
-            scanner: Scanner::new(standard_strings.unwrap_or(true)),
-            otherwise: standard_strings.is_none().then(|| Scanner::new(false)),
+            scanners: [true, false].map(Scanner::new),
+            // What is behind a text of this length is known too late to look for less.
+            finder: Finder::new(true),
+            names: SettingNames::new(letters),
             head: Vec::new(),
             is_over: false,
             parse,
@@ -45,19 +51,18 @@ impl Scanning {
         let end = bytes.iter().position(|byte| *byte == 0);
         self.is_over = end.is_some();
         let text = &bytes[..end.unwrap_or(bytes.len())];
-        self.scanner.feed(text);
-        if let Some(otherwise) = &mut self.otherwise {
-            otherwise.feed(text);
-        }
+        self.scanners.iter_mut().for_each(|scanner| scanner.feed(text));
+        self.finder.feed(text, &mut self.names);
         let room = HEAD_LEN_MAX - self.head.len();
         self.head.extend_from_slice(&text[..text.len().min(room)]);
     }
 
-    /// What was seen, and the beginning of the text.
-    pub fn finish(self) -> (Seen, Vec<u8>) {
-        let seen = self.scanner.finish();
-        let seen = self.otherwise.map_or(seen, |otherwise| seen | otherwise.finish());
-        (seen, self.head)
+    /// What was seen, the names that may be those of settings, and the beginning of the text.
+    pub fn finish(mut self) -> (Seen, SettingNames, Vec<u8>) {
+        self.finder.finish(&mut self.names);
+        let [standard, other] = self.scanners.map(Scanner::finish);
+        let seen = standard | other;
+        (seen, self.names, self.head)
     }
 }
 
@@ -67,13 +72,9 @@ mod tests {
     use sql::Signs;
 
     fn seen(pieces: &[&[u8]]) -> (Signs, Vec<u8>) {
-        seen_with(Some(true), pieces)
-    }
-
-    fn seen_with(standard_strings: Option<bool>, pieces: &[&[u8]]) -> (Signs, Vec<u8>) {
-        let mut scanning = Scanning::new(standard_strings, 0);
+        let mut scanning = Scanning::new(Letters::Ascii, 0);
         pieces.iter().for_each(|piece| scanning.feed(piece));
-        let (seen, head) = scanning.finish();
+        let (seen, _, head) = scanning.finish();
         (seen.signs, head)
     }
 
@@ -90,16 +91,30 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_not_known_what_a_backslash_is_both_are_thought_of() {
+    fn both_meanings_of_a_backslash_are_thought_of() {
         for text in [
             &b"SELECT 'a\\'', set_config('a.x', '1', false) --'"[..],
             b"SELECT '\\'; SET a.x = '1'",
         ] {
-            let signs = |standard| seen_with(standard, &[text]).0;
-            let (one, other) = (signs(Some(true)), signs(Some(false)));
-            assert!(one.intersects(Signs::SETTINGS) != other.intersects(Signs::SETTINGS));
-            assert_eq!(signs(None), one | other);
+            let signs = [true, false].map(|standard| sql::scan(text, standard).signs);
+            assert!(signs[0].intersects(Signs::SETTINGS) != signs[1].intersects(Signs::SETTINGS));
+            for at in 0..text.len() {
+                let found = seen(&[&text[..at], &text[at..]]).0;
+                assert_eq!(found, signs[0] | signs[1], "{at}");
+            }
         }
+    }
+
+    #[test]
+    fn names_are_found_wherever_they_stand() {
+        let mut scanning = Scanning::new(Letters::Ascii, 0);
+        let blanks = vec![b' '; 9_000];
+        for piece in [&blanks[..], b"SET app.x", &blanks, b". y = 1; SET b", b".c = 2\0d.e"] {
+            scanning.feed(piece);
+        }
+        let (_, names, _) = scanning.finish();
+        let names: Vec<_> = names.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [&b"app.x.y"[..], b"b.c"]);
     }
 
     #[test]

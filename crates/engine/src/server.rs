@@ -14,11 +14,13 @@ use sql::Signs;
 use wire::scram::{ScramClient, ScramKeys};
 
 use crate::carried::Carried;
+use crate::draws::Drawn;
+use crate::encoding::Letters;
 use crate::ids::{ClientId, Handle, Micros, PoolId};
 use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
-use crate::lore::Called;
+use crate::lore::{CANDIDATES_MAX, Called};
 use crate::pins::{Pinned, Pins};
 use crate::prepared::ServerStatements;
 use crate::probe::Probe;
@@ -26,9 +28,10 @@ use crate::replication::ReplicationKind;
 use crate::resets::Resets;
 use crate::scanning::Scanning;
 use crate::session::{Lent, Numbers, Traces};
+use crate::setting_names::SettingNames;
 use crate::stream::Stream;
 use crate::values::Values;
-use crate::vars::Welcome;
+use crate::vars::{CLIENT_ENCODING, Welcome};
 
 /// Why a server ends whose socket is gone. PgBouncer's text, which its users look for.
 pub const LOST: &str = "server conn crashed?";
@@ -89,6 +92,25 @@ pub enum Preparation {
 }
 
 impl Preparation {
+    /// Is a statement of the client's prepared? That may wait for a lock, as its own request would.
+    pub fn renews(self) -> bool {
+        match self {
+            Self::Renew | Self::Confirm => true,
+            Self::Hear
+            | Self::Check
+            | Self::Apply
+            | Self::Reapply
+            | Self::Statements
+            | Self::Recount
+            | Self::Unwind
+            | Self::Restore
+            | Self::Ask
+            | Self::AwaitCancel
+            | Self::Probe
+            | Self::HandOver => false,
+        }
+    }
+
     /// Is the server being given what a client has in its session, or losing it?
     pub fn applies(self) -> bool {
         match self {
@@ -253,6 +275,8 @@ pub struct Server {
     pub scanning: Option<Box<Scanning>>,
     /// What its texts may have reset.
     pub resets: Resets,
+    /// What its texts may have set of the application's own settings.
+    pub setting_names: Option<Box<SettingNames>>,
     /// May that transaction have changed what texts mean?
     pub has_moved: bool,
     /// May it have set a tracked parameter by what its texts say, if only for itself?
@@ -264,6 +288,10 @@ pub struct Server {
     /// Its client keeps it, for these reasons.
     pub pinned: Option<Box<Pinned>>,
     pub numbers: Numbers,
+    /// Numbers for which its client may ask.
+    pub drawn: Drawn,
+    /// The text by which that client may last have drawn one (`draws.rs`); 0 = none.
+    pub drew: u32,
     /// It has lost that client, and is discarding what is left.
     pub forgetting: bool,
     /// It has told of what a client listens to that has left it.
@@ -306,12 +334,15 @@ impl Server {
             before: None,
             scanning: None,
             resets: Resets::default(),
+            setting_names: None,
             has_moved: false,
             may_set: false,
             lent: Vec::new(),
             probe: None,
             pinned: None,
             numbers: Numbers::default(),
+            drawn: Drawn::default(),
+            drew: 0,
             forgetting: false,
             disturbed: false,
             replication: None,
@@ -327,6 +358,7 @@ impl Server {
     /// It goes to another worker, where this worker's serial numbers mean nothing.
     pub fn leave_worker(&mut self) {
         self.statements.age();
+        self.ledger.leave_worker();
         if let Some(kept) = &mut self.kept {
             kept.outline = Outline::default();
         }
@@ -342,6 +374,7 @@ impl Server {
         self.client = None;
         self.before = None;
         (self.has_moved, self.may_set) = (false, false);
+        self.drew = 0;
         self.numbers = self.numbers.after(serial);
     }
 
@@ -354,6 +387,38 @@ impl Server {
     pub fn suspect(&mut self, signs: Signs, called: Called, fingerprint: u64) {
         self.remember_vars();
         self.traces.add(signs, called, fingerprint);
+    }
+
+    /// Letters that a question to it can contain, whatever encoding its clients have.
+    pub fn letters(&self) -> Letters {
+        Letters::of(self.encoding(), self.encoding())
+    }
+
+    /// Those of them that its client's texts can be searched for.
+    pub fn letters_of_client(&self) -> Letters {
+        Letters::of(self.encoding(), self.vars.get(CLIENT_ENCODING))
+    }
+
+    /// Are there more names of settings to be asked about than a pool remembers?
+    pub fn has_too_many_names(&self) -> bool {
+        let count = self.setting_names.as_ref().map_or(0, |names| names.iter().count());
+        self.traces.incomplete || count > CANDIDATES_MAX
+    }
+
+    /// That of its database.
+    fn encoding(&self) -> Option<&[u8]> {
+        let mut reported = self.welcome.fixed().iter();
+        let found = reported.find(|(name, _)| name == b"server_encoding");
+        found.map(|(_, value)| value.as_slice())
+    }
+
+    /// Notes what a text that is about to be run may set.
+    pub fn note_settings(&mut self, note: impl FnOnce(&mut SettingNames)) {
+        let letters = self.letters_of_client();
+        let names = self.setting_names.get_or_insert_with(|| SettingNames::new(letters).into());
+        names.letters = letters;
+        note(names);
+        self.traces.incomplete |= names.incomplete;
     }
 
     /// Something may change them, or changes them, for the first time in the transaction.
@@ -375,7 +440,19 @@ impl Server {
 
     /// Has it state of its client's that another one must not find?
     pub fn has_traces(&self) -> bool {
-        self.pinned.is_some() || !self.traces.is_empty()
+        self.pinned.is_some() || !self.traces.is_empty() || !self.drawn.is_empty()
+    }
+
+    /// Does its client keep it since it has asked for a number?
+    pub fn keeps_numbers(&self) -> bool {
+        let asks = self.traces.signs.intersects(Signs::SEQUENCE);
+        asks || self.pinned.as_ref().is_some_and(|one| one.pins.contains(Pins::SEQUENCE))
+    }
+
+    /// May its client ask for a number that it has drawn?
+    pub fn is_held(&self) -> bool {
+        let pins = self.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        !self.drawn.is_empty() || pins.contains(Pins::DRAWN)
     }
 
     /// Is something here that is not reported, and that a client has carried here?

@@ -69,6 +69,8 @@ pub struct Traces {
     pub fingerprint: u64,
     /// Was a function of `pin_functions` called?
     pub named: bool,
+    /// May a setting be there that cannot be asked about?
+    pub incomplete: bool,
     /// Has PostgreSQL said that all statements are gone?
     pub deallocates: bool,
     /// Has PostgreSQL said that something was reset?

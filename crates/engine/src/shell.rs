@@ -17,6 +17,15 @@ use crate::replication::ReplicationKind;
 use crate::server::Server;
 use crate::settings::{PoolKey, Target};
 
+/// Another process of an online restart that still serves clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherProcess {
+    /// The process that this one has taken over from.
+    Predecessor,
+    /// The process that has taken over from this one.
+    Successor,
+}
+
 /// The sockets of one worker.
 ///
 /// Sending never fails and never blocks from the engine's point of view: what the kernel does not
@@ -49,6 +58,18 @@ pub trait Io {
 
     /// Open a socket to that peer and send `packet`; the rest is as for `send_cancel`.
     fn forward_cancel(&mut self, cancel: u64, peer: u32, target: &Target, packet: &[u8]);
+
+    /// Passes a client's cancel request on to that process, if there is one and the request has not
+    /// come from it; the rest is as for `send_cancel`. Returns false if nothing was sent.
+    fn forward_to_process(
+        &mut self,
+        _cancel: u64,
+        _to: OtherProcess,
+        _requester: ClientId,
+        _packet: &[u8],
+    ) -> bool {
+        false
+    }
 
     /// The client may be read (again): call `client_readable` soon if it has bytes, not from here.
     fn resume_client(&mut self, client: ClientId);
@@ -211,6 +232,10 @@ pub enum Mail {
     /// That pool's listener is lost, and knows of nobody.
     Unheard {
         pool: PoolId,
+    },
+    /// Your clients' listener is lost, and there is none in its place.
+    Deaf {
+        to: Vec<(ClientId, u64)>,
     },
     /// Somebody was turned away who may be let in when those have gone who never log in.
     FreePlaces,

@@ -250,6 +250,18 @@ pub(crate) fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
     sql.push(b'\'');
 }
 
+/// A text of the database's encoding, which is right whatever encoding the query will be read in.
+pub(crate) fn quote_bytes(text: &[u8], sql: &mut Vec<u8>) {
+    if text.is_ascii() {
+        return quote_literal(text, sql);
+    }
+    sql.extend_from_slice(b"pg_catalog.convert_from(pg_catalog.decode('");
+    for byte in text {
+        sql.extend_from_slice(format!("{byte:02x}").as_bytes());
+    }
+    sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
+}
+
 /// What a server of the pool reported at its login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {

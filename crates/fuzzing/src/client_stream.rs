@@ -6,12 +6,12 @@
 //! pooler, until one side ends the connection, and the other client exactly its own replies.
 
 use config::{Config, PoolMode};
-use wire::{backend, frontend};
+use wire::frontend;
 
 use crate::cuts::Cuts;
 use crate::postgres::Postgres;
 use crate::rng::Rng;
-use crate::seen::{Seen, messages};
+use crate::seen::Seen;
 use crate::world::{World, base_config};
 
 /// What is longer says nothing new and takes its time.
@@ -38,21 +38,17 @@ pub fn client_stream(data: &[u8]) {
     let bytes = &bytes[..bytes.len().min(LEN_MAX)];
     let settings = Settings(*settings);
     let direct = Direct::of(bytes);
-    let judge = |seen: &Seen, cuts: &Cuts| {
-        let in_a_pipeline = !matches!(cuts, Cuts::Bytes);
-        let differs = names_ours(bytes)
-            || in_a_pipeline && settings.pools() && is_unforeseen(bytes, &direct.seen);
-        if settings.keeps_sessions() && !differs && !direct.out_of_step {
-            direct.compare(seen);
-        }
-    };
+    let is_judged = settings.keeps_sessions() && !names_ours(bytes) && !direct.out_of_step;
     let rng = Rng::new(u64::from(*seed));
     let mut plays = vec![(Cuts::Whole, None), (Cuts::Random(rng.clone()), Some(rng))];
     if bytes.len() <= BYTES_LEN_MAX {
         plays.push((Cuts::Bytes, None));
     }
     for (cuts, noise) in plays {
-        judge(&through(settings, bytes, &cuts, noise), &cuts);
+        let seen = through(settings, bytes, &cuts, noise);
+        if is_judged {
+            direct.compare(&seen);
+        }
     }
 }
 
@@ -101,16 +97,6 @@ fn names_ours(bytes: &[u8]) -> bool {
     bytes.windows(5).any(|part| part == b"weir_")
 }
 
-/// Does the meaning of a name depend on replies that are still to come? An error undoes what its
-/// batch has prepared, DISCARD ALL and DEALLOCATE ALL all there is; what is sent behind them in one
-/// pipeline, under names prepared before, is not always dealt with as PostgreSQL does.
-fn is_unforeseen(bytes: &[u8], direct: &Seen) -> bool {
-    let is_named = |(code, body): (u8, &[u8])| code == frontend::PARSE && body.first() != Some(&0);
-    let names = messages(bytes).any(is_named);
-    let fails = messages(&direct.got).any(|(code, _)| code == backend::ERROR);
-    names && (fails || bytes.windows(4).any(|part| part.eq_ignore_ascii_case(b" all")))
-}
-
 /// What the client sees of PostgreSQL itself.
 struct Direct {
     seen: Seen,
@@ -154,6 +140,8 @@ impl Direct {
         let allowed = farewell
             .as_deref()
             .is_some_and(|why| ALLOWED.contains(&why) || why.starts_with(TOO_LONG));
+        // In the middle of a message nothing can be told.
+        let allowed = allowed || seen.ends_in_a_message();
         assert!(direct.closed || allowed, "the pooler ends the connection for no reason:{seen:?}");
     }
 }

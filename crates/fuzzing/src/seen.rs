@@ -29,6 +29,12 @@ impl Seen {
         (&self.got, None)
     }
 
+    /// Was it cut off in the middle of a message?
+    pub(crate) fn ends_in_a_message(&self) -> bool {
+        let whole: usize = messages(&self.got).map(|(_, body)| HEADER_LEN + body.len()).sum();
+        whole < self.got.len()
+    }
+
     /// All of it, but for the bytes that are shown of a message that cannot be read: how many there
     /// are depends on how it was cut.
     pub(crate) fn essence(&self) -> (&[u8], Option<String>, bool) {

@@ -2,7 +2,7 @@
 //! nothing hides a statement from what stands before or behind it, and parts that are said to be
 //! statements and names are.
 
-use ::sql::{Cache, Scanner, Seen, Signs, identifier, scan, statements};
+use ::sql::{Cache, Scanner, Seen, Signs, identifier, scan, scan_either, statements};
 
 use crate::cuts::Cuts;
 use crate::rng::Rng;
@@ -13,12 +13,13 @@ pub fn sql(text: &[u8]) {
         for cuts in [Cuts::Bytes, Cuts::Random(Rng::new(text.len() as u64))] {
             assert_eq!(in_pieces(text, standard, cuts), seen, "in pieces");
         }
-        let mut cache = Cache::new(1, 2);
-        assert_eq!([cache.scan(text, standard), cache.scan(text, standard)], [seen; 2]);
         assert!(seen.functions == 0 || seen.signs.contains(Signs::OPAQUE));
         neighbours(text, standard, seen);
         parts(text, standard, seen);
     }
+    let either = scan(text, true) | scan(text, false);
+    let mut cache = Cache::new(1, 2);
+    assert_eq!([cache.scan(text), cache.scan(text), scan_either(text)], [either; 3]);
     assert!(identifier(text).len() <= 63);
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn is_expected(global: &Global, peer: &Peer) -> bool {
     let address = match peer {
         Peer::V4(ip, _) => (*ip).into(),
         Peer::V6(address) => address.ip(),
-        Peer::Unix { .. } | Peer::Unknown => return false,
+        Peer::Unix { .. } | Peer::Process(_) | Peer::Unknown => return false,
     };
     trusted.iter().any(|network| network.contains(address))
 }

@@ -185,6 +185,18 @@ impl<M, W: Wake> Hub<M, W> {
         self.schema.store(interner.schema(), Ordering::Release);
     }
 
+    /// See [`Interner::number_from`].
+    pub(crate) fn number_from(&self, last_id: u64) {
+        lock(&self.interner).number_from(last_id);
+    }
+
+    /// See [`Interner::join_schema`].
+    pub(crate) fn join_schema(&self, base: u64, theirs: u64) {
+        let mut interner = lock(&self.interner);
+        interner.join_schema(base, theirs);
+        self.schema.store(interner.schema(), Ordering::Release);
+    }
+
     /// A statement of another process, see [`Interner::restore`].
     pub(crate) fn restore(&self, one: &StatementRecord) -> Arc<Statement> {
         lock(&self.interner).restore(one)

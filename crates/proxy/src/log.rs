@@ -13,15 +13,16 @@
 //! ```
 
 mod line;
+mod stream;
 mod syslog;
 #[cfg(test)]
 mod tests;
 
 use std::{
     fmt,
-    fs::{File, OpenOptions},
-    io::{self, Write as _},
+    fs::OpenOptions,
     mem,
+    os::unix::fs::OpenOptionsExt as _,
     sync::{
         Mutex, PoisonError, RwLock,
         atomic::{AtomicU8, Ordering},
@@ -29,8 +30,13 @@ use std::{
 };
 
 use config::{Global, in_words};
+use libc::O_NONBLOCK;
 
-use self::{line::Line, syslog::Syslog};
+use self::{
+    line::Line,
+    stream::{LogFile, Stderr, Stream},
+    syslog::Syslog,
+};
 
 /// Why the log file could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +92,7 @@ struct Early {
 
 struct Sinks {
     stderr: bool,
-    file: Option<File>,
+    file: Option<Stream<LogFile>>,
     syslog: Option<Syslog>,
     /// Before that, lines are kept.
     configured: bool,
@@ -99,8 +105,8 @@ struct Sinks {
 impl Sinks {
     /// Writes to all but stderr.
     fn record(&self, line: Line<'_>) {
-        if let Some(mut file) = self.file.as_ref() {
-            let _ = file.write_all(line.text.as_bytes());
+        if let Some(file) = &self.file {
+            file.write(line.text);
         }
         if let Some(syslog) = &self.syslog {
             syslog.write(line.level, line.second, line.message);
@@ -122,6 +128,7 @@ static SINKS: RwLock<Sinks> = RwLock::new(Sinks {
     verbose_min: 0,
     verbose: 0,
 });
+static STDERR: Stream<Stderr> = Stream::new(Stderr);
 static EARLY: Mutex<Vec<Early>> = Mutex::new(Vec::new());
 
 /// Takes over what the command line says: whether stderr is written to (not with `-q` or `-d`),
@@ -158,12 +165,15 @@ pub fn configure(global: &Global) -> Result<(), LogFileError> {
 }
 
 /// The log file; none if there is to be none.
-fn open(path: &str) -> Result<Option<File>, LogFileError> {
+fn open(path: &str) -> Result<Option<Stream<LogFile>>, LogFileError> {
     if path.is_empty() {
         return Ok(None);
     }
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map(Some).map_err(|error| LogFileError(path.to_owned(), in_words(&error)))
+    // A pipe that nobody has open for reading is refused, and no write waits for its reader.
+    let opened = OpenOptions::new().append(true).create(true).custom_flags(O_NONBLOCK).open(path);
+    opened
+        .map(|file| Some(Stream::new(LogFile::new(file))))
+        .map_err(|error| LogFileError(path.to_owned(), in_words(&error)))
 }
 
 /// Keeps a line until it is known who wants it.
@@ -185,12 +195,13 @@ pub fn enabled(level: Level) -> bool {
 
 /// Writes one line, whatever the level. The macros call it after asking [`enabled`].
 ///
-/// A sink that cannot be written to is passed over: there is nowhere left to complain.
+/// A sink that cannot be written to is passed over: there is nowhere left to complain. One that is
+/// full, such as a pipe that nobody reads, is not waited for: its lines are dropped and counted.
 pub fn write(level: Level, message: fmt::Arguments<'_>) {
     line::with(level, message, |line| {
         let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner);
         if sinks.stderr {
-            let _ = io::stderr().write_all(line.text.as_bytes());
+            STDERR.write(line.text);
         }
         if sinks.configured {
             sinks.record(*line);

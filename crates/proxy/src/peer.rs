@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use engine::auth::Secured;
+use engine::{auth::Secured, shell::OtherProcess};
 
 use crate::sys::{Address, process, socket};
 
@@ -23,6 +23,8 @@ pub enum Peer {
     V4(Ipv4Addr, u16),
     /// Boxed, so that the common ones stay small.
     V6(Box<SocketAddr>),
+    /// Another process of an online restart, which passes a cancel request on.
+    Process(OtherProcess),
     #[default]
     Unknown,
 }
@@ -47,11 +49,11 @@ impl Peer {
             Self::V4(ip, _) => ip.is_loopback(),
             // Also an IPv4 loopback address in IPv6 clothes.
             Self::V6(address) => address.ip().to_canonical().is_loopback(),
-            Self::Unknown => false,
+            Self::Process(_) | Self::Unknown => false,
         };
         let uid = match self {
             Self::Unix { uid, .. } => *uid,
-            Self::V4(..) | Self::V6(_) | Self::Unknown => None,
+            Self::V4(..) | Self::V6(_) | Self::Process(_) | Self::Unknown => None,
         };
         engine::auth::Peer {
             local: matches!(self, Self::Unix { .. }),
@@ -61,7 +63,7 @@ impl Peer {
             address: match self {
                 Self::V4(ip, _) => Some(IpAddr::V4(*ip)),
                 Self::V6(address) => Some(address.ip().to_canonical()),
-                Self::Unix { .. } | Self::Unknown => None,
+                Self::Unix { .. } | Self::Process(_) | Self::Unknown => None,
             },
             uid,
             secured,
@@ -73,7 +75,7 @@ impl Peer {
     /// socket.
     pub(crate) fn announced(&self) -> Option<String> {
         match self {
-            Self::Unix { .. } | Self::Unknown => None,
+            Self::Unix { .. } | Self::Process(_) | Self::Unknown => None,
             Self::V4(ip, port) => Some(format!("{ip}:{port}")),
             Self::V6(address) => Some(address.to_string()),
         }
@@ -83,7 +85,7 @@ impl Peer {
     #[must_use]
     pub fn host(&self) -> String {
         match self {
-            Self::Unix { .. } | Self::Unknown => "unix".to_owned(),
+            Self::Unix { .. } | Self::Process(_) | Self::Unknown => "unix".to_owned(),
             Self::V4(ip, _) => ip.to_string(),
             Self::V6(address) => address.ip().to_string(),
         }
@@ -97,7 +99,7 @@ impl Peer {
                 format!("unix({pid}@{}):{port}", process::host_name())
             }
             Self::Unix { .. } => format!("unix:{port}"),
-            Self::V4(..) | Self::V6(_) | Self::Unknown => self.to_string(),
+            Self::V4(..) | Self::V6(_) | Self::Process(_) | Self::Unknown => self.to_string(),
         }
     }
 
@@ -105,7 +107,7 @@ impl Peer {
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         match self {
-            Self::Unix { .. } | Self::Unknown => None,
+            Self::Unix { .. } | Self::Process(_) | Self::Unknown => None,
             Self::V4(_, port) => Some(*port),
             Self::V6(address) => Some(address.port()),
         }
@@ -119,7 +121,7 @@ impl Peer {
     pub fn label(&self, port: u16) -> String {
         match self {
             Self::Unix { .. } => format!("{self}:{port}"),
-            Self::V4(..) | Self::V6(_) | Self::Unknown => self.to_string(),
+            Self::V4(..) | Self::V6(_) | Self::Process(_) | Self::Unknown => self.to_string(),
         }
     }
 }
@@ -133,6 +135,7 @@ impl fmt::Display for Peer {
                 IpAddr::V4(ip) => write!(f, "{ip}:{}", address.port()),
                 IpAddr::V6(ip) => write!(f, "[{ip}]:{}", address.port()),
             },
+            Self::Process(_) => f.write_str("another process"),
             Self::Unknown => f.write_str("unknown"),
         }
     }

@@ -5,8 +5,9 @@
 mod names;
 
 use std::{
-    fs, io,
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -72,7 +73,9 @@ impl Dns {
 /// The name servers to ask. As the C library does, where none is named one on this machine is.
 fn servers(path: &str) -> (ResolverConfig, ResolverOpts) {
     let path = if path.is_empty() { RESOLV_CONF } else { path };
-    let read = fs::read(path).map_err(NetError::from).and_then(system_conf::parse_resolv_conf);
+    let read = config::read_file(Path::new(path))
+        .map_err(NetError::from)
+        .and_then(system_conf::parse_resolv_conf);
     read.unwrap_or_else(|error| {
         warning!("{path}: {error}; asking a name server on this machine");
         let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());

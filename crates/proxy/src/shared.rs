@@ -34,6 +34,7 @@ use crate::{
     resolve::Question,
     schedule::{Load, Schedule},
     sys::{Address, Epoll, EventFd},
+    takeover::{Inheritance, Lines, Share},
     tls::{Handshakes, SecuredClient, SecuredServer, Tls, TlsContexts},
 };
 
@@ -115,10 +116,16 @@ pub(crate) enum ShellMail {
     EndSuspense,
     /// Go on reading.
     Resume,
-    /// Another process is to take over: begin nothing new.
-    Finish,
     /// Come to rest.
     Freeze,
+    /// Another process has taken over: clients that come to rest wait for it.
+    Leave,
+    /// Tell what could be given away now.
+    Rest(mpsc::UnboundedSender<Rest>),
+    /// These are to come from the process before this one.
+    Expect(Arc<Inheritance>),
+    /// They have come.
+    Adopt(Box<Share>),
     /// Keep still, and tell what can be given away.
     Export(mpsc::UnboundedSender<WorkerExport>),
     /// The other process has what was exported. The sender is dropped when it is forgotten.
@@ -142,6 +149,15 @@ impl From<Mail> for ShellMail {
     fn from(mail: Mail) -> Self {
         Self::Engine(mail)
     }
+}
+
+/// How far a worker's clients have come to rest, after another process has taken over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    /// Can a client be given away now?
+    pub(crate) can_move: bool,
+    /// Is there a client that can be, sooner or later?
+    pub(crate) is_awaited: bool,
 }
 
 /// What a worker can give away to another process.
@@ -227,6 +243,8 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
     pub(crate) handshakes: Handshakes,
+    /// To the processes before and after this one.
+    pub(crate) lines: Lines,
     /// Who is logging in by TCP holds a clone of it.
     logins: Arc<()>,
     schedule: Schedule,
@@ -271,6 +289,7 @@ impl Shared {
             draining: AtomicBool::new(false),
             cold,
             handshakes,
+            lines: Lines::default(),
             logins: Arc::default(),
             schedule: Schedule::new(schedule),
             forwards: Mutex::default(),
@@ -353,7 +372,9 @@ impl Shared {
     pub(crate) fn login_seat(&self, peer: &Peer) -> Arc<()> {
         match peer {
             Peer::Unix { .. } => Arc::default(),
-            Peer::V4(..) | Peer::V6(_) | Peer::Unknown => Arc::clone(&self.logins),
+            Peer::V4(..) | Peer::V6(_) | Peer::Process(_) | Peer::Unknown => {
+                Arc::clone(&self.logins)
+            }
         }
     }
 

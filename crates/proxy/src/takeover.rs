@@ -7,24 +7,39 @@
 //!  new process                            old process
 //!  startup packet, REQUEST  ──►
 //!                           ◄──  'R' text: refused; that is all
-//!                           ◄──  'W': it will be done        (comes to rest, exports)
+//!                           ◄──  'W': it will be done        (short queries end, exports)
 //!                           ◄──  'S' state, then descriptors (keeps still)
 //!  'A' process id           ──►                              (forgets what it gave)
 //!                           ◄──  'G': go
+//!
+//!  then, while the old process has clients that were busy, for at most `suspend_timeout`:
+//!                           ◄──  'S' state, then descriptors (what has come to rest since)
+//!  'A' process id           ──►        or 'N' text: nothing is taken any more
+//!                           ◄──  'G': go
+//!
+//!  and for as long as the old process runs:
+//!                           ◄──  'U' servers in use, by pool
+//!       'C', then a connection ◄─►  a cancel request whose key is not known there
 //! ```
 //!
-//! Up to the 'A' everything belongs to the old process, which goes on as if nothing had happened
-//! when the new one is lost or takes too long. From then on all of it is the new one's.
+//! Up to the first 'A' everything belongs to the old process, which goes on as if nothing had
+//! happened when the new one is lost or takes too long. What is handed over later belongs to the
+//! old process up to the 'A' that follows it.
 //!
 //! * `give.rs`: the old process's half
-//! * `receive.rs`: the new process's half, up to the 'S'
+//! * `receive.rs`: the new process's half, up to the first 'S'
 //! * `adopt.rs`: the sockets and the state find their places
+//! * `late.rs`: the same in a process that serves clients already
+//! * `line.rs`: the connection, after the first 'G'
 
 mod adopt;
 mod give;
+mod late;
+mod line;
 mod receive;
 
 use std::{
+    collections::VecDeque,
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsRawFd as _, OwnedFd, RawFd},
@@ -33,7 +48,7 @@ use std::{
     time::Duration,
 };
 
-use engine::parcel::Malformed;
+use engine::parcel::{Estate, Malformed};
 
 use crate::sys::rights;
 
@@ -41,13 +56,15 @@ pub use self::receive::{Heritage, receive};
 pub(crate) use self::{
     adopt::adopt,
     give::{give, is_request},
+    late::{Inheritance, Parts, Share, follow},
+    line::{Letter, Lines},
 };
 
 /// What follows the startup packet: these words and the versions of the conversation and of the
 /// records. Both processes must have the same.
 const REQUEST: &str = "weir: take over";
 /// Of the conversation above.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 /// How long one side waits for the other to say something that needs no time.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest frame.
@@ -96,6 +113,42 @@ fn read_frame(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok((letter, body))
+}
+
+/// What a state says of the descriptors behind it: how many are listened on, and how many others
+/// there are.
+fn head(listeners: usize, sockets: usize) -> [u8; 8] {
+    let mut head = [0; 8];
+    head[..4].copy_from_slice(&(listeners as u32).to_be_bytes());
+    head[4..].copy_from_slice(&(sockets as u32).to_be_bytes());
+    head
+}
+
+/// Reads what [`head`] wrote, the state and the descriptors.
+fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, TakeOverError> {
+    let (counts, state) = body.split_at_checked(8).ok_or(TakeOverError::Foreign)?;
+    let count = |at: usize| {
+        counts[at..at + 4].iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte))
+    };
+    let (listeners, sockets) = (count(0), count(4));
+    let estate = Estate::from_bytes(state)?;
+    let expected: usize = estate.parcels.iter().map(adopt::sockets_of).sum();
+    if expected != sockets {
+        return Err(TakeOverError::Descriptors(expected.abs_diff(sockets)));
+    }
+    let mut fds = VecDeque::from(read_fds(from, listeners + sockets)?);
+    if fds.len() != listeners + sockets {
+        return Err(TakeOverError::Descriptors(fds.len().abs_diff(listeners + sockets)));
+    }
+    let listeners = fds.drain(..listeners).collect();
+    Ok(Received { estate, listeners, fds })
+}
+
+/// A state and the descriptors behind it.
+struct Received {
+    estate: Estate,
+    listeners: Vec<OwnedFd>,
+    fds: VecDeque<OwnedFd>,
 }
 
 fn write_fds(to: &UnixStream, fds: &[RawFd]) -> io::Result<()> {

@@ -20,7 +20,7 @@ use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering};
 
 use config::Config;
 use engine::{
-    Drain, Engine, Exported,
+    Drain, Engine, Exported, Imported,
     ids::{ClientId, Micros, ServerId, WorkerId},
 };
 
@@ -41,6 +41,10 @@ const EVENTS_MAX: usize = 256;
 /// Clients that log in who are read before others get their turn. A login takes as long as several
 /// transactions, and thousands may come at once.
 pub(crate) const LOGINS_MAX: usize = 4;
+/// When so many messages were looked at for a connection, others get their turn.
+const MESSAGES_IN_TURN: u64 = 1_024;
+/// Reads in a turn where `sbuf_loopcnt` sets no limit.
+const READS_IN_TURN: u32 = 16;
 /// The receive buffer, all of it used only for those who fill the small part.
 const BUFFER_LEN: usize = 64 * 1024;
 /// The part of it for ordinary reads, which stays in the processor's cache.
@@ -52,10 +56,10 @@ pub(super) enum Hold {
     None,
     /// SUSPEND: whatever is between two messages.
     Suspended,
-    /// Another process is to take over: clients outside of a transaction.
-    Finishing,
-    /// The same, some time later: clients that can stop here.
+    /// Another process is to take over: clients that can stop here.
     Freezing,
+    /// Another process has taken over: the same, but for clients that cannot go there.
+    Leaving,
     /// What was exported may be another process's: nothing at all is read.
     Still,
 }
@@ -86,7 +90,7 @@ pub(crate) struct Worker {
     /// Mail that came meanwhile: it may be about what another process has by now.
     postponed: Vec<ShellMail>,
     /// There is what another process has had, and nothing was done with it yet.
-    has_imported: bool,
+    imported: Imported,
     stopped: bool,
 }
 
@@ -110,7 +114,7 @@ impl Worker {
             exported: Exported::default(),
             missed: Vec::new(),
             postponed: Vec::new(),
-            has_imported: false,
+            imported: Imported::default(),
             stopped: false,
             shared,
         };

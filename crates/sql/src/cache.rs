@@ -6,7 +6,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
 use crate::names::mix;
-use crate::scanner::scan;
+use crate::scanner::scan_either;
 use crate::signs::Seen;
 
 /// A table of fixed size, without chains: of two texts with the same place the later one stays.
@@ -22,7 +22,7 @@ pub struct Cache {
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// Of no text: `len` counts the kind of strings as well and is never 0.
+    /// Of no text: `len` has its highest bit set and is never 0.
     tag: [u64; 2],
     len: u64,
     seen: Seen,
@@ -37,18 +37,18 @@ impl Cache {
         Self { keys, slots: slots.into_boxed_slice() }
     }
 
-    /// As [`scan`](crate::scan()).
-    pub fn scan(&mut self, text: &[u8], standard_strings: bool) -> Seen {
+    /// As [`scan_either`].
+    pub fn scan(&mut self, text: &[u8]) -> Seen {
         let tag = [&self.keys[0], &self.keys[1]].map(|(seed, shared)| {
             let mut hasher = FoldHasher::with_seed(*seed, shared);
             hasher.write(text);
             hasher.finish()
         });
-        let len = (text.len() as u64) << 1 | 1 << 63 | u64::from(standard_strings);
+        let len = text.len() as u64 | 1 << 63;
         let place = tag[0] as usize & (self.slots.len() - 1);
-        let Some(slot) = self.slots.get_mut(place) else { return scan(text, standard_strings) };
+        let Some(slot) = self.slots.get_mut(place) else { return scan_either(text) };
         if slot.tag != tag || slot.len != len {
-            *slot = Slot { tag, len, seen: scan(text, standard_strings) };
+            *slot = Slot { tag, len, seen: scan_either(text) };
         }
         slot.seen
     }
@@ -64,6 +64,7 @@ impl core::fmt::Debug for Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scanner::scan;
 
     #[test]
     fn a_text_is_remembered_and_told_from_others() {
@@ -77,11 +78,9 @@ mod tests {
             .collect();
         for _ in 0..2 {
             for text in &texts {
-                for standard in [true, false, true] {
-                    let expected = scan(text.as_bytes(), standard);
-                    assert_eq!(cache.scan(text.as_bytes(), standard), expected, "{text}");
-                    assert_eq!(cache.scan(text.as_bytes(), standard), expected, "{text}");
-                }
+                let expected = scan(text.as_bytes(), true) | scan(text.as_bytes(), false);
+                assert_eq!(cache.scan(text.as_bytes()), expected, "{text}");
+                assert_eq!(cache.scan(text.as_bytes()), expected, "{text}");
             }
         }
     }
@@ -89,7 +88,7 @@ mod tests {
     #[test]
     fn the_empty_text_is_no_empty_slot() {
         for seed in 0..100 {
-            assert_eq!(Cache::new(seed, 0).scan(b"", true), Seen::default());
+            assert_eq!(Cache::new(seed, 0).scan(b""), Seen::default());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a call does to the session, by the function's name.
 //!
-//! `functions/builtin.txt` has the names of all functions in `pg_catalog`, of PostgreSQL 15 and 18;
+//! `functions/builtin.txt` has the names of the functions that `pg_catalog` has in both PostgreSQL 15 and 18;
 //! `functions/reserved.txt` the keywords that can be no function's name, for which see
 //! `pg_get_keywords()`. The end-to-end tests compare both with the servers, and write them anew
 //! (`UPDATE_NAMES=1`).

@@ -23,6 +23,7 @@ use crate::signs::{Seen, Signs};
 pub(crate) struct Judge {
     signs: Signs,
     functions: u64,
+    draws: u32,
     /// Something other than a call by name makes the text opaque.
     nameless: bool,
     statement: Statement,
@@ -70,7 +71,13 @@ enum Schema {
 
 impl Judge {
     pub(crate) const fn new() -> Self {
-        Self { signs: Signs::NONE, functions: 0, nameless: false, statement: Statement::new() }
+        Self {
+            signs: Signs::NONE,
+            functions: 0,
+            draws: 0,
+            nameless: false,
+            statement: Statement::new(),
+        }
     }
 
     /// `name` is that of the token, or of the one before.
@@ -80,6 +87,9 @@ impl Judge {
         self.settle_call(mark);
         if mark.is_identifier() {
             self.statement.begin_name();
+            if self.statement.names_target() {
+                self.draw(name);
+            }
         }
         match mark {
             Mark::Symbol(b';') => return self.end_statement(),
@@ -106,7 +116,7 @@ impl Judge {
             self.obscure();
         }
         let functions = if self.nameless { 0 } else { self.functions };
-        Seen { signs: self.signs, functions }
+        Seen { signs: self.signs, draws: self.draws, functions }
     }
 
     /// A name that may be that of a view.
@@ -231,6 +241,9 @@ impl Judge {
         match Callee::of(name.as_bytes()) {
             Callee::Stateful(signs) => {
                 self.signs |= signs.without(Signs::SETTINGS);
+                if signs.contains(Signs::DRAWS) {
+                    self.draw(name);
+                }
                 // It runs SQL that may be another one each time.
                 self.nameless |= signs.contains(Signs::OPAQUE);
                 if signs.contains(Signs::SETTINGS) {
@@ -244,6 +257,12 @@ impl Judge {
             Callee::Builtin if catalog && self.statement.verb != Keyword::Call => {}
             Callee::Reserved | Callee::Builtin | Callee::Unknown => self.call(name),
         }
+    }
+
+    /// The text may draw a number from a sequence: `name` is the table or the function.
+    #[inline]
+    fn draw(&mut self, name: &Name) {
+        self.draws = (mix(u64::from(self.draws) ^ name.digest()) >> 32) as u32 | 1;
     }
 
     fn open_setting(&mut self) {
@@ -337,6 +356,13 @@ impl Statement {
             self.before = self.last;
             self.schema = Schema::None;
         }
+    }
+
+    /// Is the name that is being read that of the table of INSERT INTO or MERGE INTO, or of its
+    /// schema?
+    #[inline]
+    fn names_target(&self) -> bool {
+        self.inserts && self.before == Mark::Word(Keyword::Into)
     }
 
     /// A dot behind the name.

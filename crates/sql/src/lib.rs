@@ -58,6 +58,6 @@ mod tests;
 pub use cache::Cache;
 pub use identifier::identifier;
 pub use literals::literals;
-pub use scanner::{Scanner, scan};
+pub use scanner::{Scanner, scan, scan_either};
 pub use signs::{Seen, Signs};
 pub use statements::{Discarded, Statement, Statements, Verb, statements};

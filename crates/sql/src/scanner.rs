@@ -12,6 +12,13 @@ pub fn scan(text: &[u8], standard_strings: bool) -> Seen {
     scanner.finish()
 }
 
+/// What a text may leave in the session, whatever a backslash in `'…'` is when PostgreSQL comes to it. A
+/// function that is called before, and shows nothing of it, may change that.
+pub fn scan_either(text: &[u8]) -> Seen {
+    let seen = scan(text, true);
+    if text.contains(&b'\\') { seen | scan(text, false) } else { seen }
+}
+
 /// The same for a text that arrives in pieces, wherever it was cut. It remembers no more of the
 /// text than one name.
 #[derive(Clone, Debug)]

@@ -134,6 +134,9 @@ impl core::fmt::Debug for Signs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub signs: Signs,
+    /// A digest of the tables of INSERT and MERGE, whose columns may draw numbers from sequences, and
+    /// of `nextval` and `setval`; 0 if there is none of these.
+    pub draws: u32,
     /// If calls of named functions are all that makes the text [`Signs::OPAQUE`]: a digest of
     /// their names, as written, schema included; the order in which they stand makes no
     /// difference. So that one can remember that these were seen to leave nothing. 0 if there is
@@ -147,6 +150,6 @@ impl BitOr for Seen {
     /// Of a text that can be read in two ways.
     fn bitor(self, other: Self) -> Self {
         let functions = if self.functions == other.functions { self.functions } else { 0 };
-        Self { signs: self.signs | other.signs, functions }
+        Self { signs: self.signs | other.signs, draws: self.draws | other.draws, functions }
     }
 }

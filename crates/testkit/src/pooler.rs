@@ -42,6 +42,8 @@ pub struct Setup {
     dev_log: Option<PathBuf>,
     /// Started as root, and to become the unprivileged user by itself.
     from_root: bool,
+    /// Its limit of open files, if not the tests' own.
+    open_files_max: Option<u32>,
     source: Source,
 }
 
@@ -146,6 +148,12 @@ impl Setup {
         self.argument("-u").argument(guest::ACCOUNT)
     }
 
+    /// Lets it open so many files at a time.
+    #[must_use]
+    pub fn open_files_max(self, count: u32) -> Self {
+        Self { open_files_max: Some(count), ..self }
+    }
+
     /// Writes it all as a `weir.toml`.
     #[must_use]
     pub fn in_toml(self) -> Self {
@@ -211,6 +219,7 @@ impl Pooler {
             port: None,
             dev_log: None,
             from_root: false,
+            open_files_max: None,
             source: Source::Ini,
         }
     }
@@ -482,7 +491,14 @@ impl Pooler {
             .expect("cannot open the log");
         let mut command = match (&self.setup.listener, &self.setup.dev_log) {
             (None, None) if self.setup.from_root => Command::new(pooler_binary()),
-            (None, None) => guest::mortal_command(pooler_binary()),
+            (None, None) => match self.setup.open_files_max {
+                None => guest::mortal_command(pooler_binary()),
+                Some(count) => {
+                    let mut command = guest::mortal_command("prlimit");
+                    command.arg(format!("--nofile={count}:{count}")).arg(pooler_binary());
+                    command
+                }
+            },
             (None, Some(socket)) => guest::mortal_command_with_log(pooler_binary(), socket),
             (Some(_), _) => {
                 let mut command = guest::mortal_command("sh");

@@ -3,6 +3,7 @@
 mod defaults;
 mod demo;
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::{self, only_weir, run_any};
@@ -88,6 +89,61 @@ fn check_config_names_place_and_nearest_key_of_a_mistake() {
     let place = format!("{}:{line}: pool_mod", file.display());
     assert!(stderr(&output).contains(&place), "{output:?}");
     assert!(stderr(&output).contains("pool_mode"), "{output:?}");
+}
+
+#[test]
+fn check_config_warns_of_a_query_that_depends_on_the_search_path() {
+    if !only_weir() {
+        return;
+    }
+    let (mut pooler, _) = support::pooler("transaction");
+    let check = |pooler: &Pooler| {
+        let output = weir(&["check-config", &pooler.configuration().to_string_lossy()]);
+        assert!(output.status.success(), "{output:?}");
+        [stdout(&output), stderr(&output)].concat()
+    };
+    assert!(!check(&pooler).contains("auth_query: names a relation"));
+    pooler.reconfigure(|ini| ini.set("auth_query", "SELECT name, secret FROM lookup($1)"));
+    assert!(check(&pooler).contains("auth_query: names a relation without its schema"));
+}
+
+/// Pipes and devices, and files that include each other without end.
+#[test]
+fn a_configuration_that_never_ends_is_refused_at_once() {
+    if !only_weir() {
+        return;
+    }
+    let folder = testkit::open_folder("endless");
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let tree = folder.join("tree.ini");
+    let line = format!("%include {}\n", tree.display());
+    std::fs::write(&tree, format!("[pgbouncer]\n{}", line.repeat(100))).expect("our own folder");
+    let zero = Path::new("/dev/zero");
+    let irregular = "not a regular file";
+    for (path, why) in
+        [(&*pipe, irregular), (zero, irregular), (&tree, "too many files are included")]
+    {
+        let begun = std::time::Instant::now();
+        let output = weir(&["check-config", &path.to_string_lossy()]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{path:?}");
+        assert!(stderr(&output).contains(why), "{output:?}");
+        assert!(stderr(&output).contains(&*path.to_string_lossy()), "{output:?}");
+    }
+    let (mut pooler, database) = support::pooler("transaction");
+    let mut console = pooler.console();
+    for key in ["auth_file", "auth_hba_file", "auth_ident_file"] {
+        for path in [&*pipe, zero] {
+            console.query(&format!("SET {key} = '{}'", path.display()));
+            assert_eq!(pooler.client(&database).value("SELECT 1"), "1", "{key} {path:?}");
+        }
+    }
+    let unread = pipe.display().to_string();
+    pooler.reconfigure(|ini| ini.set("auth_file", &unread));
+    pooler.signal("HUP");
+    pooler.log_contains(&format!("open auth_file {unread}"));
+    assert_eq!(console.query("SHOW VERSION").tags, ["SHOW"]);
 }
 
 #[test]

@@ -111,6 +111,38 @@ fn the_log_is_received_until_the_receiver_leaves() {
 }
 
 #[test]
+fn nothing_else_is_opened_to_what_is_no_database() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let role = replicator(postgres);
+    let setup = setup(postgres, &role, &postgres.database(), "transaction");
+    let pooler = setup.set("min_pool_size", 2).set("server_login_retry", 600).start();
+    for round in 0..3 {
+        let folder = testkit::open_folder("wal");
+        let mut receiver = Running::start(
+            program(&pooler, "pg_receivewal", &role).arg("--no-sync").arg("-D").arg(&folder),
+        );
+        eventually("a segment is being written", PATIENCE, || {
+            assert!(matches!(receiver.0.try_wait(), Ok(None)), "refused in round {round}");
+            let mut files = std::fs::read_dir(&folder).ok()?.flatten();
+            files.any(|file| file.file_name().to_string_lossy().ends_with(".partial")).then_some(())
+        });
+        // Servers of min_pool_size are opened at a tick, of which this makes sure.
+        let began = std::time::Instant::now();
+        eventually("some ticks", PATIENCE, || {
+            (began.elapsed() > Duration::from_secs(1)).then_some(())
+        });
+        assert_eq!(walsenders(postgres, &role), ["pg_receivewal"]);
+        support::interrupt(receiver.0.id());
+        assert!(receiver.0.wait().expect("our own child").success(), "it ends in order");
+    }
+    assert!(!pooler.log().contains("login failed"), "{}", pooler.log());
+    assert!(!pooler.log().contains("does not exist"), "{}", pooler.log());
+}
+
+#[test]
 fn changes_are_decoded_for_programs_and_subscribers() {
     if !only_weir() {
         return;

@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support;
 use testkit::{Message, Pooler, RawClient, eventually, frontend, open_folder};
@@ -165,6 +165,88 @@ fn a_cancel_key_of_the_old_process_works_in_the_new_one() {
         let error = client.read_to_ready().iter().find_map(Message::error);
         assert_eq!(error.expect("an error").code(), "57014", "{mode}");
     }
+}
+
+/// The longest that `client` waited for an answer until it was told to stop.
+fn longest_wait(mut client: RawClient, stop: &AtomicBool) -> Duration {
+    let mut longest = Duration::ZERO;
+    while !stop.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        assert_eq!(client.value("SELECT 1"), "1");
+        longest = longest.max(asked.elapsed());
+    }
+    longest
+}
+
+#[test]
+fn a_client_at_rest_does_not_wait_for_the_long_query_of_another() {
+    if !support::only_weir() {
+        return;
+    }
+    for mode in ["session", "transaction"] {
+        let (mut pooler, database) = pooler(mode);
+        let (mut busy, quick) = (pooler.client(&database), pooler.client(&database));
+        let mut open = pooler.client(&database);
+        open.rows("BEGIN");
+        const LONG: &str = "SELECT pg_sleep(4)";
+        busy.send(frontend::query(LONG));
+        support::until_running(&database, LONG);
+        let stop = AtomicBool::new(false);
+        let longest = std::thread::scope(|scope| {
+            let quick = scope.spawn(|| longest_wait(quick, &stop));
+            // The old process ends when the busy client has gone over as well.
+            assert_eq!(pooler.take_over().code(), Some(0));
+            stop.store(true, Ordering::Relaxed);
+            quick.join().expect("it was answered")
+        });
+        println!("{mode}: the longest wait was {longest:?}");
+        assert!(longest < Duration::from_secs(2), "{mode}: {longest:?}");
+        assert!(busy.read_to_ready().iter().any(|m| m.tag == b'D'), "{mode}");
+        assert_eq!(busy.value("SELECT 'served'"), "served");
+        assert_eq!(open.query("COMMIT").tags, ["COMMIT"]);
+    }
+}
+
+#[test]
+fn a_cancel_request_during_the_take_over_reaches_its_query_in_the_old_process() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = pooler("transaction");
+    let mut busy = pooler.client(&database);
+    const LONG: &str = "SELECT pg_sleep(60)";
+    busy.send(frontend::query(LONG));
+    support::until_running(&database, LONG);
+    let mut old = pooler.begin_take_over();
+    pooler.log_contains("has taken over");
+    busy.cancel(pooler.port());
+    let error = busy.read_to_ready().iter().find_map(Message::error);
+    assert_eq!(error.expect("an error").code(), "57014");
+    let status = eventually("the old process ends", PATIENCE, || old.try_wait().expect("ours"));
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(busy.value("SELECT 'served'"), "served");
+}
+
+#[test]
+fn a_pools_size_holds_over_both_processes() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.set("default_pool_size", 1).workers(2).start();
+    let (mut busy, mut other) = (pooler.client(&database), pooler.client(&database));
+    const LONG: &str = "SELECT pg_sleep(3)";
+    busy.send(frontend::query(LONG));
+    support::until_running(&database, LONG);
+    let mut old = pooler.begin_take_over();
+    pooler.log_contains("servers in use by the process before this one");
+    let all = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+               AND backend_type = 'client backend'";
+    // It waits for the only server, and so is alone with it.
+    assert_eq!(other.value(all), "1");
+    assert!(busy.read_to_ready().iter().any(|m| m.tag == b'D'));
+    let status = eventually("the old process ends", PATIENCE, || old.try_wait().expect("ours"));
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]

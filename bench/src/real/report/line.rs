@@ -60,10 +60,24 @@ impl Line {
 
     /// One side's transactions a second by another's, round by round.
     fn ratios(&self, side: usize, by: usize) -> Vec<f64> {
-        let tps = |(round, sample): &(usize, Sample)| (*round, sample.figures.tps);
-        let others: HashMap<usize, f64> = self.samples[by].iter().map(tps).collect();
-        let own = self.samples[side].iter().map(tps);
-        own.filter_map(|(round, tps)| Some(tps / others.get(&round)?)).collect()
+        self.ratios_of(side, by, |sample| Some(sample.figures.tps))
+    }
+
+    /// The CPU time that Weir takes for a transaction by PgBouncer's, round by round.
+    fn cpu_ratios(&self) -> Vec<f64> {
+        self.ratios_of(WEIR, PGBOUNCER, |sample| sample.cpu_us)
+    }
+
+    fn ratios_of(
+        &self,
+        side: usize,
+        by: usize,
+        figure: impl Fn(&Sample) -> Option<f64>,
+    ) -> Vec<f64> {
+        let of_round = |(round, sample): &(usize, Sample)| Some((*round, figure(sample)?));
+        let others: HashMap<usize, f64> = self.samples[by].iter().filter_map(of_round).collect();
+        let own = self.samples[side].iter().filter_map(of_round);
+        own.filter_map(|(round, figure)| Some(figure / others.get(&round)?)).collect()
     }
 
     /// One side's transactions a second by those of the row of few clients: of the medians, since the
@@ -118,6 +132,7 @@ impl Line {
             let _ = writeln!(text, "  not direct: more than {} clients", self.direct_max);
         }
         self.write_ratio(text, "tps of Weir by PgBouncer's", WEIR, PGBOUNCER);
+        write_range(text, "CPU time of Weir by PgBouncer's", &self.cpu_ratios());
         self.write_beside(text, labels, few);
         for fact in self.facts() {
             let _ = write!(text, "    {:<44}", fact.title);
@@ -144,10 +159,7 @@ impl Line {
     }
 
     fn write_ratio(&self, text: &mut String, what: &str, side: usize, by: usize) {
-        let ratios = self.ratios(side, by);
-        if let (Some(ratio), Some((from, to))) = (median(&ratios), range(&ratios)) {
-            let _ = writeln!(text, "  {what}: {ratio:.2}, {from:.2}..{to:.2}");
-        }
+        write_range(text, what, &self.ratios(side, by));
     }
 
     fn write_beside(&self, text: &mut String, labels: &[String; 3], few: Option<&Self>) {
@@ -191,6 +203,7 @@ impl Line {
             "row": self.row.name,
             "clients": self.clients,
             "tps_ratio": median(&self.ratios(WEIR, PGBOUNCER)),
+            "cpu_ratio": median(&self.cpu_ratios()),
         });
         if let Beside::Direct { seed } = self.row.beside {
             value["by_direct"] = json!({
@@ -211,6 +224,13 @@ impl Line {
             });
         }
         value
+    }
+}
+
+/// The median of the ratios, the smallest and the largest.
+fn write_range(text: &mut String, what: &str, ratios: &[f64]) {
+    if let (Some(ratio), Some((from, to))) = (median(ratios), range(ratios)) {
+        let _ = writeln!(text, "  {what}: {ratio:.2}, {from:.2}..{to:.2}");
     }
 }
 
@@ -263,6 +283,7 @@ mod tests {
         assert_eq!(cells(2), ["direct", "-", "-", "-", "-", "-", "-"]);
         assert_eq!(cells(4), ["Weir", "135", "0.000", "0.015", "0.020", "0.020", "4.0"]);
         assert_eq!(lines[5].trim(), "tps of Weir by PgBouncer's: 1.20, 1.00..1.50");
+        assert_eq!(lines[6].trim(), "CPU time of Weir by PgBouncer's: 1.00, 1.00..1.00");
         assert_eq!(line.to_json(None)["all_rounds"]["weir"]["p99_ms"], 0.02);
     }
 

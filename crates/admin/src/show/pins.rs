@@ -17,8 +17,8 @@ pub(super) static PINS: Table<Line> = Table {
             "reason",
             |line| line.pin.reasons.as_str().into(),
             "What is there, separated by commas: `temporary object`, `advisory lock`, \
-             `cursor with hold`, `prepared statement`, `listen`, `load`, `setseed`, `sequence`, \
-             `function`; `unverified`: it could not be found out.",
+             `cursor with hold`, `prepared statement`, `listen`, `load`, `setseed`, `sequence`, `drawn number`, \
+             `function`, `setting`; `unverified`: it could not be found out.",
         ),
         int8("age", |line| line.pin.age.into(), "Seconds since the client keeps it."),
         text(

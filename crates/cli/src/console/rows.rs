@@ -202,7 +202,7 @@ fn peer_address(peer: &Peer, port: u16) -> Option<Address> {
         Peer::Unix { .. } => Some(Address::Unix { port }),
         Peer::V4(ip, port) => Some(Address::Tcp(SocketAddr::from((*ip, *port)))),
         Peer::V6(address) => Some(Address::Tcp(**address)),
-        Peer::Unknown => None,
+        Peer::Process(_) | Peer::Unknown => None,
     }
 }
 
@@ -213,14 +213,14 @@ fn local_address(fd: &OwnedFd, peer: &Peer, port: u16) -> Option<Address> {
             let socket = TcpStream::from(fd.try_clone().ok()?);
             socket.local_addr().ok().map(Address::Tcp)
         }
-        Peer::Unix { .. } | Peer::Unknown => peer_address(peer, port),
+        Peer::Unix { .. } | Peer::Process(_) | Peer::Unknown => peer_address(peer, port),
     }
 }
 
 fn peer_pid(peer: &Peer) -> u32 {
     match peer {
         Peer::Unix { pid, .. } => *pid,
-        Peer::V4(..) | Peer::V6(_) | Peer::Unknown => 0,
+        Peer::V4(..) | Peer::V6(_) | Peer::Process(_) | Peer::Unknown => 0,
     }
 }
 

@@ -27,7 +27,7 @@ keys! {
     /// Options for `auth_type = ldap`, written as in PostgreSQL's HBA file.
     auth_ldap_options: Option<String> = unset, reload, acts, secret;
     /// Query that looks up a user and its secret; `$1` is the user name.
-    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
+    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
     /// How clients prove who they are (docs/authentication.md).
     auth_type: AuthType = "md5", reload, acts;
     /// User that runs `auth_query` for users that are not in `auth_file`.
@@ -136,7 +136,7 @@ keys! {
     reserve_pool_timeout: Duration = "5", reload, acts;
     /// File to use in place of `/etc/resolv.conf`.
     resolv_conf: String = "", boot, acts;
-    /// Reads of one connection, of up to 64 KiB, before others get their turn; 0 is no limit.
+    /// Reads of one connection, of up to 64 KiB, before others get their turn; 0 is 1 MiB.
     sbuf_loopcnt: u32 = "5", reload, acts;
     /// Iterations of the SCRAM verifiers Weir makes from plain passwords.
     scram_iterations: u32 = "4096", reload, acts;
@@ -180,7 +180,7 @@ keys! {
     stats_period: u32 [seconds] = "60", reload, acts;
     /// Users who may run the `SHOW` commands of the console.
     stats_users: Vec<String> = "", reload, acts;
-    /// Time for buffers to drain in `SUSPEND` and in an online restart.
+    /// Time for buffers to drain in `SUSPEND`, and for busy clients to follow in an online restart.
     suspend_timeout: Duration = "10", reload, acts;
     /// Log to syslog.
     syslog: bool = "0", reload, acts;

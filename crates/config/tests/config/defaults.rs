@@ -14,7 +14,7 @@ const PGBOUNCER: [(&str, Option<&str>, bool); 100] = [
     ("auth_hba_file", Some(""), true),
     ("auth_ident_file", None, true),
     ("auth_ldap_options", None, true),
-    ("auth_query", Some("SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"), true),
+    ("auth_query", Some("SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin"), true),
     ("auth_type", Some("md5"), true),
     ("auth_user", None, true),
     ("autodb_idle_timeout", Some("3600"), true),

@@ -16,7 +16,6 @@
 use super::Engine;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
-use crate::mutant::{self, Mutant};
 use crate::pool::{Gate, Waiter};
 use crate::server::{Errand, Preparation, ServerPhase};
 use crate::shell::{Event, Exchange, Io};
@@ -96,11 +95,7 @@ impl<X: Exchange> Engine<X> {
         let usual = client.vars.difference(there, &self.names, order);
         let other = client.vars.difference(there, &self.names, order.other());
         match other {
-            Some(sql)
-                if usual.as_ref() != Some(&sql)
-                    && client.session.is_some()
-                    && !mutant::is(Mutant::TriesOneOrder) =>
-            {
+            Some(sql) if usual.as_ref() != Some(&sql) && client.session.is_some() => {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Reapply);
                 self.send_own_query(on, &sql, now, io);
             }
@@ -117,9 +112,7 @@ impl<X: Exchange> Engine<X> {
         // What it has on this server would not be on another one.
         let stays = server.has_traces();
         // Another server has taken them, so a new one may.
-        if let Some(session) = client.session.as_mut().filter(|own| !own.renews && !stays)
-            && !mutant::is(Mutant::TriesOneServer)
-        {
+        if let Some(session) = client.session.as_mut().filter(|own| !own.renews && !stays) {
             if !is_open {
                 // Nobody is given a server now: it waits, and tries again.
                 return self.server_closed(on, REFUSED, now, io);

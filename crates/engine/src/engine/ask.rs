@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use config::{AccessPolicy, AuthType, Config, Database};
+use config::{AccessPolicy, AuthType, Config, Database, needs_no_search_path};
 use wire::frontend;
 
 use super::Engine;
@@ -27,6 +27,11 @@ use crate::ledger::Expect;
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
+
+/// Goes before the query, in its transaction, with which it ends: the owner of a database can have all
+/// its sessions begin with a `search_path` that leads to relations of his own.
+const SAFE_SEARCH_PATH: &str =
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
 
 const CONFIG_ERROR: &str = "bouncer config error";
 
@@ -193,6 +198,13 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         let LoginStep::Asking(asking) = &login.step else { return };
         let mut out = Vec::new();
+        let mut steps = Vec::new();
+        if needs_no_search_path(&asking.query) {
+            frontend::parse(&mut out, b"", SAFE_SEARCH_PATH.as_bytes(), frontend::NO_TYPES);
+            frontend::bind_text(&mut out, b"", &[]);
+            frontend::execute(&mut out, b"", 0);
+            steps.extend([Expect::Parse, Expect::Bind, Expect::Execute]);
+        }
         frontend::parse(&mut out, b"", asking.query.as_bytes(), frontend::NO_TYPES);
         frontend::bind_text(&mut out, b"", &[Some(login.user.as_bytes())]);
         frontend::describe_portal(&mut out, b"");
@@ -204,7 +216,8 @@ impl<X: Exchange> Engine<X> {
         server.own_error = None;
         server.asked_at = now;
         server.unnamed = 0;
-        let steps = [Expect::Parse, Expect::Bind, Expect::Describe, Expect::Execute, Expect::Sync];
+        let last = [Expect::Parse, Expect::Bind, Expect::Describe, Expect::Execute, Expect::Sync];
+        steps.extend(last);
         self.ask(on, &steps, 0, &out, io);
     }
 

@@ -10,10 +10,9 @@ use super::Engine;
 use super::leave::Leaving;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
-use crate::mutant::{self, Mutant};
 use crate::server::{Preparation, ServerPhase};
 use crate::settings::Target;
-use crate::shell::{CancelFate, Event, Exchange, Io, Mail};
+use crate::shell::{CancelFate, Event, Exchange, Io, Mail, OtherProcess};
 
 /// A request on its way to PostgreSQL, or to a peer.
 #[derive(Debug)]
@@ -52,17 +51,39 @@ impl<X: Exchange> Engine<X> {
             return self.pass_cancel_on(id, &key, number, now, io);
         }
         let workers = self.exchange.worker_count();
-        let client = self.client_mut(id);
-        client.phase =
-            ClientPhase::Canceling { answers_missing: workers, fate: CancelFate::Unknown };
-        io.cancel_console(&key);
         let requester = (self.worker, id, self.client(id).serial);
+        let others = self.ask_other_processes(&key, requester, io);
+        let answers_missing = workers + others;
+        self.client_mut(id).phase =
+            ClientPhase::Canceling { answers_missing, fate: CancelFate::Unknown };
+        io.cancel_console(&key);
         for worker in (0..workers).map(WorkerId) {
             if worker != self.worker {
                 self.exchange.post(worker, Mail::Cancel { key: key.clone(), requester });
             }
         }
         self.cancel_asked(key, requester, now, io);
+    }
+
+    /// During an online restart the key's client may be served by the process before or after this
+    /// one. Returns how many of them were asked.
+    fn ask_other_processes(
+        &mut self,
+        key: &CancelKey,
+        requester: (WorkerId, ClientId, u64),
+        io: &mut impl Io,
+    ) -> u16 {
+        let mut packet = Vec::new();
+        frontend::cancel_request(&mut packet, key.pid, &key.secret);
+        let mut asked = 0;
+        for to in [OtherProcess::Predecessor, OtherProcess::Successor] {
+            let cancel = self.next_serial();
+            if io.forward_to_process(cancel, to, requester.1, &packet) {
+                self.cancels.insert(cancel, Cancel { on: None, requester: Some(requester) });
+                asked += 1;
+            }
+        }
+        asked
     }
 
     /// The key belongs to one of the peers: it knows its client.
@@ -128,7 +149,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let cancel = self.next_serial();
         let server = self.server_mut(on);
-        server.cancel_pending = !mutant::is(Mutant::ReleasesWhileCanceling);
+        server.cancel_pending = true;
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.process_id, &server.secret);
         let (serial, pool) = (server.serial, server.pool);
@@ -145,10 +166,8 @@ impl<X: Exchange> Engine<X> {
         let on = client.server.ok_or(CancelFate::Idle)?;
         let server = self.server(on);
         // What is found out before the client's own request may wait as long as that would.
-        let works = matches!(
-            server.phase,
-            ServerPhase::Linked | ServerPhase::Preparing(Preparation::Confirm)
-        );
+        let renews = matches!(server.phase, ServerPhase::Preparing(step) if step.renews());
+        let works = renews || matches!(server.phase, ServerPhase::Linked);
         let busy = works && !server.ledger.owes_nothing();
         match (busy, server.cancel_pending) {
             (true, false) => Ok(on),
@@ -162,12 +181,7 @@ impl<X: Exchange> Engine<X> {
         if self.config.global.peer_id > 0 {
             number = cancel_key::fresh(number);
         }
-        let mut found = self.keys.get(&number);
-        if mutant::is(Mutant::IgnoresCancelSecret) {
-            let of_pid = |other: &&u64| **other >> 32 == number >> 32;
-            found = self.keys.keys().find(of_pid).and_then(|key| self.keys.get(key));
-        }
-        let client = self.clients.get(found?.0 as usize)?;
+        let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
         // A client that was given a long key is not to be cancelled by whoever guesses a short one.
         let right = match client.long_key {
             true => tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag)),
@@ -245,9 +259,6 @@ impl<X: Exchange> Engine<X> {
         let reason = fate.reason();
         *answers_missing -= 1;
         if *answers_missing == 0 {
-            if mutant::is(Mutant::AnswersCancel) {
-                io.send_client(id, b"Z\0\0\0\x05I");
-            }
             self.drop_client(id, Leaving::Unanswered(reason), now, io);
         }
     }

@@ -10,6 +10,8 @@
 //! packet had said so: it is nobody's to take away from others, RESET goes back to it, and it is set
 //! again where a session was discarded.
 
+use std::collections::BTreeSet;
+
 use wire::backend;
 use wire::error_fields::ErrorFields;
 use wire::frontend;
@@ -17,9 +19,11 @@ use wire::frontend;
 use super::Engine;
 use super::open::Step;
 use crate::carried::Carried;
+use crate::encoding::Letters;
 use crate::ids::ServerId;
 use crate::probe::{self, Probe, Topics};
 use crate::server::{ConnectQuery, Errand};
+use crate::setting_names::SettingNames;
 use crate::shell::{Event, Exchange, Io};
 
 const TOPICS: Topics = Topics { settings: true, objects: false };
@@ -81,9 +85,14 @@ impl<X: Exchange> Engine<X> {
         let Some(view) = self.pools.get_mut(pool).filter(|_| settings.is_auto()) else {
             return Step::Ready;
         };
-        view.lore.note_customs(settings.connect_query.as_bytes(), true);
+        // Guesses are left out: a server would not be opened for their sake.
+        let mut names = SettingNames::new(Letters::Ascii);
+        names.note(settings.connect_query.as_bytes(), true);
+        names.iter().for_each(|(name, sets)| view.lore.note_custom(name, sets));
+        let known = view.lore.known_customs().filter(|name| name.is_ascii());
+        let customs: BTreeSet<&[u8]> = known.chain(names.iter().map(|(name, _)| name)).collect();
         let login = settings.login_user().as_bytes();
-        let question = probe::question(TOPICS, login, view.lore.customs(), &[]);
+        let question = probe::question(TOPICS, login, customs.into_iter(), &[]);
         let mut out = Vec::new();
         frontend::query(&mut out, &question);
         self.server_login(id).connect_query = Some(ConnectQuery::Asked(Probe::new(TOPICS)));

@@ -4,8 +4,7 @@
 use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::mutant::{self, Mutant};
-use crate::pool::{Gate, Pool, REMOVED};
+use crate::pool::{Gate, REMOVED};
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -19,9 +18,7 @@ impl<X: Exchange> Engine<X> {
         for id in self.known_pools() {
             let (gate, condemned) =
                 self.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
-            if gate != Gate::Paused || !mutant::is(Mutant::KeepsPausedServers) {
-                self.close_parked(condemned, now, io);
-            }
+            self.close_parked(condemned, now, io);
             self.end_logins(id, now, io);
             if let Gate::Closed(reason) = gate {
                 self.turn_away(id, reason, now, io);
@@ -30,9 +27,7 @@ impl<X: Exchange> Engine<X> {
             let open = self
                 .exchange
                 .pool(id, |pool| pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now));
-            if open && mutant::is(Mutant::ResumesNobody) {
-                self.exchange.pool(id, Pool::withdraw_opening);
-            } else if open {
+            if open {
                 self.open_server(id, now, io);
             }
         }
@@ -106,7 +101,7 @@ impl<X: Exchange> Engine<X> {
     pub fn client_at_rest(&self, id: ClientId) -> bool {
         self.clients.get(id.0 as usize).is_none_or(|client| match client.phase {
             ClientPhase::Login(_) => false,
-            _ => client.awaits_answers || client.stream.at_boundary(),
+            _ => client.awaits_answer() || client.stream.at_boundary(),
         })
     }
 
@@ -208,9 +203,6 @@ impl<X: Exchange> Engine<X> {
 
     /// By our own wish, so that nothing is to be learnt from it.
     fn end_login(&mut self, id: ServerId, why: &str, now: Micros, io: &mut impl Io) {
-        if mutant::is(Mutant::BlamesOrders) {
-            return self.open_failed(id, why, None, now, io);
-        }
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);

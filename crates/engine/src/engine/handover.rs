@@ -1,7 +1,7 @@
 //! Clients and servers go to another process, or come from one ([`crate::parcel`]).
 //!
 //! ```text
-//!  old process: client_can_pause, client_can_stop … export ─┬─► cede      (the other has them)
+//!  old process: client_can_stop … export ─┬─► cede      (the other has them)
 //!                                         └─► nothing   (they are ours still)
 //!  new process: import_pools ─► import_client, import_parked ─► begin_imported
 //! ```
@@ -27,7 +27,7 @@ use crate::shell::Exchange;
 use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
 
-pub use import::Shelf;
+pub use import::{Imported, Shelf};
 
 /// Whose state was exported, in the order of the records.
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ impl Packer {
             changes_schema: server.changes_schema,
             lent: server.lent.iter().map(|lent| lent.name.to_vec()).collect(),
             signs: server.traces.signs.bits(),
-            pins_by_name: server.traces.named,
+            pins_by_name: server.traces.named || server.has_too_many_names(),
             connected_at: server.connected_at,
             released_at: server.released_at,
             asked_at: server.asked_at,
@@ -146,20 +146,6 @@ impl Packer {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// May this client's reading stop here, since it is outside of a transaction? One within may
-    /// have locks that others wait for.
-    pub fn client_can_pause(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id.0 as usize) else { return true };
-        match client.phase {
-            ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
-            ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
-            ClientPhase::Linked => {
-                client.stream.remaining == 0
-                    && client.server.is_none_or(|on| self.server(on).is_clean())
-            }
-        }
-    }
-
     /// May this client's reading stop here, so that it comes to rest? A client in the middle of a
     /// message, of a batch or of a COPY has to go on, or its server would wait for the rest.
     pub fn client_can_stop(&self, id: ClientId) -> bool {
@@ -170,7 +156,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Linked => {
                 let ledger = client.server.map(|on| &self.server(on).ledger);
                 client.stream.remaining == 0
-                    && !client.awaits_answers
+                    && !client.awaits_answer()
                     && ledger.is_none_or(|ledger| ledger.is_settled() || ledger.ends_by_itself())
             }
         }
@@ -189,6 +175,14 @@ impl<X: Exchange> Engine<X> {
                 false
             }
         }
+    }
+
+    /// Will this client come to rest when its query ends? One that is logging in may become a client,
+    /// and a stream of changes has no end.
+    pub fn may_come_to_rest(&self, id: ClientId) -> bool {
+        self.clients.get(id.0 as usize).is_some_and(|client| {
+            !matches!(client.phase, ClientPhase::Canceling { .. }) && client.replication.is_none()
+        })
     }
 
     fn rests(&self, on: ServerId) -> bool {
@@ -223,6 +217,8 @@ impl<X: Exchange> Engine<X> {
         stays: impl Fn(ClientId, Option<ServerId>) -> bool,
         stays_parked: impl Fn(Handle) -> bool,
     ) -> (Parcel, Exported) {
+        let all: Vec<_> = self.server_ids().collect();
+        all.into_iter().for_each(|on| self.remember_setting_names(on));
         let mut packer = Packer::default();
         let mut exported = Exported::default();
         for id in self.clients_where(|_| true) {

@@ -75,6 +75,7 @@ impl<X: Exchange> Engine<X> {
         }
         for (slot, server) in &self.servers {
             assert!(!matches!(server.phase, ServerPhase::Parked), "a parked server in the table");
+            server.ledger.check_invariants();
             if let Some(id) = server.client {
                 let client = self.clients.get(id.0 as usize).expect("a server of a dead client");
                 assert_eq!(client.server, Some(ServerId(slot as u32)), "a one-sided link");

@@ -8,7 +8,6 @@ use wire::error_fields::ErrorFields;
 use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::mutant::{self, Mutant};
 use crate::pool::Failure;
 use crate::server::{Errand, LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
@@ -151,28 +150,24 @@ impl<X: Exchange> Engine<X> {
             && self.config.global.cancel_lost_queries;
         let server = self.server_mut(on);
         server.lose_client(client.serial);
-        let half = client.stream.is_mid_message();
-        let forgotten = mutant::is(Mutant::ForgetsOwedReplies) && !half
-            || mutant::is(Mutant::ForgetsHalfMessage) && half;
-        if forgotten && matches!(server.phase, ServerPhase::Linked) {
-            server.ledger = crate::ledger::Ledger::default();
-            server.status = b'I';
-        }
         match server.phase {
             // Our own question is under way, the client has sent nothing: the answer is awaited.
             ServerPhase::Preparing(step) => {
                 server.phase = ServerPhase::Settling;
                 let is_half = server.has_foreign_settings() || client.vars.has_untracked();
-                if step.applies() && is_half && !mutant::is(Mutant::ForgetsHalfAppliedSettings) {
+                if step.applies() && is_half {
                     // Which of the settings are there by then is not found out.
                     server.doubt_settings();
+                }
+                if cancels && step.renews() && !server.ledger.owes_nothing() {
+                    self.cancel_lost(on, io);
                 }
             }
             // It was opened for this client.
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.server_closed(on, "client disconnected during login", now, io);
             }
-            _ if server.is_clean() && (!half || forgotten) => self.free(on, now, io),
+            _ if server.is_clean() && !client.stream.is_mid_message() => self.free(on, now, io),
             _ if cancels && server.ledger.works_on_the_last_request() => {
                 // Only a server that will have answered everything can be of use again.
                 let whole = !client.stream.is_mid_message() && io.server_flushed(on);

@@ -16,7 +16,6 @@ use crate::carried::Carried;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
-use crate::mutant::{self, Mutant};
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
@@ -126,9 +125,8 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let settings = self.settings(server.pool);
-        let checked = is_begun
-            && !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear))
-            || mutant::is(Mutant::SkipsCheck);
+        let checked =
+            is_begun && !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear));
         // Who has it in between for nothing but a welcome does not show that it lives.
         let silent_for = now.saturating_sub(server.replied_at);
         if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
@@ -137,7 +135,7 @@ impl<X: Exchange> Engine<X> {
             self.send_own_query(on, query.as_bytes(), now, io);
             return false;
         }
-        if !client.vars.is(&server.vars) && !mutant::is(Mutant::LeaksSettings) {
+        if !client.vars.is(&server.vars) {
             self.follow_reports(id, on);
             let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
             if let Some(sql) = client.vars.difference(&server.vars, &self.names, client.order()) {
@@ -180,9 +178,7 @@ impl<X: Exchange> Engine<X> {
                 server.released_at = now;
                 self.prepare(id, on, now, io)
             }
-            Preparation::Apply
-                if server.own_error.is_some() && !mutant::is(Mutant::ServesWithoutSettings) =>
-            {
+            Preparation::Apply if server.own_error.is_some() => {
                 return self.apply_otherwise(id, on, now, io);
             }
             Preparation::Reapply if server.own_error.is_some() => {
@@ -356,9 +352,7 @@ impl<X: Exchange> Engine<X> {
         if !self.renamed.is_empty() {
             self.follow_rename(id);
         }
-        if !mutant::is(Mutant::LosesEdge) {
-            io.resume_client(id);
-        }
+        io.resume_client(id);
         if self.client(id).session.is_some() {
             self.tell_untold(id, now, io);
         }
@@ -385,11 +379,15 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if server.has_traces() {
+            self.end_hold(on);
+        }
+        let server = self.server_mut(on);
+        if server.has_traces() {
             return self.forget_session(on, now, io);
         }
         let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
         let settings = self.settings(pool);
-        if settings.resets() && !mutant::is(Mutant::SkipsReset) {
+        if settings.resets() {
             let (reset, is_auto) = (settings.reset_query.clone(), settings.is_auto());
             let server = self.server_mut(on);
             if is_foreign && is_auto {

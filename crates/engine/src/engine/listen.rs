@@ -9,6 +9,7 @@
 //!                  └─ within ─► kept ─► told when it is over
 //!  the listener is lost (Mail::Unheard) ─► asked again ─► the client is told that it may have
 //!     missed something
+//!  there is no other (Mail::Deaf) ─► the client is told that it hears nothing
 //! ```
 //!
 //! Without a listener (no seat for it, its login fails) the client keeps its server, which is
@@ -26,15 +27,18 @@ use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 use crate::listener::{Subscriber, Subscription, token};
 use crate::listening::{Listening, News, UNTOLD_LEN_MAX};
-use crate::mutant::{self, Mutant};
 use crate::pins::Pins;
 use crate::pool::Waiter;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io, Mail};
 use crate::vars::{CLIENT_ENCODING, quote_literal};
 
 const GAP: &str = "notifications may have been lost: the connection that listens was interrupted";
+const DEAF: &str = "notifications do not arrive: there is no connection that listens";
 const UNREAD: &str = "too many notifications are not read";
+
+/// A hand-over that has failed is not tried again before, unless the client does something.
+const RETRY: Micros = 60_000_000;
 
 impl<X: Exchange> Engine<X> {
     /// Which of the channels that the server listens to the client can take along. `pins`: why
@@ -125,8 +129,8 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let Some(own) = listening(client) else { return false };
-        own.hands_over = true;
         let (mut begin, token) = (b"LISTEN ".to_vec(), token(who, own.request));
+        own.token = Some(token.as_bytes().into());
         quote_identifier(&mark, &mut begin);
         begin.extend_from_slice(b";NOTIFY ");
         quote_identifier(&mark, &mut begin);
@@ -135,12 +139,27 @@ impl<X: Exchange> Engine<X> {
         client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.server_mut(on).phase = ServerPhase::Preparing(Preparation::HandOver);
         // Both at once: what else is said in between was said before the mark, or is dropped.
-        let mut texts = [&begin[..], b"UNLISTEN *"];
-        if mutant::is(Mutant::HandsOverUnmarked) {
-            texts.reverse();
-        }
+        let texts = [&begin[..], b"UNLISTEN *"];
         self.send_own_queries(on, texts.into_iter(), now, io);
         true
+    }
+
+    /// What time does: a hand-over that something was in the way of, a cancel request for instance,
+    /// is begun now, and one that failed is tried again.
+    pub(super) fn pass_channels_on(&mut self, now: Micros, io: &mut impl Io) {
+        let listens = |server: &Server| {
+            matches!(server.phase, ServerPhase::Linked)
+                && server.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
+        };
+        let kept = self.servers.iter().filter(|(_, server)| listens(server));
+        let kept: Vec<_> =
+            kept.filter_map(|(slot, one)| Some((one.client?, ServerId(slot as u32)))).collect();
+        for (id, on) in kept {
+            let own = listening(&mut self.clients[id.0 as usize]);
+            if own.is_some_and(|own| own.retry_at <= now) {
+                self.pass_channels(id, on, now, io);
+            }
+        }
     }
 
     /// The server has sent the mark. True if the client keeps it all the same, and may be read.
@@ -153,10 +172,11 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let failed = self.server_mut(on).own_error.take().is_some();
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return true };
-        own.hands_over = false;
+        own.token = None;
         own.mark = None;
         own.request = 0;
         if !std::mem::take(&mut own.marked) {
+            own.retry_at = now + RETRY;
             // Whether the server still listens is not known, so it is told to do so once more. It
             // is tried again behind the next transaction.
             self.server_mut(on).vars.change(|vars| vars.channels = Carried::default());
@@ -192,13 +212,13 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if again {
-            own.unheard = false;
+            own.find_listener();
         }
         match own.moving.is_empty() {
             true => own.request = 0,
             false => own.mark = Some(mark),
         }
-        if again && !mutant::is(Mutant::HidesGap) {
+        if again {
             self.tell(id, News::Gap, now, io);
         }
         if let Some(on) = self.clients.get(id.0 as usize).and_then(|client| client.server) {
@@ -232,8 +252,20 @@ impl<X: Exchange> Engine<X> {
             let Some(own) = listening(&mut self.clients[id.0 as usize]) else { continue };
             own.lose_listener();
             // While it hands over it does so to nobody, and asks when that has ended.
-            if !own.hands_over {
+            if !own.hands_over() {
                 self.ask_listener(id);
+            }
+        }
+    }
+
+    /// There is no listener in place of the one that was lost, and there will be none soon.
+    pub(super) fn deaf(&mut self, to: &[(ClientId, u64)], now: Micros, io: &mut impl Io) {
+        for &(id, serial) in to {
+            if let Some(own) = self.listening_of(id, serial)
+                && own.unheard
+                && !std::mem::replace(&mut own.is_warned, true)
+            {
+                self.tell(id, News::Deaf, now, io);
             }
         }
     }
@@ -301,13 +333,13 @@ impl<X: Exchange> Engine<X> {
                 News::Notification(body) => {
                     let said = NotificationResponse::decode(&body).ok();
                     // It may have been given up meanwhile.
-                    let is_late = mutant::is(Mutant::TellsWhatWasGivenUp);
-                    let said = said.filter(|said| is_late || own.live.get(said.channel).is_some());
+                    let said = said.filter(|said| own.live.get(said.channel).is_some());
                     if let Some(NotificationResponse { pid, channel, payload }) = said {
                         backend::notification(&mut out, pid, channel, payload);
                     }
                 }
-                News::Gap => backend::notice(&mut out, &ErrorFields::new("WARNING", "01000", GAP)),
+                News::Gap => backend::notice(&mut out, &warning(GAP)),
+                News::Deaf => backend::notice(&mut out, &warning(DEAF)),
             }
         }
         if out.is_empty() {
@@ -324,11 +356,8 @@ impl<X: Exchange> Engine<X> {
     fn may_be_told(&self, id: ClientId) -> bool {
         let client = self.client(id);
         let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
-        if own.is_none_or(|own| !own.has_untold() || own.hands_over) {
+        if own.is_none_or(|own| !own.has_untold() || own.hands_over()) {
             return false;
-        }
-        if mutant::is(Mutant::TellsInTransaction) {
-            return true;
         }
         client.server.is_none_or(|on| {
             let server = self.server(on);
@@ -359,7 +388,7 @@ impl<X: Exchange> Engine<X> {
         own.mark = None;
         let at_once = if own.unheard { names(&own.live) } else { Vec::new() };
         let from_mark = names(&own.moving);
-        let subscription = Subscription { who, request, at_once, from_mark };
+        let subscription = Subscription { who, request, at_once, from_mark, is_warned: false };
         let pool = own.pool;
         self.post_listener(pool, Mail::Listen { pool, subscription });
     }
@@ -369,6 +398,10 @@ impl<X: Exchange> Engine<X> {
         let owner = pool.0 % u32::from(self.exchange.worker_count());
         self.exchange.post(WorkerId(owner as u16), mail);
     }
+}
+
+fn warning(text: &str) -> ErrorFields {
+    ErrorFields::new("WARNING", "01000", text)
 }
 
 fn listening(client: &mut Client) -> Option<&mut Listening> {

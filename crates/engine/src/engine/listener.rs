@@ -12,6 +12,7 @@ use wire::messages::NotificationResponse;
 
 use super::{Drain, Engine};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
+use crate::limits::Claim;
 use crate::listener::{Listener, Stage, Subscriber, Subscription};
 use crate::pool::{Gate, Pool};
 use crate::server::{Errand, Server, ServerPhase};
@@ -96,8 +97,11 @@ impl<X: Exchange> Engine<X> {
         let ends = self.drain == Some(Drain::WaitForServers);
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         match &listener.stage {
-            Stage::Closed if listener.is_needed() && now >= listener.retry_at && !ends => {
-                self.open_listener(pool, now, io);
+            Stage::Closed => {
+                if listener.is_needed() && now >= listener.retry_at && !ends {
+                    self.open_listener(pool, now, io);
+                }
+                self.warn_deaf(pool);
             }
             Stage::Open { server, .. } => {
                 let server = *server;
@@ -109,14 +113,26 @@ impl<X: Exchange> Engine<X> {
                     self.send_own_query(server, &sql, now, io);
                 }
             }
-            Stage::Closed | Stage::Opening => {}
+            Stage::Opening => {}
+        }
+    }
+
+    /// Clients that wait for a listener in place of one that was lost are told so, unless it is being
+    /// opened.
+    fn warn_deaf(&mut self, pool: PoolId) {
+        let Some(listener) = self.listeners.get_mut(&pool) else { return };
+        if !matches!(listener.stage, Stage::Closed) {
+            return;
+        }
+        for (worker, to) in by_worker(listener.take_deaf().into_iter()) {
+            self.exchange.post(worker, Mail::Deaf { to });
         }
     }
 
     fn open_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
         let claim = self.view(pool).claim(pool);
         if self.exchange.pool(pool, Pool::reserve_listener) {
-            if self.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
+            if self.take_listener_seat(&claim, now, io) {
                 self.listeners.entry(pool).or_default().stage = Stage::Opening;
                 return self.connect_server(pool, Some(Errand::Listen), now, io);
             }
@@ -126,6 +142,17 @@ impl<X: Exchange> Engine<X> {
             });
         }
         // There was no place or no seat: it is looked for again with the next tick.
+    }
+
+    /// A seat for a listener: a free one, or that of a server that is idle.
+    fn take_listener_seat(&mut self, claim: &Claim, now: Micros, io: &mut impl Io) -> bool {
+        loop {
+            match self.exchange.limits(|limits| limits.listener_seat(claim, now)) {
+                Ok(()) => return true,
+                Err(Some(lack)) if self.evict(&lack, now, io) => {}
+                Err(_) => return false,
+            }
+        }
     }
 
     /// The listener is logged in. `rest` came behind that.
@@ -208,14 +235,7 @@ impl<X: Exchange> Engine<X> {
                 listener.marked(said.payload);
                 continue;
             }
-            let mut by_worker: Vec<(WorkerId, Vec<(ClientId, u64)>)> = Vec::new();
-            for Subscriber { worker, client, serial } in listener.told_of(said.channel) {
-                match by_worker.iter_mut().find(|(known, _)| *known == worker) {
-                    Some((_, to)) => to.push((client, serial)),
-                    None => by_worker.push((worker, vec![(client, serial)])),
-                }
-            }
-            for (worker, to) in by_worker {
+            for (worker, to) in by_worker(listener.told_of(said.channel)) {
                 self.exchange.post(worker, Mail::Notified { to, body: body.clone() });
             }
         }
@@ -224,6 +244,8 @@ impl<X: Exchange> Engine<X> {
     /// The connection has gone, or could not be made: whoever listened asks anew, and no attempt is
     /// made before `retry_at`.
     pub(super) fn forget_listener(&mut self, pool: PoolId, retry_at: Micros) {
+        let identity = self.view(pool).identity.clone();
+        self.exchange.limits(|limits| limits.listener_gone(&identity));
         let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at)) else {
             return;
         };
@@ -233,6 +255,18 @@ impl<X: Exchange> Engine<X> {
             }
         }
     }
+}
+
+/// The clients of each worker.
+fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(ClientId, u64)>)> {
+    let mut found: Vec<(WorkerId, Vec<(ClientId, u64)>)> = Vec::new();
+    for Subscriber { worker, client, serial } in all {
+        match found.iter_mut().find(|(known, _)| *known == worker) {
+            Some((_, to)) => to.push((client, serial)),
+            None => found.push((worker, vec![(client, serial)])),
+        }
+    }
+    found
 }
 
 /// Why a listener of that epoch must not go on.

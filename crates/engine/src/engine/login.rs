@@ -15,7 +15,6 @@ use super::{Drain, Engine};
 use crate::auth::{Challenge, Credential, Login, LoginStep, Method, challenge};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, PoolId};
-use crate::mutant::{self, Mutant};
 use crate::pool::{Gate, Pool};
 use crate::replication::ReplicationKind;
 use crate::settings::{PoolKey, PoolSettings};
@@ -389,7 +388,7 @@ impl<X: Exchange> Engine<X> {
         };
         self.remark_autodb(id, pool, io);
         let disabled = self.exchange.pool(pool, |pool| pool.disabled);
-        if disabled && !mutant::is(Mutant::AdmitsToDisabled) {
+        if disabled {
             return Step::Refuse(format!("database \"{database}\" is disabled"));
         }
         self.learn_answer(id, pool);

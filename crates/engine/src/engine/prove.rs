@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
         }
         let proving = Proving { pool, password: password.to_vec(), waiter: None };
         self.login_mut(id).step = LoginStep::Proving(proving);
-        if self.exchange.pool(pool, Pool::reserve_proof) && self.take_seat(pool, now, io) {
+        if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, now, io) {
             self.connect_proof(id, now, io);
         } else {
             self.queue_proof(id, pool, now, io);

@@ -27,7 +27,7 @@ pub(super) fn replication_parameters<'a>(
 impl<X: Exchange> Engine<X> {
     /// The client is logged in and needs its server, for which it may have to wait.
     pub(super) fn link_own(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
-        let reserved = self.exchange.pool(pool, |pool| pool.reserve_own(now));
+        let reserved = self.exchange.pool(pool, Pool::reserve_own);
         if reserved && self.take_seat(pool, now, io) {
             let waiter = Waiter { client: id, ticket: 0, since: now };
             self.open_own(waiter, pool, now, io);

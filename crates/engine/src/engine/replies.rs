@@ -16,7 +16,6 @@ use crate::client::Client;
 use crate::ids::{Micros, ServerId};
 use crate::ledger::{Entry, Ledger, Owner, Settled};
 use crate::listening::Hearing;
-use crate::mutant::{self, Mutant};
 use crate::pins::Pins;
 use crate::prepared::Shape;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
@@ -67,8 +66,8 @@ impl<X: Exchange> Engine<X> {
         let joined = server.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let whole = server.stream.at_boundary();
-        // While the client is held back no answer can be meant for it, but what it hears of on the
-        // server that it has been working with may come at any time.
+        // While the client is held back no answer can be meant for it, but what it hears of on a
+        // server that it keeps or is working with may come at any time.
         let (client, hearer) = match server.phase {
             ServerPhase::Linked
             | ServerPhase::Preparing(
@@ -77,6 +76,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Preparing(
                 Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
             ) => (None, client),
+            ServerPhase::Preparing(_) if server.pinned.is_some() => (None, client),
             _ => (None, None),
         };
         let mut replies = Replies {
@@ -93,9 +93,11 @@ impl<X: Exchange> Engine<X> {
             schema_changed: false,
             transaction_ended: false,
             notified: Vec::new(),
+            messages: 0,
         };
         let stop = replies.run();
         let (used, refused) = (replies.at, replies.refused);
+        self.messages += replies.messages;
         let notified = std::mem::take(&mut replies.notified);
         if replies.transaction_ended
             && !replies.server.ledger.is_at_rest()
@@ -136,13 +138,6 @@ impl<X: Exchange> Engine<X> {
 
     /// All that came is dealt with: where does the server stand now?
     fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
-        if mutant::is(Mutant::ReloadDropsServers) {
-            let pool = self.server(on).pool;
-            let size = self.settings(pool).size;
-            if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
-                return self.server_closed(on, "too many servers in the pool", now, io);
-            }
-        }
         let server = &mut *self.servers[on.0 as usize];
         if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
             // It waits for data, which nobody will send, and while it does it heeds no cancel.
@@ -173,8 +168,10 @@ impl<X: Exchange> Engine<X> {
     fn go_on_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server(on);
         let Some(id) = server.client else { return };
-        let waits = matches!(server.phase, ServerPhase::Linked) && self.client(id).awaits_answers;
-        if waits && !server.ledger.awaits_ready() {
+        let awaits = self.client(id).extended.as_ref().map_or(0, |own| own.awaits);
+        let waits = matches!(server.phase, ServerPhase::Linked) && awaits != 0;
+        // In a copy the server waits for what the client says.
+        if waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
             self.go_on(id, now, io);
         }
     }
@@ -187,6 +184,10 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id.0 as usize];
         view.stats.query_time += now.saturating_sub(client.request_at);
         client.request_at = now;
+        if let Some(own) = &mut client.extended {
+            own.renewed = false;
+            own.statements.forget_closes();
+        }
         if server.status != b'I' {
             return self.go_on_answered(on, now, io);
         }
@@ -194,7 +195,7 @@ impl<X: Exchange> Engine<X> {
             view.stats.transaction_time += now.saturating_sub(client.transaction_at);
             client.transaction_at = 0;
         }
-        if client.awaits_answers {
+        if client.awaits_answer() {
             return self.go_on_answered(on, now, io);
         }
         // In the middle of a message of the client's the rest of it belongs to this server.
@@ -208,7 +209,10 @@ impl<X: Exchange> Engine<X> {
         }
         if server.has_traces() {
             server.traces.put_off = false;
-            return self.judge(id, on, now, io);
+            self.review_hold(on, now);
+            if self.server(on).has_traces() {
+                return self.judge(id, on, now, io);
+            }
         }
         self.unlink(id, on, now, io);
     }
@@ -234,14 +238,12 @@ struct Replies<'a> {
     transaction_ended: bool,
     /// Notifications that the listener has for others.
     notified: Vec<Arc<[u8]>>,
+    /// How many messages were looked at.
+    messages: u64,
 }
 
 impl Replies<'_> {
     fn run(&mut self) -> Stop {
-        if mutant::is(Mutant::GuessesBoundaries) && matches!(self.input.first(), Some(b'Z' | b'E'))
-        {
-            self.server.stream.remaining = 0;
-        }
         let taken = self.server.stream.take_body(self.input);
         if taken > 0 && !self.server.stream.dropping {
             self.out.pass(0, taken);
@@ -258,15 +260,13 @@ impl Replies<'_> {
             };
             let available = rest.len().min(header.total);
             if is_row(header.code) && rows_pass {
-                if available < header.total && mutant::is(Mutant::GathersRows) {
-                    return Stop::Incomplete;
-                }
                 self.out.pass(self.at, self.at + available);
                 self.at += available;
                 self.server.stream.remaining = header.total - available;
                 self.server.stream.dropping = false;
                 continue;
             }
+            self.messages += 1;
             let complete = available == header.total;
             if self.wants_whole(header.code) {
                 if header.total > WHOLE_LEN_MAX && !may_be_long(header.code) {
@@ -365,7 +365,7 @@ impl Replies<'_> {
                 return Owner::Nobody;
             }
             // The client knows another number than its server's for its own.
-            if is_own && !mutant::is(Mutant::ShowsServersProcess) {
+            if is_own {
                 pid = (client.key >> 32) as u32;
             }
         }
@@ -435,7 +435,7 @@ impl Replies<'_> {
     fn command_complete(&mut self, tag: &[u8], serial: u64) {
         // Nearly all are none of those below.
         let Some(b'A' | b'C' | b'D' | b'R') = tag.first() else { return };
-        if is_change_of_schema(tag) && !mutant::is(Mutant::MissesSchemaChange) {
+        if is_change_of_schema(tag) {
             self.schema_changed = true;
             self.server.changes_schema = true;
         }
@@ -463,9 +463,6 @@ impl Replies<'_> {
     /// All statements are gone but those that were made behind the message with that serial number.
     fn statements_discarded(&mut self, serial: u64) {
         self.server.traces.deallocates = true;
-        if mutant::is(Mutant::MissesDiscard) {
-            return;
-        }
         self.server.statements.discard_before(serial);
         self.server.lent.retain(|lent| lent.since > serial);
         if let Some(extended) = self.client.as_mut().and_then(|client| client.extended.as_mut()) {

@@ -22,6 +22,7 @@ use crate::stats::Stats;
 use crate::stream::Splice;
 use crate::vars::TrackedNames;
 
+mod doubt;
 mod keeping;
 mod lending;
 mod naming;
@@ -103,7 +104,7 @@ impl<X: Exchange> Engine<X> {
         server.heard_at = now;
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
-        client.awaits_answers = false;
+        client.await_nothing();
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let texts = view
@@ -128,6 +129,7 @@ impl<X: Exchange> Engine<X> {
             begins,
             from: 0,
             undescribed: 0,
+            messages: 0,
         };
         let global = &self.config.global;
         let stop = requests.run(global.max_packet_size, global.disable_pqexec);
@@ -135,6 +137,7 @@ impl<X: Exchange> Engine<X> {
             requests.rewind();
         }
         let used = requests.at;
+        self.messages += requests.messages;
         let answers = std::mem::take(&mut requests.answers);
         if begins && !requests.server.ledger.is_at_rest() {
             requests.begin(now);
@@ -230,6 +233,8 @@ struct Requests<'a, X> {
     /// The statement of the portal last bound, if the client has never been told what it returns;
     /// or 0.
     undescribed: u64,
+    /// How many messages were looked at.
+    messages: u64,
 }
 
 impl<'a, X: Exchange> Requests<'a, X> {
@@ -254,6 +259,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
             if header.code == frontend::TERMINATE {
                 return Stop::Terminate;
             }
+            if self.server.ledger.owes_many() && self.awaits_half() {
+                return Stop::Incomplete;
+            }
+            self.messages += 1;
             let available = rest.len().min(header.total);
             let fate = match self.message(header, available) {
                 Ok(fate) => fate,
@@ -275,6 +284,20 @@ impl<'a, X: Exchange> Requests<'a, X> {
             self.client.stream.remaining = header.total - available;
             self.client.stream.dropping = matches!(fate, Fate::Drop);
         }
+    }
+
+    /// So much is owed that the client must wait. False if it need not after all: all of it could be
+    /// answered at once, or the server waits for what the client says.
+    #[cold]
+    fn awaits_half(&mut self) -> bool {
+        let ledger = &self.server.ledger;
+        if ledger.in_copy() || ledger.is_skipping() || matches!(self.flush(), Fate::Drop) {
+            return false;
+        }
+        let Some(serial) = self.server.ledger.middle() else { return false };
+        frontend::flush(self.out.insert());
+        self.extended().awaits = serial;
+        true
     }
 
     /// The client was idle before these messages: a query begins, perhaps a transaction.
@@ -315,13 +338,17 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         match header.code {
             QUERY => {
-                let replaced = match self.see_query(header, available) {
-                    Sight::Pass(_) => None,
+                let (seen, replaced) = match self.see_query(header, available) {
+                    Sight::Pass(seen) => (seen, None),
                     Sight::Hold => return Ok(Fate::Hold),
-                    Sight::Replace(text) => Some(text),
+                    Sight::Replace(text) => (Seen::default(), Some(text)),
                 };
+                let discards = self.query_discards(seen, header, available);
                 let entry = Entry::new(Expect::Query, Verb::Forward);
                 self.owe_without_unnamed(entry);
+                if discards {
+                    self.server.ledger.note_discard(*self.serial);
+                }
                 if let Some(text) = replaced {
                     frontend::query(self.out.insert(), text);
                     return Ok(Fate::Replaced);
@@ -335,6 +362,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
             EXECUTE => {
                 self.owe(Entry::new(Expect::Execute, Verb::Forward));
+                self.note_execute();
                 Ok(Fate::Pass)
             }
             PARSE => Ok(self.parse(header, available)?),
@@ -449,17 +477,18 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
         let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
-        if self.is_name_in_doubt(parse.name) {
-            self.client.awaits_answers = true;
+        if self.awaits_name(parse.name) {
             return Ok(Fate::Hold);
         }
-        self.stats.client_parses += 1;
         // What the text itself changes comes later.
         let realm = self.realm();
         let mut parse = parse;
-        if let Sight::Replace(sql) = self.see(parse.sql, Sent::Parse) {
-            parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse };
+        match self.see(parse.sql, Sent::Parse) {
+            Sight::Pass(_) => {}
+            Sight::Hold => return Ok(Fate::Hold),
+            Sight::Replace(sql) => parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse },
         }
+        self.stats.client_parses += 1;
         self.parse_named(&parse, realm);
         Ok(Fate::Replaced)
     }

@@ -11,7 +11,12 @@
 //!
 //! A request is also held back where it is not known what a server's copy of its statement returns,
 //! but its client was told (`confirm_shape`): `Confirm` does as Renew, and then the request is
-//! dealt with, or refused, by what is known.
+//! dealt with, or refused, by what is known. Where the client means something else by the text now,
+//! the copy is not prepared anew but only described; if that fails the next question is about
+//! what the client means now (`stand_in.rs`).
+//!
+//! Neither can go on for ever: a request is sent again once, and a Bind is held back
+//! [`QUESTIONS_MAX`] times.
 
 use config::PoolMode;
 use wire::{backend, frontend};
@@ -22,23 +27,21 @@ use super::stand_in::stand_in;
 use super::undo::undo;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId};
-use crate::kept::{Kept, Outline, Refused, Used, changed_result};
+use crate::kept::{Kept, Outline, QUESTIONS_MAX, Refused, Used, changed_result};
 use crate::ledger::{Entry, Expect, Verb};
-use crate::mutant::{self, Mutant};
 use crate::pool::Waiter;
-use crate::prepared::DOUBTFUL;
+use crate::prepared::{DOUBTFUL, Statement};
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
 /// SQLSTATE of a statement that was cancelled, or timed out.
-const QUERY_CANCELED: &[u8] = b"57014";
+pub(super) const QUERY_CANCELED: &[u8] = b"57014";
 
 /// A session belongs to its server, all of it or what is pinned; and a request that has lost two
 /// servers may be the reason.
 pub(super) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
-    let again = client.resent && !mutant::is(Mutant::ResendsForEver);
     let has_session = mode == PoolMode::Session || server.pinned.is_some();
-    !again && client.replication.is_none() && !has_session
+    !client.resent && client.replication.is_none() && !has_session
 }
 
 impl Server {
@@ -122,6 +125,7 @@ impl<X: Exchange> Engine<X> {
         server.client = None;
         client.server = None;
         client.resent = true;
+        client.await_nothing();
         client.phase = ClientPhase::Idle;
         client.stream.put_back(&request);
         self.close_server(on, reason, now, io);
@@ -177,8 +181,11 @@ impl<X: Exchange> Engine<X> {
         server.asked_at = now;
         server.own_error = None;
         let waiter = Waiter { client: id, ticket: 0, since: now };
-        self.client_mut(id).phase = ClientPhase::Preparing(waiter);
-        self.make_room(on, io);
+        let client = self.client_mut(id);
+        client.phase = ClientPhase::Preparing(waiter);
+        let own = client.extended.get_or_insert_default();
+        debug_assert!(own.questions < QUESTIONS_MAX, "a Bind is held back again and again");
+        own.questions += 1;
         self.renew(on, Preparation::Confirm, io);
     }
 
@@ -202,7 +209,12 @@ impl<X: Exchange> Engine<X> {
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
         let client = &self.clients[id.0 as usize];
         if let Some(other) = stand_in(&statement, client, server, &self.names, &mut self.exchange) {
+            if server.statements.is_sure(statement.id) {
+                return self.describe_copy(on, step, &statement, io);
+            }
             statement = other;
+        }
+        if server.statements.since(statement.id).is_none() {
             self.make_room(on, io);
         }
         let server = self.server_mut(on);
@@ -220,6 +232,22 @@ impl<X: Exchange> Engine<X> {
         frontend::sync(&mut messages);
         let expected = [Expect::Close, Expect::Parse, Expect::Describe, Expect::Sync];
         self.ask(on, &expected, statement.id, &messages, io);
+    }
+
+    /// The server's copy of a statement is what its client meant when it was prepared, and that is not
+    /// what it would mean now: the copy only has to tell what it returns.
+    fn describe_copy(
+        &mut self,
+        on: ServerId,
+        step: Preparation,
+        statement: &Statement,
+        io: &mut impl Io,
+    ) {
+        self.server_mut(on).phase = ServerPhase::Preparing(step);
+        let mut messages = Vec::new();
+        frontend::describe_statement(&mut messages, &statement.server_name);
+        frontend::sync(&mut messages);
+        self.ask(on, &[Expect::Describe, Expect::Sync], statement.id, &messages, io);
     }
 
     /// Messages of our own on a server that is held back from its client.
@@ -261,6 +289,7 @@ impl<X: Exchange> Engine<X> {
             None => refused.was_older,
         };
         let confirms = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        let was_prepared = !server.statements.is_sure(used.statement.id);
         let again = match failed {
             // Nothing was asked yet: PostgreSQL's own words are had by asking, unless a transaction
             // has failed already, or it was not to be waited for any longer.
@@ -268,19 +297,28 @@ impl<X: Exchange> Engine<X> {
                 let is_cancelled = refused.error.sqlstate() == QUERY_CANCELED;
                 confirms && server.status != b'E' && !is_cancelled
             }
-            false => confirms || is_the_same || mutant::is(Mutant::RenewsBlindly),
+            false => confirms || is_the_same,
         };
-        if !failed {
-            let id = used.statement.id;
-            server.statements.insert(used.statement, serial);
+        let statement = used.statement.id;
+        if failed {
+            server.statements.doubt(statement);
+        } else {
+            if was_prepared {
+                server.statements.insert(used.statement, serial);
+            }
             if let Some(shape) = refused.shape {
-                server.statements.set_shape(id, serial, shape);
+                server.statements.set_shape(statement, serial, shape);
             }
         }
         if again {
             // Part of the answer may be the client's already: no other server can give the rest. And
-            // what could not be confirmed is not asked about once more.
-            client.resent |= !confirms || failed || refused.shape != given;
+            // what has just been prepared, or cannot be, is not asked about once more.
+            client.resent |= !confirms;
+            let own = client.extended.get_or_insert_default();
+            own.renewed = !confirms;
+            if confirms && was_prepared {
+                own.questions = QUESTIONS_MAX;
+            }
             kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
             return self.ready(id, on, now, io);

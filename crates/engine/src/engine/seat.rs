@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes the server that has been idle longest of those whose seats would help. All pools that
     /// have such are told, under their locks: what they park later cannot be overlooked. False if
     /// none is idle.
-    fn evict(&mut self, starving: &Starving, now: Micros, io: &mut impl Io) -> bool {
+    pub(super) fn evict(&mut self, starving: &Starving, now: Micros, io: &mut impl Io) -> bool {
         loop {
             let mut oldest: Option<(Micros, PoolId, Handle)> = None;
             for id in self.exchange.pool_ids() {

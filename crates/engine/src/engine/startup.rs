@@ -11,11 +11,12 @@ use wire::startup::{self, MINOR_VERSION, StartupPacket};
 use super::Engine;
 use crate::carried::{Carried, Setting};
 use crate::client::Identity;
+use crate::encoding;
 use crate::ids::ClientId;
 use crate::limits::ClientCounts;
 use crate::replication::Replication;
 use crate::shell::{Event, Exchange, Io, Weight};
-use crate::vars::Vars;
+use crate::vars::{CLIENT_ENCODING, Vars};
 
 const USER_LEN_MAX: usize = 128;
 const DATABASE_LEN_MAX: usize = 63;
@@ -34,6 +35,12 @@ struct Purpose<'a> {
 
 fn setting(name: &[u8], value: &[u8]) -> Setting {
     Setting { name: name.to_ascii_lowercase().into(), value: value.into() }
+}
+
+/// The client's own value of a tracked parameter, which it is told back at login.
+fn take(vars: &mut Vars, slot: usize, value: &[u8]) {
+    let value = if slot == CLIENT_ENCODING { encoding::reported(value) } else { value };
+    vars.set(slot, value);
 }
 
 impl<X: Exchange> Engine<X> {
@@ -212,7 +219,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 _ if name.starts_with(b"_pq_.") => {}
                 _ => match self.names.slot(name) {
-                    Some(slot) => vars.set(slot, value),
+                    Some(slot) => take(&mut vars, slot, value),
                     None => {
                         let text = String::from_utf8_lossy(name);
                         if self.ignores(&text) {
@@ -251,7 +258,7 @@ impl<X: Exchange> Engine<X> {
         };
         for (name, value) in settings {
             if let Some(slot) = self.names.slot(name.as_bytes()) {
-                vars.set(slot, value.as_bytes());
+                take(vars, slot, value.as_bytes());
                 continue;
             }
             if self.ignores(&name) {

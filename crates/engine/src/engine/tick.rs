@@ -9,6 +9,7 @@ use super::Engine;
 use super::link::notice;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
+use crate::pins::Pins;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -23,12 +24,14 @@ impl<X: Exchange> Engine<X> {
         self.expire_clients(now, io);
         self.free_places(now, io);
         self.judge_held(now, io);
+        self.end_long_holds(now, io);
         self.derive_ahead();
         self.notify_waiting(now, io);
         self.expire_servers(now, io);
         self.close_obsolete(now, io);
         self.review_listeners(now, io);
         self.tend_listeners(now, io);
+        self.pass_channels_on(now, io);
         self.make_warm_pools();
         for pool in self.pools.iter().map(|(id, _)| id).collect::<Vec<_>>() {
             self.tend_pool(pool, now, io);
@@ -85,7 +88,8 @@ impl<X: Exchange> Engine<X> {
         server.is_some_and(|server| {
             let limit = self.settings(server.pool).pin_timeout;
             let is_idle = client.transaction_at == 0 && server.is_clean();
-            server.pinned.is_some() && is_idle && over(limit, client.request_at, now)
+            let is_pinned = server.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
+            is_pinned && is_idle && over(limit, client.request_at, now)
         })
     }
 

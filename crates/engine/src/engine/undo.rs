@@ -5,7 +5,6 @@ use sql::{Seen, Signs};
 
 use crate::client::Client;
 use crate::ledger::{Entry, Undo};
-use crate::mutant::{self, Mutant};
 use crate::prepared::ServerStatements;
 use crate::session::Lent;
 
@@ -18,9 +17,6 @@ pub(super) fn undo(
     client: Option<&mut Client>,
 ) {
     let Some(undo) = entry.undo else { return };
-    if mutant::is(Mutant::KeepsFailedParse) && matches!(*undo, Undo::Parse { .. }) {
-        return;
-    }
     let client = client.and_then(|client| client.extended.as_mut());
     match *undo {
         Undo::Taken { .. } => {}
@@ -49,7 +45,7 @@ pub(super) fn undo(
                 client.unnamed = if entry.failed { 0 } else { before };
                 client.unnamed_parse = message;
                 // Which of the two texts it is was not kept.
-                client.unnamed_seen = Seen { signs: Signs::OPAQUE, functions: 0 };
+                client.unnamed_seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
             }
         }
         Undo::DropUnnamed { before } => {

@@ -13,15 +13,18 @@
 //! PostgreSQL itself is asked, once the transaction is over: so commits, rollbacks, savepoints,
 //! SET LOCAL and functions need no rules of ours. Texts only decide whether it is asked at all.
 
+use std::collections::BTreeSet;
+
 use sql::Signs;
 use wire::{backend, frontend};
 
 use super::Engine;
 use crate::carried::{Carried, ROLE, Setting};
 use crate::client::{Client, ClientPhase};
+use crate::draws::Drawn;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::Expect;
-use crate::mutant::{self, Mutant};
+use crate::lore::CANDIDATES_MAX;
 use crate::pins::{Pinned, Pins};
 use crate::pool::Waiter;
 use crate::probe::{self, Left, Probe, Topics};
@@ -51,13 +54,10 @@ impl<X: Exchange> Engine<X> {
             }
             return;
         }
-        if mutant::is(Mutant::NeverAsksWhatIsLeft) {
-            self.server_mut(on).traces = Traces::default();
-            return self.unlink(id, on, now, io);
-        }
         if self.server(on).cancel_pending {
             return self.await_cancel(id, on, now);
         }
+        self.remember_setting_names(on);
         let server = self.server(on);
         let pool = server.pool;
         let topics = Topics {
@@ -66,13 +66,29 @@ impl<X: Exchange> Engine<X> {
         };
         let Some(view) = self.pools.get(pool) else { return };
         let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
-        let customs = view.lore.customs().chain(carried.filter(|name| name.contains(&b'.')));
+        let found =
+            server.setting_names.iter().flat_map(|names| names.iter()).map(|(name, _)| name);
+        let customs = carried.filter(|name| name.contains(&b'.')).chain(found);
+        let customs: BTreeSet<&[u8]> = view.lore.customs().chain(customs).collect();
+        let letters = server.letters();
+        let customs = customs.into_iter().filter(|name| letters.include(name) == Some(true));
         let login = view.settings.login_user().as_bytes();
         let sql = probe::question(topics, login, customs, &server.lent);
         self.client_mut(id).phase =
             ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.ask_what_is_left(on, Preparation::Probe, topics, &sql, now, io);
         self.take_lent_back(on, io);
+    }
+
+    /// What this transaction has named others may set unseen.
+    pub(super) fn remember_setting_names(&mut self, on: ServerId) {
+        let server = &self.servers[on.0 as usize];
+        let Some(view) = self.pools.get_mut(server.pool) else { return };
+        let Some(names) = &server.setting_names else { return };
+        for kind in [true, false] {
+            let names = names.iter().filter(|(_, sets)| *sets == kind).take(CANDIDATES_MAX);
+            names.for_each(|(name, sets)| view.lore.note_custom(name, sets));
+        }
     }
 
     /// It is asked when the cancel request is over, which was meant for the transaction.
@@ -122,7 +138,10 @@ impl<X: Exchange> Engine<X> {
         let left = left.filter(|_| error.is_none());
         let traces = server.traces;
         match left {
-            Some(_) => server.traces = Traces::default(),
+            Some(_) => {
+                server.traces = Traces::default();
+                server.setting_names = None;
+            }
             // It has changed what nobody knows: none of that may be forgotten.
             None => {
                 server.traces.put_off = true;
@@ -131,6 +150,9 @@ impl<X: Exchange> Engine<X> {
         }
         let lent = std::mem::take(&mut server.lent);
         let mut pins = unseen_pins(traces);
+        if !server.drawn.is_empty() {
+            pins |= Pins::DRAWN;
+        }
         if let Some(pinned) = &server.pinned {
             pins |= pinned.pins.unseen();
         }
@@ -144,9 +166,15 @@ impl<X: Exchange> Engine<X> {
                     pins |= Pins::LISTEN;
                 }
             }
-            None => pins |= Pins::UNVERIFIED,
+            None => {
+                pins |= Pins::UNVERIFIED;
+                // Nobody else's question may fail for the sake of names that were only guessed.
+                let pool = self.server(on).pool;
+                let view = self.pools.get_mut(pool);
+                view.into_iter().for_each(|view| view.lore.forget_candidates());
+            }
         }
-        if pins.is_empty() || mutant::is(Mutant::PinsNobody) {
+        if pins.is_empty() {
             self.server_mut(on).pinned = None;
             return self.unlink(id, on, now, io);
         }
@@ -219,9 +247,7 @@ impl<X: Exchange> Engine<X> {
                 keep_cleared(&mut now_there, &startup, &before, &resets);
             }
             own = now_there.clone();
-            if !mutant::is(Mutant::ForgetsStartupPacket) {
-                go_back(&mut own, &startup, &before, settings);
-            }
+            go_back(&mut own, &startup, &before, settings);
             let is_reset = |name: &str| traces.resets && resets.may_include(name.as_bytes());
             go_back_tracked(&mut own, &startup, &before, is_reset, settings, &names);
             let client = self.client_mut(id);
@@ -287,9 +313,6 @@ impl<X: Exchange> Engine<X> {
 
     /// The client has gone; what it has left goes too.
     pub(super) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
-        if mutant::is(Mutant::LeavesSessionBehind) {
-            return self.session_forgotten(on, now, io);
-        }
         let pins = self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         let traces = self.server(on).traces;
         if !(pins | unseen_pins(traces)).lasting().is_empty() {
@@ -304,9 +327,11 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         server.traces = Traces::default();
         server.pinned = None;
+        server.drawn = Drawn::default();
         server.forgetting = false;
         server.lent.clear();
         server.resets = Resets::default();
+        server.setting_names = None;
         server.drop_foreign_settings();
         self.settled(on, now, io);
     }
@@ -318,7 +343,8 @@ fn unseen_pins(traces: Traces) -> Pins {
         [(Signs::LOAD, Pins::LOAD), (Signs::SEED, Pins::SEED), (Signs::SEQUENCE, Pins::SEQUENCE)];
     let found = all.into_iter().filter(|(sign, _)| traces.signs.contains(*sign));
     let named = if traces.named { Pins::FUNCTION } else { Pins::NONE };
-    found.fold(named, |pins, (_, pin)| pins | pin)
+    let incomplete = if traces.incomplete { Pins::SETTING } else { Pins::NONE };
+    found.fold(named | incomplete, |pins, (_, pin)| pins | pin)
 }
 
 /// A role that was left, or a setting of the application's that was emptied, looks as if it was reset.

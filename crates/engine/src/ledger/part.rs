@@ -3,7 +3,6 @@
 use wire::backend;
 
 use super::Expect;
-use crate::mutant::{self, Mutant};
 
 /// What a message means to the entry at the front.
 pub(super) enum Part {
@@ -22,9 +21,6 @@ pub(super) fn part(expect: Expect, code: u8) -> Part {
         PARAMETER_DESCRIPTION, PARSE_COMPLETE, PORTAL_SUSPENDED, READY_FOR_QUERY, ROW_DESCRIPTION,
     };
     match (expect, code) {
-        (Expect::Query, COMMAND_COMPLETE) if mutant::is(Mutant::EndsQueryAtFirstCommand) => {
-            Part::Completes
-        }
         (Expect::Query | Expect::FunctionCall | Expect::Sync, READY_FOR_QUERY) => Part::Completes,
         (_, ERROR) => Part::Fails,
         (

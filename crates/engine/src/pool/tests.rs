@@ -463,6 +463,8 @@ fn a_pool_in_use_is_filled_one_by_one() {
     let mut pool = pool("min_pool_size=2 pool_size=5");
     assert!(!pool.reserve_spare(0), "nobody uses it");
     pool.clients = 1;
+    assert!(!pool.reserve_spare(0), "a client that replicates has a server of its own");
+    pool.welcome = Some(Arc::default());
     assert!(pool.reserve_spare(0));
     assert!(!pool.reserve_spare(0), "one at a time");
     pool.opened();

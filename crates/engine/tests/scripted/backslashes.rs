@@ -74,3 +74,31 @@ fn what_is_prepared_with_a_backslash_stays_where_it_is() {
     client.send([query("EXECUTE a")]);
     server.answers("EXECUTE a");
 }
+
+/// It was seen to leave nothing, and changes what a backslash is for the transaction only.
+#[test]
+fn behind_a_function_that_is_trusted_both_readings_are_thought_of() {
+    const LOCKS: &str = r"SELECT 'a\'', pg_advisory_lock(7) --'";
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    let mine = "SELECT mine()";
+    for _ in 0..8 {
+        client.send([query(mine)]);
+        server.expect([query(mine)]);
+        server.send([done("SELECT 1")]);
+        tells(&server, &[]);
+    }
+    client.send([query(mine)]);
+    server.expect([query(mine)]);
+    server.send([done("SELECT 1")]);
+    assert!(server.is_parked(), "it is trusted");
+    client.send([query("BEGIN"), query(mine), query(LOCKS), query("COMMIT")]);
+    server.take();
+    let steps = ["BEGIN", "SELECT 1", "SELECT 1"].map(|tag| [complete(tag), ready('T')].concat());
+    server.send([steps.concat(), done("COMMIT")]);
+    let question = String::from_utf8_lossy(&server.take()).into_owned();
+    assert!(question.contains("pg_locks"), "{question}");
+    server.send([row_of(&[Some("a"), None, None]), done("SELECT")]);
+    assert!(!server.is_parked());
+}

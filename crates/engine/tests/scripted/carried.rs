@@ -185,6 +185,8 @@ fn a_server_that_was_asked_about_a_user_has_nobodys_settings() {
     bob.say_hello_as("bob", "app");
     server.answers("RESET \"work_mem\";");
     server.take();
+    // The search_path of the question, and the question.
+    server.send([parsed(), bound(), row("pg_catalog, pg_temp"), complete("SELECT 1")]);
     server.send([parsed(), bound(), no_data(), complete("SELECT 0"), ready('I')]);
     bob.expect_fatal("no such user");
     // It would not be set again if the server were believed to have it.

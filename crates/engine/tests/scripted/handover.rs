@@ -140,6 +140,28 @@ fn what_leaves_nothing_to_be_seen_is_known_to_the_next_process_in_the_transactio
 }
 
 #[test]
+fn what_a_transaction_may_have_set_is_asked_about_by_the_next_process() {
+    for (count, fits) in [(1, true), (200, true), (300, false)] {
+        let others: Vec<_> = (0..count).map(|n| format!("t.c{n}")).collect();
+        let text = format!("SET app.x = '1'; SELECT {}", others.join(","));
+        let rig = auto(|_| {});
+        let client = rig.client();
+        let server = rig.server(0);
+        for sql in ["BEGIN", &text] {
+            client.send([query(sql)]);
+            server.take();
+            server.send([complete("OK"), ready('T')]);
+        }
+        rig.hand_over();
+        client.send([query("COMMIT")]);
+        server.answers("COMMIT");
+        let question = String::from_utf8_lossy(&server.take()).into_owned();
+        server.send([done("SELECT")]);
+        assert_eq!((question.contains("'app.x'"), server.is_parked()), (true, fits), "{count}");
+    }
+}
+
+#[test]
 fn a_client_that_replicates_keeps_the_server_that_is_its_own() {
     let rig = Rig::transaction();
     let client = rig.client_with(0, &[("replication", "database")]);

@@ -7,7 +7,7 @@ use crate::messages::*;
 use crate::rig::{Client, Rig, Server, add_others};
 
 /// With so many workers; the pool's listener is the first one's.
-fn rig(workers: usize) -> Rig {
+pub(crate) fn rig(workers: usize) -> Rig {
     Rig::with_workers(workers, |config| {
         config.global.pool_mode = PoolMode::Auto;
         config.global.default_pool_size = 1;
@@ -16,7 +16,7 @@ fn rig(workers: usize) -> Rig {
 
 /// The client's server runs LISTEN, and is asked what is left.
 #[track_caller]
-fn listen(client: &Client, server: &Server) {
+pub(crate) fn listen(client: &Client, server: &Server) {
     client.send([query("LISTEN news")]);
     server.expect([query("LISTEN news")]);
     server.send([done("LISTEN")]);
@@ -26,7 +26,7 @@ fn listen(client: &Client, server: &Server) {
 
 /// The server is asked what is left, and listens to these.
 #[track_caller]
-fn left(server: &Server, channels: &[&str]) {
+pub(crate) fn left(server: &Server, channels: &[&str]) {
     let question = show(&server.take()).join("");
     assert!(question.contains("pg_listening_channels"), "{question}");
     let rows = channels.iter().map(|channel| row_of(&[Some("l"), None, Some(channel)]));
@@ -34,7 +34,7 @@ fn left(server: &Server, channels: &[&str]) {
 }
 
 /// The texts of the queries that have come.
-fn orders(server: &Server) -> Vec<String> {
+pub(crate) fn orders(server: &Server) -> Vec<String> {
     let plain = |line: String| line.replace("\\\"", "\"").replace("\\'", "'").replace("\\x00", "");
     let lines = show(&server.take()).into_iter().map(plain);
     lines.map(|line| line.strip_prefix("Q ").expect("a query").to_owned()).collect()
@@ -42,7 +42,7 @@ fn orders(server: &Server) -> Vec<String> {
 
 /// What the listener is told to listen to first: the channel of marks, and these. Its name.
 #[track_caller]
-fn begin(listener: &Server, channels: &str) -> String {
+pub(crate) fn begin(listener: &Server, channels: &str) -> String {
     let said = orders(listener).join("");
     let mark = said.split('"').nth(1).expect("a name").to_owned();
     assert_eq!(said, format!("LISTEN \"{mark}\";{channels}"));
@@ -52,7 +52,7 @@ fn begin(listener: &Server, channels: &str) -> String {
 
 /// The client's server is told to hand over. The mark's payload.
 #[track_caller]
-fn handing_over(server: &Server, mark: &str) -> String {
+pub(crate) fn handing_over(server: &Server, mark: &str) -> String {
     let said = orders(server);
     let token = said[0].split('\'').nth(1).expect("a payload").to_owned();
     let order = format!("LISTEN \"{mark}\";NOTIFY \"{mark}\",'{token}'");
@@ -61,7 +61,7 @@ fn handing_over(server: &Server, mark: &str) -> String {
 }
 
 /// The client is free of its server, and the listener tells it of `news`.
-fn listening(rig: &Rig, worker: usize) -> (Client, Server, Server, String) {
+pub(crate) fn listening(rig: &Rig, worker: usize) -> (Client, Server, Server, String) {
     let client = rig.client_at(worker);
     let server = rig.server(0);
     listen(&client, &server);
@@ -77,7 +77,9 @@ fn listening(rig: &Rig, worker: usize) -> (Client, Server, Server, String) {
     (client, server, listener, mark)
 }
 
-const GAP: &str = "notifications may have been lost: the connection that listens was interrupted";
+pub(crate) const DEAF: &str = "notifications do not arrive: there is no connection that listens";
+pub(crate) const GAP: &str =
+    "notifications may have been lost: the connection that listens was interrupted";
 
 #[test]
 fn the_mark_parts_what_the_two_connections_tell() {
@@ -393,6 +395,7 @@ fn a_pool_that_is_paused_has_no_listener() {
     let (client, _, listener, _) = listening(&rig, 1);
     rig.order(|pool| pool.set_gate(Gate::Paused));
     assert!(!listener.is_open());
+    client.expect([warning("01000", DEAF)]);
     rig.wait(5);
     assert_eq!((rig.servers(), rig.pool(|pool| pool.counts())), (2, (0, 0)));
     rig.order(|pool| pool.set_gate(Gate::Open));

@@ -178,6 +178,59 @@ fn what_postgresql_has_refused() {
     server.expect([close("weir_1"), parse("weir_1", TEXT), bind("weir_1"), sync()]);
 }
 
+/// The client was told the columns by the second server, and has prepared the statement on the first,
+/// where nobody has described it. Then it goes to Tokyo, on the first.
+fn told_elsewhere() -> (Rig, Client, Server) {
+    let rig = auto(|config| config.global.default_pool_size = 2);
+    let (client, other, first) = (rig.client(), rig.client(), rig.server(0));
+    client.send([parse("mine", TEXT), sync()]);
+    first.expect([parse("weir_1", TEXT), sync()]);
+    first.send([parsed(), ready('I')]);
+    other.send([query("BEGIN")]);
+    first.expect([query("BEGIN")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    client.send([bind("mine"), describe_portal(), execute(), sync()]);
+    let second = rig.server(1);
+    second.expect([parse("weir_1", TEXT), bind("weir_1"), describe_portal(), execute(), sync()]);
+    second.send([parsed(), bound(), columns("a"), complete("SELECT 0"), ready('I')]);
+    other.send([query("ROLLBACK")]);
+    first.answers("ROLLBACK");
+    client.send([query(TOKYO)]);
+    first.expect([query(TOKYO)]);
+    first.send([zone("Asia/Tokyo"), done("SET")]);
+    tells(&first, &[("TimeZone", "Asia/Tokyo")]);
+    client.take();
+    (rig, client, first)
+}
+
+/// What the server has means what the client meant by it: it only has to tell what it returns.
+#[test]
+fn what_the_server_has_of_it_is_asked_about_once() {
+    let (_rig, client, server) = told_elsewhere();
+    client.send(use_it());
+    server.expect([describe("weir_1"), sync()]);
+    server.send([parameters(), columns("a"), ready('I')]);
+    for _ in 0..2 {
+        server.expect([bind("weir_1"), execute(), sync()]);
+        server.send([bound(), complete("SELECT 0"), ready('I')]);
+        client.expect([bound(), complete("SELECT 0"), ready('I')]);
+        assert!(server.is_parked());
+        client.send(use_it());
+    }
+}
+
+/// Where that is out of date, what the client means now is prepared.
+#[test]
+fn what_is_out_of_date_there_is_replaced_by_what_the_client_means_now() {
+    let (_rig, client, server) = told_elsewhere();
+    client.send(use_it());
+    server.expect([describe("weir_1"), sync()]);
+    let text = "cached plan must not change result type";
+    server.send([parameters(), error_of("0A000", text, "RevalidateCachedQuery"), ready('I')]);
+    confirms(&server, "weir_3");
+    client.expect([bound(), complete("SELECT 0"), ready('I')]);
+}
+
 /// A temporary table hides another one of its name from the client that has it.
 const CREATE: &str = "CREATE TEMP TABLE t AS SELECT '' AS at";
 

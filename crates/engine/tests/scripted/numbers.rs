@@ -1,5 +1,7 @@
 //! Whose numbers `currval` and `lastval` tell in auto mode: never a stranger's.
 
+use std::time::Duration;
+
 use config::Unsupported;
 
 use crate::carried::{auto, tells};
@@ -43,7 +45,7 @@ fn behind_a_stranger() -> (Rig, Client, Server) {
 fn the_first_question_of_all_behind_what_may_have_drawn_nothing_is_told_nothing() {
     let (_rig, client, server) = behind_a_stranger();
     works_within(&client, &server, "BEGIN", "BEGIN");
-    works_within(&client, &server, "INSERT INTO plain VALUES (1)", "INSERT 0 1");
+    works_within(&client, &server, "UPDATE plain SET a = 1", "UPDATE 1");
     client.send([query(ASKS)]);
     server.expect([query(FORGET), query(ASKS)]);
     server.send([complete(FORGET), ready('T'), error("55000", "not yet defined"), ready('E')]);
@@ -57,17 +59,17 @@ fn the_first_question_of_all_behind_what_may_have_drawn_nothing_is_told_nothing(
 #[test]
 fn a_question_within_a_batch_is_refused() {
     let (_rig, client, server) = behind_a_stranger();
-    let insert = "INSERT INTO plain VALUES (1)";
-    client.send([parse("a", insert), bind("a"), execute()]);
+    let update = "UPDATE plain SET a = 1";
+    client.send([parse("a", update), bind("a"), execute()]);
     client.send([parse("mine", ASKS), bind("mine"), execute(), sync()]);
-    server.expect([parse("weir_1", insert), bind("weir_1"), execute()].into_iter().chain([
+    server.expect([parse("weir_1", update), bind("weir_1"), execute()].into_iter().chain([
         parse("weir_2", ASKS),
         bind("weir_numbers_of_others"),
         execute(),
         sync(),
     ]));
     let missing = error("26000", "prepared statement does not exist");
-    server.send([parsed(), bound(), complete("INSERT 0 1"), parsed(), missing, ready('I')]);
+    server.send([parsed(), bound(), complete("UPDATE 1"), parsed(), missing, ready('I')]);
     client.take();
     // Its own statement is there, and the next batch begins with forgetting.
     client.send([bind("mine"), execute(), sync()]);
@@ -87,7 +89,7 @@ fn what_the_server_does_not_get_is_not_in_the_way() {
 #[test]
 fn a_question_behind_another_query_is_refused() {
     let (_rig, client, server) = behind_a_stranger();
-    client.send([query("INSERT INTO plain VALUES (1)"), query(ASKS)]);
+    client.send([query("UPDATE plain SET a = 1"), query(ASKS)]);
     let sent = String::from_utf8_lossy(&server.take()).into_owned();
     assert!(!sent.contains(ASKS) && sent.contains("'55000'"), "{sent}");
 }
@@ -159,4 +161,118 @@ fn who_keeps_its_server_for_numbers_has_them_in_the_next_process() {
     rig.hand_over();
     client.send([query(ASKS)]);
     server.expect([query(ASKS)]);
+}
+
+const DRAW: &str = "INSERT INTO t VALUES (1)";
+
+/// A client draws a number on the only server, while another one waits for that.
+fn drawn_while_another_waits() -> (Rig, [Client; 2], Server) {
+    let rig = auto(|_| {});
+    let clients = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    clients[0].send([query(DRAW)]);
+    clients[1].send([query(DRAW)]);
+    server.answers(DRAW);
+    clients[0].expect([done("OK")]);
+    (rig, clients, server)
+}
+
+#[test]
+fn the_first_question_of_all_finds_the_number_drawn_before_it() {
+    let (_rig, [client, other], server) = drawn_while_another_waits();
+    client.send([query(ASKS)]);
+    server.expect([query(ASKS)]);
+    server.send([done("SELECT 1")]);
+    client.take();
+    tells(&server, &[]);
+    client.leave();
+    server.answers("DISCARD ALL");
+    server.expect([query(FORGET), query(DRAW)]);
+    server.send([done(FORGET), done("INSERT 0 1")]);
+    other.take();
+    other.send([query(ASKS)]);
+    server.expect([query(ASKS)]);
+}
+
+#[test]
+fn within_a_transaction_too_where_a_stranger_has_drawn_before() {
+    let rig = auto(|_| {});
+    let [stranger, client] = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    works(&stranger, &server, DRAW);
+    stranger.leave();
+    works_within(&client, &server, "BEGIN", "BEGIN");
+    client.send([query(DRAW)]);
+    server.expect([query(FORGET), query(DRAW)]);
+    server.send([complete(FORGET), ready('T'), complete("INSERT 0 1"), ready('T')]);
+    client.expect([complete("INSERT 0 1"), ready('T')]);
+    client.send([query(ASKS)]);
+    server.expect([query(ASKS)]);
+}
+
+#[test]
+fn a_client_that_does_not_ask_next_gives_its_server_back() {
+    let (_rig, [client, other], server) = drawn_while_another_waits();
+    works(&client, &server, "SELECT 1");
+    server.expect([query(FORGET), query(DRAW)]);
+    server.send([done(FORGET), done("INSERT 0 1")]);
+    other.expect([done("INSERT 0 1")]);
+}
+
+#[test]
+fn a_client_that_leaves_without_asking_leaves_nothing_to_discard() {
+    let (_rig, [client, _other], server) = drawn_while_another_waits();
+    client.leave();
+    server.expect([query(FORGET), query(DRAW)]);
+}
+
+#[test]
+fn an_idle_client_gives_its_server_back_when_others_wait() {
+    let (rig, [_client, _other], server) = drawn_while_another_waits();
+    rig.later(100_000);
+    rig.wait(0);
+    server.expect([]);
+    rig.later(400_000);
+    rig.wait(0);
+    server.expect([query(FORGET), query(DRAW)]);
+}
+
+#[test]
+fn an_idle_client_keeps_its_server_while_nobody_waits_and_is_not_closed_for_it() {
+    let rig = auto(|config| config.global.pin_timeout = Duration::from_secs(1));
+    let client = rig.client();
+    let server = rig.server(0);
+    works(&client, &server, DRAW);
+    rig.wait(5);
+    assert!(!server.is_parked());
+    client.send([query(ASKS)]);
+    server.expect([query(ASKS)]);
+}
+
+#[test]
+fn where_nobody_asks_nobody_is_waited_for() {
+    let rig = auto(|_| {});
+    let [client, other] = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    for _ in 0..8 {
+        works(&client, &server, DRAW);
+    }
+    assert!(server.is_parked());
+    for client in [&client, &other, &client] {
+        works(client, &server, DRAW);
+        assert!(server.is_parked());
+    }
+    // And again when somebody asks.
+    works_within(&client, &server, "BEGIN", "BEGIN");
+    works_within(&client, &server, DRAW, "INSERT 0 1");
+    client.send([query(ASKS)]);
+    server.expect([query(FORGET), query(ASKS)]);
+    server.send([done(FORGET), done("SELECT 1")]);
+    tells(&server, &[]);
+    client.leave();
+    server.answers("DISCARD ALL");
+    other.send([query(DRAW)]);
+    server.expect([query(FORGET), query(DRAW)]);
+    server.send([done(FORGET), done("INSERT 0 1")]);
+    assert!(!server.is_parked());
 }

@@ -331,6 +331,7 @@ fn who_leaves_meanwhile_has_had_nothing_done() {
     client.send(begin_and_use_it("mine"));
     let server = second(&rig);
     client.leave();
+    rig.finish_cancel();
     server.send(confirmed("a"));
     server.expect([]);
     assert!(server.is_parked());
@@ -370,6 +371,8 @@ fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
     client.send(use_it());
     let server = second(&rig);
     client.leave();
+    assert_eq!(rig.cancels().len(), 1);
+    rig.finish_cancel();
     server.send(confirmed("a"));
     assert!(server.is_parked());
 }

@@ -335,6 +335,7 @@ fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
     client.send(use_it());
     server.send([changed(), ready('I')]);
     client.leave();
+    rig.finish_cancel();
     server.send(renewed("a"));
     assert!(server.is_parked());
     server.take();
@@ -348,4 +349,38 @@ fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
     next.send([query("select 1")]);
     server.answers("select 1");
     next.expect([done("OK")]);
+}
+
+#[test]
+fn it_happens_once_to_a_request() {
+    let (_rig, client, server) = shared();
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.expect(renewal());
+    server.send(renewed("a"));
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([changed(), ready('I')]);
+    client.expect([changed(), ready('I')]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn it_is_cancelled_with_the_request() {
+    let (rig, _, server) = shared();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let (pid, secret) = client.expect_welcome(&[]);
+    client.send([parse("mine", "select"), bind("mine"), execute(), sync()]);
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.expect(renewal());
+    client.expect([parsed()]);
+    rig.connect().send([cancel_request(pid, &secret)]);
+    assert_eq!(rig.cancels().len(), 1);
+    let cancelled = error("57014", "canceling statement due to user request");
+    server.send([closed(), cancelled.clone(), ready('I')]);
+    client.expect([cancelled, ready('I')]);
+    rig.finish_cancel();
+    assert!(server.is_parked());
 }

@@ -145,9 +145,30 @@ fn the_next_client_gets_its_own_values_back() {
 fn spelling_alone_is_no_difference() {
     let rig = Rig::of_size(1);
     let (_, server) = pair(&rig);
-    let client = rig.client_with(0, &[("client_encoding", "utf8"), ("datestyle", "iso, mdy")]);
+    let client = rig.client_with(0, &[("timezone", "utc"), ("datestyle", "iso, mdy")]);
     client.send([query("select 1")]);
     server.answers("select 1");
+}
+
+#[test]
+fn an_encoding_is_told_as_postgresql_spells_it() {
+    for (given, told) in [("eucjp", "EUC_JP"), ("utf-8", "UTF8"), ("UNICODE", "UNICODE")] {
+        for settings in
+            [("client_encoding", given), ("options", &format!("-cclient_encoding={given}"))]
+        {
+            let rig = Rig::of_size(1);
+            let (_, server) = pair(&rig);
+            let client = rig.connect();
+            client.say_hello(&[settings]);
+            let (got, told_so) = (client.take(), status("client_encoding", told));
+            assert!(got.windows(told_so.len()).any(|part| part == told_so), "{settings:?}");
+            client.send([query("select 1")]);
+            match told {
+                "UTF8" => server.answers("select 1"),
+                _ => server.expect([query(&format!("SET client_encoding = '{told}';"))]),
+            }
+        }
+    }
 }
 
 #[test]

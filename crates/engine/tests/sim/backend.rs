@@ -10,6 +10,7 @@
 mod ears;
 mod exec;
 mod extended;
+mod lasting;
 mod login;
 
 use std::collections::HashMap;
@@ -43,6 +44,8 @@ pub(crate) struct Prepared {
     pub(crate) types: Vec<u8>,
     /// What its table was like when it was parsed.
     pub(crate) table: Table,
+    /// By SQL's PREPARE, and not by the protocol.
+    pub(crate) from_sql: bool,
 }
 
 impl Prepared {
@@ -124,6 +127,8 @@ pub(crate) struct Backend {
     pub(crate) begins_lone: bool,
     /// Committed, and not yet looked at.
     pub(crate) inserted: Vec<Tag>,
+    /// It refuses what the pooler asks to be forgotten.
+    pub(crate) refuses_reset: bool,
     /// A sabotage: it does not do what DISCARD ALL says.
     pub(crate) skips_reset: bool,
     /// What this server has seen that a pooler must not do.
@@ -159,6 +164,7 @@ impl Backend {
             inserting: Vec::new(),
             begins_lone: false,
             inserted: Vec::new(),
+            refuses_reset: false,
             skips_reset: false,
             complaints: Vec::new(),
         }
@@ -203,9 +209,11 @@ impl Backend {
         self.settings.role_of().is_some_and(|of| self.schema.is_revoked(of))
     }
 
-    /// Statements with names.
+    /// Statements with names that were prepared by the protocol.
     pub(crate) fn named_statements(&self) -> usize {
-        self.statements.keys().filter(|name| !name.is_empty()).count()
+        let mut statements = self.statements.iter();
+        let is_named = |(name, one): &(&Vec<u8>, &Prepared)| !name.is_empty() && !one.from_sql;
+        statements.by_ref().filter(is_named).count()
     }
 
     /// For how long it sleeps, if it does.
@@ -387,6 +395,7 @@ impl Backend {
     /// What the transaction has done takes effect.
     fn end_work(&mut self) {
         (self.saved, self.savepoint) = (None, None);
+        self.settings.end_local();
         self.inserted.append(&mut self.inserting);
         self.ears.commit(self.pid);
         self.portals.clear();

@@ -151,6 +151,9 @@ impl Hearing {
         }
         let now = self.bus.len();
         self.must.values_mut().for_each(|from| *from = now);
+        // What it has heard from its server while there was no listener it may hear once more.
+        self.heard.clear();
+        self.last.clear();
         Ok(())
     }
 

@@ -13,10 +13,10 @@ mod backend;
 mod bus;
 mod client;
 mod exchange;
-mod mutants;
 mod net;
 mod reference;
 mod rng;
+mod run;
 mod sabotage;
 mod schema;
 mod script;
@@ -25,48 +25,13 @@ mod setup;
 mod sql;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use engine::mutant::{self, Mutant};
-use sabotage::Sabotage;
+use run::{play, run, seeds};
 use world::{Side, Summary, World};
-
-/// Seeds of an ordinary run of the tests.
-pub(crate) const SEEDS: std::ops::Range<u64> = 0..2048;
-
-/// What is wrong on purpose.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    Engine(Mutant),
-    Shell(Sabotage),
-}
-
-/// Runs one seed; a panic inside the engine is a violation like any other.
-pub(crate) fn run(seed: u64, fault: Option<Fault>, trace: bool) -> Result<Summary, String> {
-    let (broken, sabotage) = match fault {
-        Some(Fault::Engine(broken)) => (Some(broken), None),
-        Some(Fault::Shell(sabotage)) => (None, Some(sabotage)),
-        None => (None, None),
-    };
-    mutant::set(broken);
-    let end = play(World::new(seed, sabotage, trace));
-    mutant::set(None);
-    end
-}
-
-fn play(world: World) -> Result<Summary, String> {
-    catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("SIM_SEEDS") else { return SEEDS };
-    let (from, to) = text.split_once("..").expect("SIM_SEEDS=from..to");
-    from.parse().expect("a number")..to.parse().expect("a number")
-}
 
 #[test]
 fn nobody_gets_what_is_not_his_and_nobody_waits_for_ever() {
@@ -76,17 +41,7 @@ fn nobody_gets_what_is_not_his_and_nobody_waits_for_ever() {
         println!("{summary:?}");
         return;
     }
-    let mut total = Summary::default();
-    let mut failures = Vec::new();
-    for seed in seeds() {
-        match run(seed, None, false) {
-            Ok(summary) => total.add(&summary),
-            Err(why) => {
-                println!("SIM_SEED={seed}: {why}");
-                failures.push(format!("SIM_SEED={seed}: {why}"));
-            }
-        }
-    }
+    let (total, failures) = run_all(seeds());
     println!("{total:?}");
     assert!(
         failures.is_empty(),
@@ -96,13 +51,40 @@ fn nobody_gets_what_is_not_his_and_nobody_waits_for_ever() {
     );
 }
 
+/// Plays the seeds on all cores. What they came to, and the reports of those that failed.
+fn run_all(seeds: Range<u64>) -> (Summary, Vec<String>) {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let end = seeds.end;
+    let next = AtomicU64::new(seeds.start);
+    let results = Mutex::new((Summary::default(), Vec::new()));
+    let play = || {
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= end {
+                return;
+            }
+            let result = run(seed, None, false);
+            let (total, failures) = &mut *results.lock().expect("nobody panics with it");
+            match result {
+                Ok(summary) => total.add(&summary),
+                Err(why) => {
+                    println!("SIM_SEED={seed}: {why}");
+                    failures.push(format!("SIM_SEED={seed}: {why}"));
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(play))));
+    results.into_inner().expect("as before")
+}
+
 #[test]
 fn a_death_at_any_byte_hurts_nobody_else() {
     let small = |seed: &u64| {
         let summary = run(*seed, None, false).expect("the other test has run it");
         summary.spoken.iter().all(|bytes| (400..1500).contains(bytes))
     };
-    for seed in SEEDS.filter(small).take(1) {
+    for seed in seeds().filter(small).take(1) {
         let spoken = run(seed, None, false).expect("as before").spoken;
         for side in [Side::Client, Side::Server] {
             for at in 0..spoken[side as usize] {

@@ -1,6 +1,7 @@
 //! What one simulated client is going to do, made up at random beforehand. Nothing here knows what
 //! will come of it: the reference does.
 
+mod lasting;
 mod listening;
 mod session;
 
@@ -156,6 +157,9 @@ impl<'a> Author<'a> {
         }
         if self.listens && self.rng.once_in(2) {
             return self.listening();
+        }
+        if self.mode == PoolMode::Auto && self.rng.once_in(5) {
+            return self.lasting();
         }
         if self.mode == PoolMode::Auto && self.rng.once_in(2) {
             return self.refusals();

@@ -12,10 +12,12 @@ pub(crate) const NAMES: [(&str, &str); 5] = [
 ];
 
 /// What a session has besides, of which the pooler hears only if it asks (`pool_mode = auto`).
-const UNREPORTED: [(&str, &str); 6] = [
+const UNREPORTED: [(&str, &str); 8] = [
     ("search_path", "public"),
     ("work_mem", "4MB"),
-    (OBJECT, "none"),
+    (OBJECT, NONE),
+    (CURSOR, NONE),
+    (LOCK, NONE),
     (ROLE, "none"),
     (PRIVILEGED, "none"),
     (BUFFERS, "8MB"),
@@ -33,6 +35,17 @@ pub(crate) const BUFFERS: &str = "temp_buffers";
 /// No setting, but a temporary table: it is made, undone and shown like one.
 pub(crate) const OBJECT: &str = "temporary_table";
 
+/// A cursor WITH HOLD, likewise.
+pub(crate) const CURSOR: &str = "holdable_cursor";
+
+/// How often the session has taken an advisory lock. The end of a transaction does not change that.
+pub(crate) const LOCK: &str = "advisory_lock";
+
+/// What keeps a client on its server.
+const PINS: [&str; 3] = [OBJECT, CURSOR, LOCK];
+/// There is no such thing.
+const NONE: &str = "none";
+
 /// Reported at any moment, and tracked by nobody.
 pub(crate) const UNTRACKED: &str = "sim_load";
 
@@ -41,6 +54,8 @@ pub(crate) struct Settings {
     values: BTreeMap<&'static str, String>,
     /// Those that were set since the session began.
     set: BTreeSet<&'static str>,
+    /// Those that are set until the transaction ends: the value to go back to, and whether it was set.
+    local: BTreeMap<&'static str, (String, bool)>,
     /// What RESET goes back to.
     defaults: BTreeMap<&'static str, String>,
     /// What the client was told last.
@@ -60,8 +75,8 @@ impl Default for Settings {
     fn default() -> Self {
         let values: BTreeMap<_, _> =
             all().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let set = BTreeSet::new();
-        Self { set, defaults: values.clone(), reported: values.clone(), values }
+        let (set, local) = (BTreeSet::new(), BTreeMap::new());
+        Self { set, local, defaults: values.clone(), reported: values.clone(), values }
     }
 }
 
@@ -76,8 +91,26 @@ impl Settings {
     }
 
     pub(crate) fn set(&mut self, name: &'static str, value: &str) {
+        self.local.remove(name);
         self.set.insert(name);
         self.values.insert(name, value.to_owned());
+    }
+
+    /// Until the transaction ends.
+    pub(crate) fn set_local(&mut self, name: &'static str, value: &str) {
+        let is_set = self.set.contains(name);
+        let before = self.values.insert(name, value.to_owned()).unwrap_or_default();
+        self.local.entry(name).or_insert((before, is_set));
+    }
+
+    /// The transaction has ended.
+    pub(crate) fn end_local(&mut self) {
+        for (name, (value, is_set)) in std::mem::take(&mut self.local) {
+            self.values.insert(name, value);
+            if is_set {
+                self.set.insert(name);
+            }
+        }
     }
 
     /// A parameter of the startup packet: RESET goes back to it.
@@ -93,25 +126,57 @@ impl Settings {
     }
 
     pub(crate) fn reset(&mut self, name: &'static str) {
+        self.local.remove(name);
         self.set.remove(name);
         self.values.insert(name, self.defaults[name].clone());
     }
 
     pub(crate) fn reset_all(&mut self) {
-        let settings = all().map(|(name, _)| *name).filter(|name| ![OBJECT, ROLE].contains(name));
+        let is_setting = |name: &&str| !PINS.contains(name) && *name != ROLE;
+        let settings = all().map(|(name, _)| *name).filter(is_setting);
         settings.for_each(|name| self.reset(name));
+    }
+
+    /// Temporary table, cursor and lock are gone.
+    pub(crate) fn drop_pins(&mut self) {
+        PINS.into_iter().for_each(|name| self.reset(name));
+    }
+
+    /// Is there something that keeps a client on its server?
+    pub(crate) fn has_pins(&self) -> bool {
+        PINS.into_iter().any(|name| self.is_there(name))
+    }
+
+    /// Is there a table, cursor or lock?
+    pub(crate) fn is_there(&self, pin: &str) -> bool {
+        self.get(pin) != Some(NONE)
+    }
+
+    /// How often the lock is held.
+    pub(crate) fn locks(&self) -> usize {
+        self.get(LOCK).and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn set_locks(&mut self, count: usize) {
+        match count {
+            0 => self.reset(LOCK),
+            count => self.set(LOCK, &count.to_string()),
+        }
     }
 
     /// What it was set to in this session, and is no default.
     pub(crate) fn set_in_session(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let set = self.set.iter().filter(|name| **name != OBJECT);
+        let set = self.set.iter().filter(|name| !PINS.contains(name));
         set.map(|name| (*name, self.values[name].as_str()))
     }
 
-    /// Back to what it was, except for what the client knows.
+    /// Back to what it was, except for what the client knows, and for locks.
     pub(crate) fn restore(&mut self, saved: Self) {
+        let locks = self.locks();
         self.values = saved.values;
         self.set = saved.set;
+        self.local = saved.local;
+        self.set_locks(locks);
     }
 
     /// All but those that hardly anybody sets, and nobody has.

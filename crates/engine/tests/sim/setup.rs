@@ -238,7 +238,11 @@ impl Setup {
             pid += 1;
             let refuse = (stormy && rng.once_in(8)).then(|| rng.pick(&["53300", "57P03"]));
             let account = Account { auth: auth.clone(), password: PASSWORD.into(), refuse };
-            Backend::server(pid, account, (schema.clone(), bus.clone()), session_mode)
+            let refuses_reset = stormy && rng.once_in(6);
+            let shared = (schema.clone(), bus.clone());
+            let mut server = Backend::server(pid, account, shared, session_mode);
+            server.refuses_reset = refuses_reset;
+            server
         })
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::backend::Order;
+use crate::settings::Settings;
 
 /// SQLSTATE of notices that belong to no request.
 pub(crate) const CHATTER: &str = "sim00";
@@ -56,6 +57,8 @@ pub(crate) enum Statement {
     },
     Notify(Order),
     Set(&'static str, String),
+    /// Until the transaction ends.
+    SetLocal(&'static str, String),
     /// Of one, or of all.
     Reset(Option<&'static str>),
     /// The pooler's way to set several.
@@ -64,6 +67,22 @@ pub(crate) enum Statement {
     Object {
         made: bool,
     },
+    /// A cursor WITH HOLD is declared, or closed.
+    Cursor {
+        made: bool,
+    },
+    /// An advisory lock of the session is taken, or given back.
+    Lock {
+        taken: bool,
+    },
+    /// A function of the user's is called. It sets `work_mem` for the session, or nothing.
+    Call {
+        sets: Option<String>,
+    },
+    /// By SQL: the name, and the statement behind AS.
+    Prepare(String, Box<Self>),
+    Execute(String),
+    Deallocate(String),
     /// The role of this client is one that it may become, or not.
     Grant {
         to: usize,
@@ -90,6 +109,7 @@ pub(crate) enum Statement {
     },
     Sleep(u64),
     DiscardAll,
+    DiscardSequences,
     DeallocateAll,
     /// The table of this client gets other columns, and says so or not.
     Change {
@@ -108,7 +128,14 @@ pub(crate) enum Statement {
 
 impl Statement {
     pub(crate) fn returns_rows(&self) -> bool {
-        matches!(self, Self::Select { .. } | Self::Show(_) | Self::Read { .. })
+        matches!(
+            self,
+            Self::Select { .. }
+                | Self::Show(_)
+                | Self::Read { .. }
+                | Self::Lock { .. }
+                | Self::Call { .. }
+        )
     }
 
     /// Whose table it is about.
@@ -155,9 +182,18 @@ fn statement(text: &str) -> Option<Statement> {
         let all = list.split("pg_catalog.set_config(").map(setting).collect::<Option<_>>()?;
         return Some(Statement::SetConfig(all));
     }
-    if text.starts_with("SELECT kind, name,") {
+    if text.starts_with("SELECT kind, ") {
         let (settings, objects) = (text.contains("pg_settings"), text.contains("pg_locks"));
         return Some(Statement::Probe { settings, objects });
+    }
+    if let Some(argument) = text.strip_prefix("SELECT meddle('") {
+        return Some(Statement::Call { sets: Some(argument.strip_suffix("')")?.to_owned()) });
+    }
+    match text {
+        "SELECT pg_advisory_lock(1)" => return Some(Statement::Lock { taken: true }),
+        "SELECT pg_advisory_unlock(1)" => return Some(Statement::Lock { taken: false }),
+        "SELECT calm()" => return Some(Statement::Call { sets: None }),
+        _ => {}
     }
     let mut words = text.split(' ').filter(|word| !word.is_empty() && *word != "$1");
     let first = words.next()?;
@@ -180,19 +216,22 @@ fn statement(text: &str) -> Option<Statement> {
         }
         "SET" => {
             let (name, value) = text.strip_prefix("SET ")?.split_once('=')?;
-            let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?;
-            Statement::Set(crate::settings::Settings::known(name.trim())?, value.to_owned())
+            let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?.to_owned();
+            match name.strip_prefix("LOCAL ") {
+                Some(name) => Statement::SetLocal(Settings::known(name.trim())?, value),
+                None => Statement::Set(Settings::known(name.trim())?, value),
+            }
         }
         "RESET" if text == "RESET ALL" => Statement::Reset(None),
         "RESET" => {
             let name = words.next()?.trim_matches('"');
-            Statement::Reset(Some(crate::settings::Settings::known(name)?))
+            Statement::Reset(Some(Settings::known(name)?))
         }
         "CREATE" => Statement::Object { made: true },
         "DROP" => Statement::Object { made: false },
         "GRANT" => Statement::Grant { to: number()?, granted: true },
         "REVOKE" => Statement::Grant { to: number()?, granted: false },
-        "SHOW" => Statement::Show(crate::settings::Settings::known(words.next()?)?),
+        "SHOW" => Statement::Show(Settings::known(words.next()?)?),
         "SELECT" => Statement::Select { rows: number()?, len: number()? },
         "INSERT" => Statement::Insert,
         "FAIL" => Statement::Fail,
@@ -200,8 +239,17 @@ fn statement(text: &str) -> Option<Statement> {
         "COPYIN" => Statement::CopyIn,
         "COPYOUT" => Statement::CopyOut { rows: number()?, len: number()? },
         "SLEEP" => Statement::Sleep(number()? as u64),
+        "DISCARD" if text == "DISCARD SEQUENCES" => Statement::DiscardSequences,
         "DISCARD" => Statement::DiscardAll,
-        "DEALLOCATE" => Statement::DeallocateAll,
+        "DEALLOCATE" if text == "DEALLOCATE ALL" => Statement::DeallocateAll,
+        "DEALLOCATE" => Statement::Deallocate(words.next()?.to_owned()),
+        "DECLARE" => Statement::Cursor { made: true },
+        "CLOSE" => Statement::Cursor { made: false },
+        "PREPARE" => {
+            let (name, prepared) = text.strip_prefix("PREPARE ")?.split_once(" AS ")?;
+            Statement::Prepare(name.to_owned(), Box::new(statement(prepared)?))
+        }
+        "EXECUTE" => Statement::Execute(words.next()?.to_owned()),
         "ALTER" => Statement::Change { of: number()?, openly: true },
         "DO" => Statement::Change { of: number()?, openly: false },
         "READ" => Statement::Read { of: number()?, told: false },
@@ -219,5 +267,5 @@ fn unquoted(name: &str) -> String {
 fn setting(text: &str) -> Option<(&'static str, String)> {
     let (name, rest) = text.strip_prefix('\'')?.split_once("','")?;
     let (value, _) = rest.split_once("',false) IS NULL")?;
-    Some((crate::settings::Settings::known(name)?, value.to_owned()))
+    Some((Settings::known(name)?, value.to_owned()))
 }

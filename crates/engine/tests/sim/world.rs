@@ -272,6 +272,7 @@ impl World {
     fn pass_time(&mut self) -> Result<(), String> {
         self.check_rest()?;
         self.check_orders()?;
+        self.end_shutdown();
         let mut moments: Vec<u64> = self.next_tick.clone();
         moments.extend(self.net.servers.iter().filter_map(|server| server.wakes_at));
         moments.extend(self.net.servers.iter().map(|server| server.stalled_until));

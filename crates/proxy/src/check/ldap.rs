@@ -4,7 +4,7 @@
 //! TLS is ours (rustls). Which authorities are trusted is said where OpenLDAP's own programs, and so
 //! PgBouncer, look for it: `LDAPTLS_CACERT`, then `TLS_CACERT` in `ldap.conf`; else the system's.
 
-use std::{env, fs, io, sync::Arc, time::Duration};
+use std::{env, io, path::Path, sync::Arc, time::Duration};
 
 use config::ldap::{Find, LdapOptions, Scope};
 use ldap3::{
@@ -175,7 +175,7 @@ fn authorities() -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let file = env::var("LDAPTLS_CACERT").ok().or_else(|| cacert(&ldap_conf()?));
     let certificates = match file {
-        Some(file) => CertificateDer::pem_slice_iter(&fs::read(&file)?)
+        Some(file) => CertificateDer::pem_slice_iter(&config::read_file(Path::new(&file))?)
             .collect::<Result<_, _>>()
             .map_err(|error| io::Error::other(format!("{file}: {error}")))?,
         None => rustls_native_certs::load_native_certs().certs,
@@ -188,7 +188,10 @@ fn authorities() -> io::Result<RootCertStore> {
 fn ldap_conf() -> Option<String> {
     let places = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
     let named = env::var("LDAPCONF").ok();
-    named.iter().map(String::as_str).chain(places).find_map(|place| fs::read_to_string(place).ok())
+    named.iter().map(String::as_str).chain(places).find_map(|place| {
+        let bytes = config::read_file(Path::new(place)).ok()?;
+        String::from_utf8(bytes).ok()
+    })
 }
 
 /// The value of `TLS_CACERT` in it (manual page `ldap.conf(5)`).

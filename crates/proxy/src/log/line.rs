@@ -72,6 +72,15 @@ pub(super) fn with(level: Level, message: fmt::Arguments<'_>, write: impl FnOnce
     });
 }
 
+/// Builds a line while another one is being written.
+pub(super) fn compose(level: Level, message: fmt::Arguments<'_>) -> String {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let second = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
+    let mut scratch = Scratch { text: String::new(), message: 0, stamp: Stamp::new(second) };
+    scratch.build(second, since_epoch.subsec_millis(), level, message);
+    scratch.text
+}
+
 impl Scratch {
     fn build(&mut self, second: i64, millis: u32, level: Level, message: fmt::Arguments<'_>) {
         if self.stamp.second != second {

@@ -11,15 +11,50 @@ use crate::{controller::Controller, sys::process};
 const LOOK: Duration = Duration::from_secs(1);
 /// What fewer clients have used is not worth the time.
 const CROWD_MIN: u32 = 1_000;
+/// The allocator is asked what it keeps at each look of so many, and only by a process of that size.
+const ALLOCATOR_LOOKS: u32 = 10;
+const RESIDENT_MIN: u64 = 32 << 20;
+/// So much that is resident and not in use is given back.
+const WASTE_MAX: u64 = 12 << 20;
 
 /// Looks for ever.
 pub(super) async fn keep(controller: Controller) {
-    let mut crowd = Crowd::default();
-    loop {
+    let (mut crowd, mut waste) = (Crowd::default(), Waste::default());
+    for look in 1_u32.. {
         sleep(LOOK).await;
+        if look % ALLOCATOR_LOOKS == 0 {
+            waste.look();
+        }
         if crowd.has_left(controller.0.shared.clients()) {
             process::give_memory_back();
         }
+    }
+}
+
+/// Memory that a few clients have used, with many statements for example.
+#[derive(Debug, Default)]
+struct Waste {
+    /// What could not be given back the last time.
+    stays: u64,
+}
+
+impl Waste {
+    fn look(&mut self) {
+        let resident = process::resident_bytes();
+        if resident < RESIDENT_MIN {
+            return;
+        }
+        if self.is_too_much(resident, process::allocated_bytes()) {
+            process::give_memory_back();
+            self.stays = process::resident_bytes().saturating_sub(process::allocated_bytes());
+        }
+    }
+
+    /// Is much more resident than what is in use, and than what cannot be helped?
+    fn is_too_much(&mut self, resident: u64, allocated: u64) -> bool {
+        let wasted = resident.saturating_sub(allocated);
+        self.stays = self.stays.min(wasted);
+        wasted > self.stays + WASTE_MAX
     }
 }
 
@@ -48,6 +83,16 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_given_back_is_not_tried_again() {
+        let mut waste = Waste::default();
+        assert!(!waste.is_too_much(WASTE_MAX + 5, 5));
+        assert!(waste.is_too_much(WASTE_MAX + 6, 5));
+        waste.stays = WASTE_MAX;
+        assert!(!waste.is_too_much(WASTE_MAX * 2, 0));
+        assert!(waste.is_too_much(WASTE_MAX * 2 + 1, 0));
+    }
 
     #[test]
     fn a_crowd_has_left_once_and_when_all_who_leave_are_gone() {

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::unix::net::UnixStream,
     sync::{Arc, Mutex, RwLock, mpsc as mpsc_blocking},
     thread::{self, JoinHandle},
 };
@@ -109,9 +110,13 @@ pub(super) fn start(
             Err(_) => Exit::Immediate,
         }
     })?;
-    let has_heritage = heritage.is_some();
+    let succeeds = heritage.is_some();
     if let Some(heritage) = heritage {
-        inherit(heritage, &shared, &mut workers).map_err(StartError::TakeOver)?;
+        let stream = inherit(heritage, &shared, &mut workers).map_err(StartError::TakeOver)?;
+        // Before the workers serve: a cancel request may be the first thing that comes to them.
+        if let Err(error) = takeover::follow(stream, &shared) {
+            warning!("the process before this one keeps its busy clients: {error}");
+        }
     }
     for (at, (place, worker)) in places.into_iter().zip(workers).enumerate() {
         // The thread waits for nothing else.
@@ -123,7 +128,7 @@ pub(super) fn start(
         config::PGBOUNCER_VERSION,
         env!("CARGO_PKG_VERSION"),
     );
-    match has_heritage {
+    match succeeds {
         true => controller.0.notifier.succeeded(),
         false => controller.0.notifier.ready(),
     }
@@ -141,12 +146,12 @@ fn worker_count(config: &Config) -> u16 {
 }
 
 /// What another process had is this one's when that has said so; nothing is done with it before.
-fn inherit(heritage: Heritage, shared: &Shared, workers: &mut [Worker]) -> io::Result<()> {
+fn inherit(heritage: Heritage, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
     let (stream, estate, fds) = heritage.into_parts();
     takeover::adopt(workers, shared, estate, fds)?;
     Heritage::accept(&stream)?;
     shared.listeners.iter().for_each(Listener::own);
-    Ok(())
+    Ok(stream)
 }
 
 fn make_workers(shared: &Arc<Shared>, config: &Arc<Config>) -> io::Result<Vec<Worker>> {

@@ -3,21 +3,27 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::{IntoRawFd as _, RawFd},
+    os::{
+        fd::{IntoRawFd as _, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
 };
 
 use engine::{
-    ids::{Micros, ServerId},
+    ids::{ClientId, Micros, ServerId},
     settings::Target,
+    shell::OtherProcess,
 };
 
 use super::{Outcome, Sockets, events::CancelLine};
 use crate::{
+    Peer,
     controller::ForwardInfo,
     resolve::Question,
     shared::{ColdRequest, ServerSocket},
     sys::{Address, epoll, socket},
     table::Kind,
+    takeover::Letter,
     tls::Job,
 };
 
@@ -78,6 +84,29 @@ impl Sockets {
         self.begin_queued();
     }
 
+    /// Another process of an online restart gets one end of a connection on which `packet` comes; it
+    /// closes it when it has acted. Nothing goes back to the process from which it came.
+    pub(super) fn begin_passing(
+        &mut self,
+        id: u64,
+        to: OtherProcess,
+        requester: ClientId,
+        packet: &[u8],
+    ) -> bool {
+        let Some(line) = self.shared.lines.to(to) else { return false };
+        if *self.peer(requester) == Peer::Process(to) {
+            return false;
+        }
+        let Ok((near, far)) = UnixStream::pair() else { return false };
+        if near.set_nonblocking(true).and(far.set_nonblocking(true)).is_err() {
+            return false;
+        }
+        let cancel = self.new_cancel(id, None, packet);
+        line.send(Letter::Cancel(far.into()));
+        self.watch_cancel(cancel, near.into());
+        true
+    }
+
     /// Those that have had to wait, the oldest first. Places that another worker gives up are
     /// found at the next tick.
     fn begin_queued(&mut self) {
@@ -127,6 +156,10 @@ impl Sockets {
     fn open_cancel(&mut self, mut cancel: Cancel, address: &Address) {
         cancel.address.clone_from(address);
         let Ok((fd, _)) = self.open_towards(address) else { return self.finish(&cancel) };
+        self.watch_cancel(cancel, fd);
+    }
+
+    fn watch_cancel(&mut self, cancel: Cancel, fd: OwnedFd) {
         let fd = fd.into_raw_fd();
         let token = self.table.register(fd, Kind::Cancel);
         self.cancels.insert(fd, cancel);

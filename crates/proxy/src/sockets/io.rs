@@ -5,7 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use engine::{
     ids::{ClientId, Handle, Micros, PoolId, ServerId},
     settings::Target,
-    shell::{Check, ConsoleLogin, Event, Io, TlsStart},
+    shell::{Check, ConsoleLogin, Event, Io, OtherProcess, TlsStart},
 };
 
 use wire::startup::CancelKey;
@@ -90,6 +90,16 @@ impl Io for Sockets {
 
     fn forward_cancel(&mut self, cancel: u64, peer: u32, target: &Target, packet: &[u8]) {
         self.begin_forward(cancel, peer, target, packet);
+    }
+
+    fn forward_to_process(
+        &mut self,
+        cancel: u64,
+        to: OtherProcess,
+        requester: ClientId,
+        packet: &[u8],
+    ) -> bool {
+        self.begin_passing(cancel, to, requester, packet)
     }
 
     fn start_tls(&mut self, client: ClientId, start: TlsStart, connected_at: Micros) {

@@ -69,7 +69,12 @@ impl Rig {
     fn request(&mut self) -> Vec<usize> {
         let mut request = Vec::new();
         frontend::query(&mut request, &vec![b' '; REQUEST_LEN]);
-        self.client.write_all(&request).unwrap();
+        self.pass(&request)
+    }
+
+    /// How much of that reaches the server in each turn.
+    fn pass(&mut self, request: &[u8]) -> Vec<usize> {
+        self.client.write_all(request).unwrap();
         let (mut portions, mut left) = (Vec::new(), request.len());
         for _ in 0..TURNS_MAX {
             self.weir.turn().unwrap();
@@ -147,6 +152,14 @@ fn sbuf_loopcnt_reads_of_a_connection_and_others_have_their_turn() {
 #[test]
 fn without_sbuf_loopcnt_all_that_is_there_is_read_in_one_turn() {
     assert_eq!(Rig::new(0).request().len(), 1);
+}
+
+#[test]
+fn a_thousand_messages_of_a_connection_and_others_have_their_turn() {
+    let mut flood = Vec::new();
+    (0..REQUEST_LEN / 5).for_each(|_| frontend::flush(&mut flood));
+    let portions = Rig::new(0).pass(&flood);
+    assert!(portions.iter().all(|count| *count < LARGEST_READ), "{portions:?}");
 }
 
 #[test]

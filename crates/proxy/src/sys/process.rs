@@ -42,6 +42,13 @@ pub(crate) fn set_blocking(fd: RawFd) -> io::Result<()> {
     checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(drop)
 }
 
+/// Would a write to it be taken now, or fail, rather than wait?
+pub(crate) fn is_writable(fd: RawFd) -> bool {
+    let mut own = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one live element, as the count says.
+    unsafe { libc::poll(&raw mut own, 1, 0) > 0 }
+}
+
 /// Lets go of what a descriptor stands for, while the descriptor itself stays its owner's: it is
 /// `/dev/null` from now on.
 pub(crate) fn blank(fd: RawFd) -> io::Result<()> {
@@ -79,6 +86,28 @@ pub(crate) fn give_memory_back() {
     unsafe {
         libc::malloc_trim(0)
     };
+}
+
+/// The process's resident memory; 0 if the system does not tell.
+pub(crate) fn resident_bytes() -> u64 {
+    let sizes = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = sizes.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    // SAFETY: takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages * u64::try_from(page).unwrap_or(0)
+}
+
+/// Returns the bytes that the allocator has given out. Other threads may wait for it meanwhile: a
+/// millisecond, if much memory is free in small pieces.
+pub(crate) fn allocated_bytes() -> u64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes no pointers; it may be called by any thread at any time.
+        let info = unsafe { libc::mallinfo2() };
+        (info.uordblks + info.hblkhd) as u64
+    }
+    #[cfg(not(target_env = "gnu"))]
+    u64::MAX
 }
 
 /// Raises the number of open files to what is allowed, and tells it and the hard limit.

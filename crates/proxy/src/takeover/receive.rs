@@ -7,13 +7,12 @@ use std::{
         fd::{AsRawFd as _, OwnedFd},
         unix::net::UnixStream,
     },
-    time::Duration,
 };
 
 use config::Global;
 use engine::parcel::Estate;
 
-use super::{PATIENCE, TakeOverError, read_fds, read_frame, request, write_frame};
+use super::{PATIENCE, Received, TakeOverError, read_frame, read_state, request, write_frame};
 use crate::{
     listener,
     sys::{process, socket},
@@ -69,29 +68,11 @@ pub fn receive(global: &Global) -> Result<Option<Heritage>, TakeOverError> {
         }
         _ => return Err(TakeOverError::Foreign),
     }
-    // It waits for its clients' queries to end first.
-    let rest = global.suspend_timeout.saturating_add(PATIENCE).min(Duration::from_secs(86_400));
-    stream.set_read_timeout(Some(rest))?;
     let (letter, state) = read_frame(&stream)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     if letter != b'S' {
         return Err(TakeOverError::Refused(String::from_utf8_lossy(&state).into_owned()));
     }
-    let (counts, state) = state.split_at_checked(8).ok_or(TakeOverError::Foreign)?;
-    let count = |at: usize| {
-        counts[at..at + 4].iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte))
-    };
-    let (listeners, sockets) = (count(0), count(4));
-    let estate = Estate::from_bytes(state)?;
-    let expected: usize = estate.parcels.iter().map(super::adopt::sockets_of).sum();
-    if expected != sockets {
-        return Err(TakeOverError::Descriptors(expected.abs_diff(sockets)));
-    }
-    let mut fds = VecDeque::from(read_fds(&stream, listeners + sockets)?);
-    if fds.len() != listeners + sockets {
-        return Err(TakeOverError::Descriptors(fds.len().abs_diff(listeners + sockets)));
-    }
-    let listeners = fds.drain(..listeners).collect();
+    let Received { estate, listeners, fds } = read_state(&stream, &state)?;
     Ok(Some(Heritage { stream, estate, listeners, fds }))
 }
 

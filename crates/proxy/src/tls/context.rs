@@ -1,7 +1,7 @@
 //! What the configuration says of TLS, read from its files and made ready for use. A context is
 //! made whole or not at all; connections keep the one they began with.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use config::{AuthType, Global, SslMode};
 use engine::auth::Secured;
@@ -285,7 +285,8 @@ fn key(key: &'static str, file: &str) -> Result<PrivateKeyDer<'static>, TlsError
 }
 
 fn read(key: &'static str, file: &str) -> Result<Vec<u8>, TlsError> {
-    fs::read(Path::new(file)).map_err(|error| TlsError::new(key, format!("{file}: {error}")))
+    config::read_file(Path::new(file))
+        .map_err(|error| TlsError::new(key, format!("{file}: {error}")))
 }
 
 #[cfg(test)]

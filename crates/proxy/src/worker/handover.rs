@@ -13,21 +13,40 @@ use engine::{
 use super::{Hold, Worker};
 use crate::{
     peer::Peer,
-    shared::WorkerExport,
+    shared::{Rest, WorkerExport},
     sys::{Address, epoll, socket},
     table::Token,
+    takeover::{Inheritance, Parts, Share},
 };
 
 impl Worker {
-    /// No new clients, no new transactions; those under way come to their end.
-    pub(super) fn finish(&mut self) {
-        self.hold = Hold::Finishing;
+    /// No new clients and no new queries; those under way come to their end.
+    pub(super) fn freeze(&mut self) {
+        self.hold = Hold::Freezing;
         self.unwatch_listeners();
     }
 
-    /// No new queries either.
-    pub(super) fn freeze(&mut self) {
-        self.hold = Hold::Freezing;
+    /// Another process serves all clients that come to rest.
+    pub(super) fn leave(&mut self) {
+        self.hold = Hold::Leaving;
+    }
+
+    /// Which clients another process could have, now or later.
+    pub(super) fn rest(&self) -> Rest {
+        let goes = |id: &ClientId| !self.stays(*id, self.engine.server_of(*id));
+        let mut rest = Rest::default();
+        for id in self.engine.client_ids().filter(goes) {
+            rest.is_awaited |= self.engine.may_come_to_rest(id);
+            rest.can_move |= self.engine.may_move(id) && !self.has_stuck(id);
+        }
+        rest
+    }
+
+    /// Is there output that the client or its server has not taken?
+    fn has_stuck(&self, client: ClientId) -> bool {
+        let server = self.engine.server_of(client);
+        self.sockets.client_has_pending(client)
+            || server.is_some_and(|server| self.sockets.server_has_pending(server))
     }
 
     /// What can be given away, copied. Nothing is read from now on.
@@ -122,23 +141,55 @@ impl Worker {
         if let (Some(server), Some(fd)) = (server, server_fd) {
             self.sockets.import_server(server, fd.into_raw_fd());
         }
-        self.has_imported = true;
+        self.imported.clients.push(client);
     }
 
     pub(crate) fn import_parked(&mut self, record: ServerRecord, shelf: &Shelf, fd: OwnedFd) {
         // Of a database that is not configured any more, it is closed here.
         if let Some(server) = self.engine.import_parked(record, shelf) {
             self.sockets.import_server(server, fd.into_raw_fd());
-            self.has_imported = true;
+            self.imported.parked.push(server);
         }
     }
 
     /// All that was imported is ours from now on.
     pub(super) fn begin_imported(&mut self) {
-        if std::mem::take(&mut self.has_imported) {
-            let now = self.sockets.now;
-            self.engine.begin_imported(now, &mut self.sockets);
-            self.settle();
+        let imported = std::mem::take(&mut self.imported);
+        self.engine.begin_imported(imported, self.sockets.now, &mut self.sockets);
+        self.settle();
+    }
+
+    /// Clients and servers of the process before this one are to come, to any worker.
+    pub(super) fn expect(&mut self, inheritance: &Inheritance) {
+        let shelf = self.shelf(inheritance);
+        for parcel in &inheritance.estate.parcels {
+            self.engine.expect_parcel(parcel, &shelf);
         }
+    }
+
+    /// Some of them come to this worker.
+    pub(super) fn adopt(&mut self, share: Share) {
+        // Nothing of it is later than that.
+        self.sockets.now = self.shared.clock.now();
+        let Share { inheritance, parcels } = share;
+        let mut shelf = self.shelf(&inheritance);
+        for (at, Parts { clients, parked }) in parcels.into_iter().enumerate() {
+            let statements = inheritance.statements[at].clone();
+            shelf.open(&inheritance.estate.parcels[at], statements);
+            for (record, client, server) in clients {
+                self.import_client(record, &shelf, client, server);
+            }
+            for (record, server) in parked {
+                self.import_parked(record, &shelf, server);
+            }
+        }
+        self.begin_imported();
+    }
+
+    fn shelf(&mut self, inheritance: &Inheritance) -> Shelf {
+        let estate = &inheritance.estate;
+        let mut shelf = Shelf::new(&estate.names, self.engine.tracked_names());
+        self.engine.import_pools(estate.pools.clone(), &mut shelf);
+        shelf
     }
 }

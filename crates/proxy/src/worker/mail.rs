@@ -94,8 +94,11 @@ impl Worker {
             ShellMail::Suspend => self.suspend(),
             ShellMail::EndSuspense => self.drop_restless(),
             ShellMail::Resume => self.resume(),
-            ShellMail::Finish => self.finish(),
             ShellMail::Freeze => self.freeze(),
+            ShellMail::Leave => self.leave(),
+            ShellMail::Rest(reply) => drop(reply.send(self.rest())),
+            ShellMail::Expect(inheritance) => self.expect(&inheritance),
+            ShellMail::Adopt(share) => self.adopt(*share),
             // Who asked may have given up waiting.
             ShellMail::Export(reply) => drop(reply.send(self.export())),
             ShellMail::Cede(_done) => self.cede(),

@@ -8,7 +8,7 @@ use engine::{
     server::LOST,
 };
 
-use super::{BUFFER_LEN, SMALL_READ, Worker};
+use super::{BUFFER_LEN, MESSAGES_IN_TURN, READS_IN_TURN, SMALL_READ, Worker};
 use crate::{
     conn::{BROKEN, BULK, Conn, DONE, FAILED, NEWS, PIECE, READABLE},
     sockets::{LastWords, Outcome},
@@ -84,6 +84,7 @@ impl Worker {
     /// Reads a client, as far as it may be read now.
     pub(super) fn read_client(&mut self, client: ClientId, token: Token) {
         let now = self.sockets.now;
+        let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
             let on = self.engine.server_of(client);
             if self.keeps_client(client) || !self.sockets.client_may_be_read(client, on) {
@@ -132,6 +133,10 @@ impl Worker {
                     if drained || !self.sockets.is_client(token, client) {
                         return;
                     }
+                    if self.engine.messages() >= share {
+                        self.sockets.client(client).flags &= !BULK;
+                        break;
+                    }
                 }
                 Read::Nothing => {
                     self.engine.client_quiet(client, now, &mut self.sockets);
@@ -146,6 +151,7 @@ impl Worker {
     /// Reads a server, as far as its client takes what it says.
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
         let now = self.sockets.now;
+        let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
             let by = self.engine.reader_of(server);
             if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
@@ -172,6 +178,10 @@ impl Worker {
                     if drained || !self.sockets.is_server(token, server) {
                         return;
                     }
+                    if self.engine.messages() >= share {
+                        self.sockets.server(server).flags &= !BULK;
+                        break;
+                    }
                 }
                 Read::Nothing => {
                     self.engine.server_quiet(server, now, &mut self.sockets);
@@ -197,7 +207,7 @@ impl Worker {
     #[inline]
     fn reads_in_turn(&self) -> u32 {
         match self.sockets.global().sbuf_loopcnt {
-            0 => u32::MAX,
+            0 => READS_IN_TURN,
             count => count,
         }
     }

@@ -29,8 +29,11 @@ impl Worker {
         match self.hold {
             Hold::None => false,
             Hold::Suspended => self.engine.client_at_rest(client),
-            Hold::Finishing => self.engine.client_can_pause(client),
             Hold::Freezing => self.engine.client_can_stop(client),
+            Hold::Leaving => {
+                let server = self.engine.server_of(client);
+                self.engine.client_can_stop(client) && !self.stays(client, server)
+            }
             Hold::Still => true,
         }
     }
@@ -38,7 +41,7 @@ impl Worker {
     #[inline]
     pub(super) fn keeps_server(&self, server: ServerId) -> bool {
         match self.hold {
-            Hold::None | Hold::Finishing | Hold::Freezing => false,
+            Hold::None | Hold::Freezing | Hold::Leaving => false,
             Hold::Suspended => self.engine.server_at_rest(server),
             Hold::Still => true,
         }
@@ -46,8 +49,8 @@ impl Worker {
 
     pub(super) fn publish_quiet(&self) {
         let quiet = match self.hold {
-            Hold::None | Hold::Still => true,
-            Hold::Finishing | Hold::Freezing => {
+            Hold::None | Hold::Leaving | Hold::Still => true,
+            Hold::Freezing => {
                 self.engine.has_come_to_rest(|client, server| self.stays(client, server))
             }
             Hold::Suspended => self.restless().0.is_empty() && self.restless().1.is_empty(),

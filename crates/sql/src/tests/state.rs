@@ -329,3 +329,35 @@ fn what_is_in_doubt_is_opaque() {
     let long = format!("SELECT ${0}$ a ${0}$", "t".repeat(64));
     assert_eq!(signs(&long), OPAQUE);
 }
+
+#[test]
+fn a_text_that_may_draw_a_number_shows_where() {
+    let draws = |sql: &str| scan(sql.as_bytes(), true).draws;
+    for sql in [
+        "SELECT 1",
+        "SELECT a INTO t FROM b",
+        "UPDATE t SET a = 1",
+        "DELETE FROM t",
+        "SELECT insert, into FROM t",
+        "SELECT lastval(), currval('s')",
+    ] {
+        assert_eq!(draws(sql), 0, "{sql}");
+    }
+    let alike = [
+        &["INSERT INTO t VALUES (1)", "insert into T (a) values ('other') returning a"][..],
+        &["INSERT INTO s.t VALUES (1)", "WITH a AS (SELECT 2) INSERT INTO s.t SELECT * FROM a"],
+        &["INSERT INTO \"T\" DEFAULT VALUES"],
+        &["MERGE INTO u USING s ON a = b WHEN NOT MATCHED THEN INSERT VALUES (1)"],
+        &["SELECT nextval('s')", "SELECT pg_catalog.nextval('another')"],
+        &["SELECT setval('s', 1)"],
+        &["INSERT INTO t VALUES (nextval('s'))"],
+    ];
+    let mut seen = Vec::new();
+    for texts in alike {
+        let first = draws(texts[0]);
+        assert_ne!(first, 0, "{}", texts[0]);
+        texts.iter().for_each(|sql| assert_eq!(draws(sql), first, "{sql}"));
+        assert!(!seen.contains(&first), "{}", texts[0]);
+        seen.push(first);
+    }
+}

@@ -203,3 +203,88 @@ fn the_default_query_works_for_a_superuser() {
     assert_eq!(client.value("SELECT current_user"), role.name);
     assert!(pooler.login(Role::APP, &database, Role::APP_PASSWORD).is_ok());
 }
+
+/// The owner of a database may set a `search_path` for all its sessions.
+#[test]
+fn the_owner_of_a_database_does_not_tell_what_the_default_query_reads() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let asker = postgres.role(ServerAuth::Scram);
+    postgres.sql("postgres", &format!("ALTER ROLE {} SUPERUSER", asker.name));
+    let victim = postgres.role(ServerAuth::Trust);
+    let (setup, database) = support::setup("transaction");
+    postgres.sql(
+        &database,
+        &format!(
+            "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC; \
+             CREATE TABLE evil.pg_authid (rolname text, rolpassword text, rolvaliduntil timestamptz, \
+             rolcanlogin bool); GRANT SELECT ON evil.pg_authid TO PUBLIC; \
+             INSERT INTO evil.pg_authid VALUES ('{}', 'the wrong one', NULL, true); \
+             ALTER DATABASE {database} SET search_path = evil, pg_catalog",
+            victim.name
+        ),
+    );
+    for query in [None, Some("SELECT rolname, rolpassword FROM pg_authid WHERE rolname = $1")] {
+        let setup = setup
+            .clone()
+            .set("auth_type", "plain")
+            .set("auth_user", &asker.name)
+            .set("default_pool_size", 1)
+            .secret(&asker.name, &asker.password);
+        let pooler = match query {
+            Some(query) => setup.set("auth_query", query).start(),
+            None => setup.start(),
+        };
+        assert!(pooler.login(&victim.name, &database, "the wrong one").is_err(), "{query:?}");
+        let (mut client, _) = log_in(&pooler, &victim, &database);
+        assert_eq!(client.value("SELECT current_user"), victim.name);
+        // The server that was asked is as it was.
+        let mut own = pooler.login(&asker.name, &database, &asker.password).expect("a client");
+        assert_eq!(own.value("SHOW search_path"), "evil, pg_catalog");
+    }
+}
+
+/// CVE-2025-12819: `search_path` of a startup packet, applied before the login, changes what an
+/// unqualified `auth_query` reads.
+#[test]
+fn a_startup_packet_does_not_change_what_auth_query_reads() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let asker = postgres.role(ServerAuth::Scram);
+    for mode in ["session", "transaction", "auto"] {
+        let (setup, database) = support::setup(mode);
+        let victim = postgres.role(ServerAuth::Trust);
+        postgres.sql(
+            &database,
+            &format!(
+                "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC; \
+                 CREATE TABLE public.users (name text, secret text); \
+                 CREATE TABLE evil.users (name text, secret text); \
+                 GRANT SELECT ON public.users, evil.users TO PUBLIC; \
+                 INSERT INTO public.users VALUES ('{0}', 'the right one'); \
+                 INSERT INTO evil.users VALUES ('{0}', 'the wrong one')",
+                victim.name
+            ),
+        );
+        let pooler = setup
+            .set("auth_type", "plain")
+            .set("auth_user", &asker.name)
+            .set("auth_query", "SELECT name, secret FROM users WHERE name = $1")
+            .set("track_extra_parameters", "IntervalStyle, search_path")
+            .secret(&asker.name, &asker.password)
+            .start();
+        for options in [("search_path", "evil"), ("options", "-c search_path=evil")] {
+            let startup = [("user", &*victim.name), ("database", &*database), options];
+            let mut client = RawClient::connect(pooler.port());
+            let told = client.try_authenticate(&startup, "the wrong one");
+            let error = told.iter().find_map(testkit::Message::error);
+            assert!(error.is_some(), "{mode}: let in with the password of another schema");
+        }
+        let right = pooler.login(&victim.name, &database, "the right one");
+        assert!(right.is_ok(), "{mode}: {:?}", right.err());
+    }
+}

@@ -2,7 +2,7 @@
 //! that has not got its statement, or has it for the new columns: it must not be given rows that it
 //! would take for others, but the error that a connection of its own gives it.
 
-use testkit::{Message, Pooler, Postgres, RawClient, frontend};
+use testkit::{Message, Pooler, Postgres, RawClient, Role, frontend};
 
 use super::{pooler, switch};
 use crate::support;
@@ -137,5 +137,37 @@ fn an_unchanged_table_is_read_on_every_server() {
         client.rows("BEGIN");
         assert_eq!(run(&mut client, "mine"), "2DCZ");
         client.rows("COMMIT");
+    }
+}
+
+/// The client was told the columns by one server, and meets another that has the statement, of which
+/// nobody has asked what it returns; and by then the text would mean something else to the client.
+#[test]
+fn a_server_on_which_nobody_has_described_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = format!("ROLE = {}", Role::APP);
+    for setting in
+        ["timezone = 'Asia/Tokyo'", "search_path = pg_catalog", "datestyle = german", &role]
+    {
+        for begin in ["", "BEGIN; "] {
+            let (pooler, database) = pooler(2);
+            let [mut client, mut other] = [(); 2].map(|()| pooler.client(&database));
+            let text = "select 1 where 1=$1";
+            assert_eq!(answer(&mut client, &[frontend::parse("s1", text)]), "1Z");
+            other.rows("BEGIN");
+            let run = [
+                frontend::bind("", "s1", &[Some("1")]),
+                frontend::describe_portal(""),
+                frontend::execute("", 0),
+            ];
+            assert_eq!(answer(&mut client, &run), "2TDCZ", "{setting}");
+            other.rows("ROLLBACK");
+            client.rows(&format!("{begin}SET {setting}"));
+            for _ in 0..2 {
+                assert_eq!(answer(&mut client, &run), "2TDCZ", "{begin}{setting}");
+            }
+        }
     }
 }

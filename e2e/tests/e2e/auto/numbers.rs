@@ -85,3 +85,80 @@ fn who_asks_for_numbers_keeps_its_server() {
         assert_eq!(pooler.admin("SHOW PINS").rows.len(), 0, "{end}");
     }
 }
+
+/// So many clients in each of the ways; the long suites have ten thousand.
+fn crowd() -> usize {
+    if std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full") { 10_000 } else { 1_000 }
+}
+
+/// New clients, fifty at a time, in a fresh pool of eight: each inserts a row with its own number and
+/// name, asks for that number, and leaves. The table has to say the same.
+fn everybody_is_told_its_own(begin: &str, end: &str, round_robin: u8) {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let setup = setup.workers(2).set("default_pool_size", 8).set("max_client_conn", 200);
+    let pooler = setup.set("server_round_robin", round_robin).start();
+    let mut direct = support::direct(&database);
+    direct.rows("CREATE TABLE crowd (id serial, who int); GRANT ALL ON crowd TO PUBLIC");
+    direct.rows("GRANT ALL ON SEQUENCE crowd_id_seq TO PUBLIC");
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let told = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                loop {
+                    let who = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if who >= crowd() {
+                        return;
+                    }
+                    let mut client = pooler.client(&database);
+                    let orders = [begin, &format!("INSERT INTO crowd (who) VALUES ({who})")];
+                    for order in orders.into_iter().filter(|order| !order.is_empty()) {
+                        client.rows(order);
+                    }
+                    let answer = client.query("SELECT lastval()");
+                    let number = match answer.error {
+                        Some(error) => format!("refused: {}", error.code()),
+                        None => answer.rows[0][0].clone().expect("a number"),
+                    };
+                    if !end.is_empty() && !number.starts_with("refused") {
+                        client.rows(end);
+                    }
+                    told.lock().expect("no thread has failed").push((who, number));
+                }
+            });
+        }
+    });
+    let rows = direct.rows("SELECT who, id FROM crowd");
+    let field = |field: &Option<String>| field.clone().expect("a value");
+    let own: std::collections::HashMap<_, _> =
+        rows.iter().map(|row| (field(&row[0]), field(&row[1]))).collect();
+    let told = told.into_inner().expect("no thread has failed");
+    assert_eq!(told.len(), crowd());
+    let wrong = told.iter().filter(|(who, number)| own.get(&who.to_string()) != Some(number));
+    let wrong: Vec<_> = wrong.collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {}: {:?}",
+        wrong.len(),
+        told.len(),
+        &wrong[..wrong.len().min(9)]
+    );
+}
+
+#[test]
+fn every_new_client_is_told_its_own_number_within_a_transaction() {
+    everybody_is_told_its_own("BEGIN", "COMMIT", 0);
+}
+
+#[test]
+fn every_new_client_is_told_its_own_number_in_autocommit() {
+    everybody_is_told_its_own("", "", 0);
+}
+
+#[test]
+fn every_new_client_is_told_its_own_number_where_servers_are_given_out_in_turn() {
+    everybody_is_told_its_own("", "", 1);
+}

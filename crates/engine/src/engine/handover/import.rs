@@ -17,7 +17,7 @@ use crate::parcel::{
 };
 use crate::pins::Pins;
 use crate::pool::REMOVED;
-use crate::prepared::{DOUBTFUL, Statement, seen_in};
+use crate::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::{Lent, Numbers, Session};
 use crate::shell::{Exchange, Io};
@@ -38,6 +38,13 @@ pub struct Shelf {
     /// its servers have there.
     lacks_names: bool,
     pools: Vec<Option<Destination>>,
+}
+
+/// What one worker was given and has not begun to serve.
+#[derive(Debug, Default)]
+pub struct Imported {
+    pub clients: Vec<ClientId>,
+    pub parked: Vec<ServerId>,
 }
 
 /// What has become of a pool.
@@ -285,25 +292,24 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// It is all ours now: servers without a client are parked, who waited to be let in waits
-    /// again, and who has no database any more is told so.
-    pub fn begin_imported(&mut self, now: Micros, io: &mut impl Io) {
-        let servers: Vec<_> = self.server_ids().collect();
-        for id in servers {
-            let found = self.servers.get(id.0 as usize);
-            if found.is_some_and(|one| matches!(one.phase, ServerPhase::Settling) && one.is_clean())
-            {
-                self.place(id, now, io);
+    /// What was imported is ours now: servers without a client are parked, clients that waited for a
+    /// server wait again, and a client whose database is not configured any more is told so.
+    pub fn begin_imported(&mut self, imported: Imported, now: Micros, io: &mut impl Io) {
+        let Imported { mut clients, parked } = imported;
+        for id in parked {
+            self.place(id, now, io);
+        }
+        clients.retain(|id| self.clients.contains(id.0 as usize));
+        for id in clients.iter().copied() {
+            if !self.client(id).vars.channels.is_empty() {
+                self.listen_again(id);
             }
         }
-        for id in self.clients_where(|client| !client.vars.channels.is_empty()) {
-            self.listen_again(id);
-        }
-        let mut idle = self.clients_where(|client| matches!(client.phase, ClientPhase::Idle));
+        clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));
         // Who has waited longest comes first again.
-        idle.sort_by_key(|id| self.client(*id).request_at);
-        for id in idle {
-            let client = self.client(id);
+        clients.sort_by_key(|id| self.client(*id).request_at);
+        for id in clients {
+            let Some(client) = self.clients.get(id.0 as usize) else { continue };
             let asks = !client.welcomed || client.stream.holds_message();
             match client.pool {
                 None => self.disconnect(id, REMOVED, now, io),
@@ -338,8 +344,8 @@ fn extended(record: ExtendedRecord, unnamed: u64, shelf: &Shelf) -> Box<Extended
 fn seen_in_parse(message: &[u8]) -> Seen {
     let body = message.get(HEADER_LEN..).unwrap_or_default();
     match Parse::decode(body) {
-        Ok(parse) => seen_in(parse.sql),
-        Err(_) => Seen { signs: Signs::OPAQUE, functions: 0 },
+        Ok(parse) => sql::scan_either(parse.sql),
+        Err(_) => Seen { signs: Signs::OPAQUE, ..Seen::default() },
     }
 }
 

@@ -10,17 +10,14 @@ use wire::messages::ParameterStatus;
 
 use super::Replies;
 use crate::ledger::Owner;
-use crate::mutant::{self, Mutant};
 use crate::values::Values;
 
 impl Replies<'_> {
     /// Who is to be told of it?
     pub(super) fn parameter_status(&mut self, status: &ParameterStatus<'_>) -> Owner {
-        let owner = self.server.ledger.bystander();
+        // Whatever the server is answering: it says what it has, and its client is told of that.
+        let owner = Owner::Client;
         let Some(slot) = self.names.slot(status.name) else { return owner };
-        if self.server.status != b'I' && mutant::is(Mutant::MissesSetInTransaction) {
-            return owner;
-        }
         let set = |values: &mut Values| values.change(|vars| vars.set(slot, status.value));
         let Some(client) = &mut self.client else {
             set(&mut self.server.vars);

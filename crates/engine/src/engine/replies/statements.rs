@@ -5,11 +5,11 @@ use wire::backend;
 use wire::error_fields::ErrorFields;
 
 use super::{OUT_OF_STEP, Replies};
+use crate::engine::resend::QUERY_CANCELED;
 use crate::kept::{
     KEPT_LEN_MAX, Refused, Used, changed_result, is_changed_result, is_of_changed_name,
 };
 use crate::ledger::{Owner, Settled};
-use crate::mutant::{self, Mutant};
 use crate::prepared::Shape;
 use crate::server::{Preparation, Server, ServerPhase};
 
@@ -22,7 +22,7 @@ impl Replies<'_> {
         } else if let Some(shape) = shape {
             self.server.statements.set_shape(settled.statement, settled.serial, shape);
             if let Some(extended) = self.client.as_mut().and_then(|own| own.extended.as_mut()) {
-                extended.statements.set_shape(settled.statement, shape);
+                extended.statements.set_shape(settled.statement, shape, settled.serial);
             }
         }
     }
@@ -31,8 +31,9 @@ impl Replies<'_> {
     pub(super) fn own_error(&mut self, fields: ErrorFields) {
         self.server.own_error = Some(fields.message().into_owned());
         let confirms = matches!(self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        let tells = confirms || fields.sqlstate() == QUERY_CANCELED;
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
-        if let Some(refused) = refused.filter(|_| confirms) {
+        if let Some(refused) = refused.filter(|_| tells) {
             refused.error = fields;
         }
     }
@@ -72,12 +73,15 @@ impl Replies<'_> {
     fn renewable(&self, settled: &Settled) -> Option<Used> {
         let outline = &self.server.kept.as_deref()?.outline;
         let used = outline.uses.as_ref()?;
-        let is_all = outline.first == settled.serial
+        let own = self.client.as_ref().and_then(|client| client.extended.as_ref());
+        let is_first_try = own.is_some_and(|own| !own.renewed);
+        let is_all = is_first_try
+            && outline.first == settled.serial
             && used.statement.id == settled.statement
             && self.server.status == b'I'
             && self.server.ledger.only_ends_batch()
             && self.client.as_ref().is_some_and(|own| own.stream.remaining <= KEPT_LEN_MAX);
-        (is_all && !mutant::is(Mutant::NeverRenews)).then(|| used.clone())
+        is_all.then(|| used.clone())
     }
 
     /// If the error is about a statement of ours by name: what it tells of the server, and the

@@ -6,7 +6,6 @@ use wire::Header;
 use super::{HEADER_LEN, Requests};
 use crate::kept::{KEPT_LEN_MAX, Outline, is_lone_begin};
 use crate::ledger::{Entry, Expect, Verb};
-use crate::mutant::{self, Mutant};
 use crate::prepared::Found;
 use crate::server::Server;
 use crate::shell::Exchange;
@@ -100,8 +99,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// begins, if it begins in it.
     #[inline(always)]
     pub(super) fn keep(&mut self) -> Option<usize> {
-        let Keeping { from, begun_here, mut outline } = self.keeping.take()?;
-        outline.has_effect &= !mutant::is(Mutant::ResendsWhatHasEffect);
+        let Keeping { from, begun_here, outline } = self.keeping.take()?;
         let bytes = &self.input[from..self.at];
         if outline.is_worth_keeping() {
             let kept = &mut **self.server.kept.get_or_insert_default();

@@ -32,6 +32,14 @@ impl<X: Exchange> Requests<'_, X> {
             return;
         }
         let standard = self.has_standard_strings();
+        self.lend_reading(text, standard);
+        if text.contains(&b'\\') {
+            self.lend_reading(text, !standard);
+        }
+    }
+
+    /// `standard`: see [`sql::scan`].
+    fn lend_reading(&mut self, text: &[u8], standard: bool) {
         for statement in sql::statements(text, standard) {
             let by_name =
                 matches!(statement.verb, Verb::Execute | Verb::Deallocate | Verb::Prepare);
@@ -58,6 +66,9 @@ impl<X: Exchange> Requests<'_, X> {
         self.stats.server_parses += 1;
         let fingerprint = self.server.traces.fingerprint;
         self.server.suspect(Signs::PREPARED, Called::default(), fingerprint);
+        if is_executed && statement.seen().signs.intersects(Signs::SETTINGS | Signs::OPAQUE) {
+            self.server.note_settings(|names| names.note(&statement.sql, true));
+        }
         let since = self.next_serial();
         self.server.lent.push(Lent { name: found.name, since });
         if self.server.ledger.has_open_batch() {

@@ -39,6 +39,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
             self.stats.binds -= 1;
             return Ok(Fate::Hold);
         }
+        if self.awaits_used(name) {
+            self.stats.binds -= 1;
+            return Ok(Fate::Hold);
+        }
         let mut entry = Entry::new(Expect::Bind, Verb::Forward);
         let mut used = None;
         self.undescribed = 0;
@@ -81,8 +85,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Fate::Head(HEADER_LEN + rest_at)
             }
         };
+        self.note_discards(portal, name, used.as_ref());
         self.owe(entry);
         self.note_use(used);
+        self.extended().questions = 0;
         Ok(fate)
     }
 
@@ -98,6 +104,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
         };
         let mut fate = Fate::Pass;
         let mut used = None;
+        if named.kind == b'S' && self.awaits_used(named.name) {
+            return Ok(Fate::Hold);
+        }
         if named.kind == b'S' {
             match self.resolve(named.name, Naming::Describe) {
                 Name::AsItIs | Name::Outdated(_) | Name::Changed(_) => {}
@@ -142,6 +151,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
             self.owe_without_unnamed(entry);
             return Ok(Fate::Pass);
         }
+        if self.awaits_name(named.name) {
+            return Ok(Fate::Hold);
+        }
         // Others may use the statement: only the client's name for it goes. Closing a name that
         // does not exist is no error.
         let mut entry = match self.server.ledger.owes_many() {
@@ -151,7 +163,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 entry
             }
         };
-        if let Some((name, statement, since)) = self.extended().statements.remove(named.name) {
+        let (serial, first) = (self.next_serial(), self.server.ledger.first());
+        let own = &mut self.extended().statements;
+        if let Some((name, statement, since)) = own.remove(named.name) {
+            own.note_close(&name, serial, first.unwrap_or(serial));
             entry = entry.undo(Undo::Close { name, statement, since });
         }
         self.owe(entry);

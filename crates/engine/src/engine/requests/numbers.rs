@@ -2,14 +2,16 @@
 //! (`pool_mode = auto`). Nobody may be told a stranger's: where it could happen the server forgets
 //! them first, and PostgreSQL answers 55000.
 //!
-//! What a client has drawn on its present server, and what others have, cannot be told apart. So
-//! once somebody in a pool asks for numbers, every client's server forgets a stranger's before
-//! that client's first message. Of the very first question it is not known beforehand that it will
-//! come: the client's own numbers are forgotten with the others. Where the server cannot forget
+//! What a client has drawn on its present server, and what others have, cannot be told apart. So a
+//! client's server forgets a stranger's before a text that may draw a number and is watched
+//! (`draws.rs`); and once somebody in a pool asks for numbers, before each client's first message. Of
+//! a first question behind any other text it is not known beforehand that it will come: the client's
+//! own numbers are forgotten with the others. Where the server cannot forget
 //! before it is asked, behind messages that are not answered yet, the question is refused; unless it
 //! stands in a text that is passed on in parts, of which that is known too late.
 
-use sql::Signs;
+use config::Unsupported;
+use sql::{Seen, Signs};
 use wire::frontend;
 
 use super::Requests;
@@ -28,12 +30,31 @@ pub(super) const NO_NUMBER: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCO
 const STRANGERS_NAME: &[u8] = b"weir_numbers_of_others";
 
 impl<X: Exchange> Requests<'_, X> {
-    /// A text is about to be passed on, which `asks` for numbers, or another one may behind it.
-    pub(super) fn guard_numbers(&mut self, asks: bool) {
+    /// A text is about to be passed on. It asks for numbers, or another one may behind it.
+    pub(super) fn guard_numbers(&mut self, seen: Seen) {
         let Some(texts) = &mut self.texts else { return };
-        texts.lore.asks_numbers |= asks;
-        if texts.lore.asks_numbers {
+        texts.lore.asks_numbers |= seen.signs.intersects(Signs::SEQUENCE);
+        if texts.lore.asks_numbers || texts.is_watched(seen) {
             self.forget_strangers();
+        }
+    }
+
+    /// A text is about to be run.
+    pub(super) fn note_draws(&mut self, seen: Seen) {
+        let Some(texts) = &mut self.texts else { return };
+        let asks = seen.signs.intersects(Signs::SEQUENCE);
+        if asks {
+            let drawn = std::mem::take(&mut self.server.drawn);
+            texts.lore.draws.note_question(&drawn, self.server.drew, self.now);
+        }
+        if seen.draws != 0 {
+            self.server.drew = seen.draws;
+            let pins = self.settings.auto_unsupported == Unsupported::Pin;
+            // A client that asks keeps its server in any case.
+            let is_kept = asks || self.server.keeps_numbers();
+            if pins && !is_kept && texts.is_watched(seen) {
+                self.server.drawn.add(seen.draws);
+            }
         }
     }
 

@@ -9,9 +9,8 @@ use wire::messages::Parse;
 
 use super::Requests;
 use crate::engine::stand_in;
-use crate::kept::Used;
+use crate::kept::{QUESTIONS_MAX, Used};
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
-use crate::mutant::{self, Mutant};
 use crate::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Shape, Statement};
 use crate::realm::Realm;
 use crate::shell::Exchange;
@@ -46,16 +45,6 @@ impl<X: Exchange> Requests<'_, X> {
         stand_in::stand_in(statement, self.client, self.server, self.names, self.exchange)
     }
 
-    /// Has an earlier batch given the client that name, and is not answered yet? If it fails, a Parse of
-    /// that name must not.
-    #[inline(never)]
-    pub(super) fn is_name_in_doubt(&self, name: &[u8]) -> bool {
-        let ledger = &self.server.ledger;
-        let own = self.client.extended.as_ref().filter(|_| ledger.awaits_ready());
-        let since = own.and_then(|own| own.statements.since(name));
-        since.is_some_and(|since| ledger.is_in_doubt(since))
-    }
-
     pub(super) fn parse_named(&mut self, parse: &Parse<'_>, realm: Realm) {
         if let Some(found) = self.extended().statements.find(parse.name) {
             // Let the server itself say that the name is taken (42P05), after anything else that
@@ -77,10 +66,6 @@ impl<X: Exchange> Requests<'_, X> {
         let serial;
         if is_certain && self.has(&statement) && !self.server.ledger.owes_many() {
             serial = self.next_serial();
-            if mutant::is(Mutant::AnswersOutOfTurn) {
-                super::write_reply(Reply::ParseComplete, &mut self.answers);
-                return self.extended().statements.insert(name, statement, serial);
-            }
             let undo =
                 Undo::Parse { name: name.clone(), statement: statement.clone(), sent: false };
             self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
@@ -147,7 +132,10 @@ impl<X: Exchange> Requests<'_, X> {
             Some(None) => self.texts.is_some(),
             None => self.texts.is_some() || self.exchange.is_outdated(statement),
         };
-        let was_put_off = self.client.resent || self.client.rewound;
+        let client = &self.client;
+        let was_put_off = client.resent
+            || client.rewound
+            || client.extended.as_ref().is_some_and(|own| own.questions >= QUESTIONS_MAX);
         is_in_time && can_ask && is_worth_it && !was_put_off
     }
 
@@ -156,7 +144,7 @@ impl<X: Exchange> Requests<'_, X> {
     fn copy_of(&mut self, statement: &Statement) -> Option<Option<Shape>> {
         let (statements, ledger) = (&mut self.server.statements, &self.server.ledger);
         let standing = statements.touch(statement.id)?;
-        let is_sure = standing.since != DOUBTFUL && !ledger.is_in_doubt(standing.since);
+        let is_sure = standing.since != DOUBTFUL && ledger.unsettled(standing.since).is_none();
         is_sure.then_some(standing.shape)
     }
 
@@ -164,18 +152,36 @@ impl<X: Exchange> Requests<'_, X> {
         self.copy_of(statement).is_some()
     }
 
+    /// What is used in place of a statement that the server has not got (`copy`), or of which its copy
+    /// is known to return something else than the client was `told`: what the client means by it now,
+    /// if that is another thing. With it, what is known of that on the server.
+    fn replacement(
+        &mut self,
+        statement: &Statement,
+        copy: Option<Option<Shape>>,
+        told: Option<Shape>,
+    ) -> Option<(Arc<Statement>, Option<Option<Shape>>)> {
+        let is_other = |shape: Option<Shape>| told.is_some() && shape.is_some() && shape != told;
+        if !copy.is_none_or(is_other) {
+            return None;
+        }
+        let other = self.stand_in(statement)?;
+        let its_copy = self.copy_of(&other);
+        let is_better =
+            copy.is_none() || its_copy == Some(told) || self.asks_first(statement, its_copy);
+        is_better.then_some((other, its_copy))
+    }
+
     /// The statement is about to be prepared: the server must not have it, nor too many others.
     fn make_room(&mut self, statement: &Arc<Statement>) {
         let since = self.server.statements.since(statement.id);
         self.server.statements.remove(statement.id);
         let ledger = &self.server.ledger;
-        if ledger.awaits_ready() && ledger.concerns(statement.id) {
+        let is_unsettled = since.is_some_and(|since| ledger.unsettled(since).is_some());
+        if is_unsettled || ledger.awaits_ready() && ledger.concerns(statement.id) {
             self.close_message(statement, DOUBTFUL);
         } else if let Some(since) = since {
             self.close_message(statement, since);
-        }
-        if mutant::is(Mutant::NeverEvicts) {
-            return;
         }
         let limit = self.settings.max_prepared_statements;
         // More than one, if a reload has lowered the limit.
@@ -201,20 +207,17 @@ impl<X: Exchange> Requests<'_, X> {
         }
         match self.extended().statements.find(name) {
             Some(mut found) => {
+                // One that returned no rows still returns none, or PostgreSQL refuses it.
+                let told = found.told.filter(|told| naming == Naming::Bind && *told != Shape::NONE);
                 let mut copy = self.copy_of(&found.used.statement);
                 let mut replaced = None;
-                if copy.is_none()
-                    && let Some(other) = self.stand_in(&found.used.statement)
-                {
-                    copy = self.copy_of(&other);
+                if let Some((other, shape)) = self.replacement(&found.used.statement, copy, told) {
+                    copy = shape;
                     replaced = Some(std::mem::replace(&mut found.used.statement, other));
                 }
                 let statement = &found.used.statement;
-                // One that returned no rows still returns none, or PostgreSQL refuses it.
-                let told = found.told.filter(|told| *told != Shape::NONE);
-                let may_surprise =
-                    naming == Naming::Bind && told.is_some_and(|told| copy != Some(Some(told)));
-                if may_surprise && !mutant::is(Mutant::RenewsBlindly) {
+                let may_surprise = told.is_some_and(|told| copy != Some(Some(told)));
+                if may_surprise {
                     if self.asks_first(replaced.as_ref().unwrap_or(statement), copy) {
                         return Name::Outdated(found.used);
                     }
@@ -226,7 +229,7 @@ impl<X: Exchange> Requests<'_, X> {
                 if copy.is_none() {
                     if self.texts.is_some() {
                         // Before anything is owed for the statement's sake.
-                        self.guard_numbers(statement.seen().signs.intersects(Signs::SEQUENCE));
+                        self.guard_numbers(statement.seen());
                     }
                     self.prepare_missing(statement);
                 }
@@ -247,11 +250,11 @@ impl<X: Exchange> Requests<'_, X> {
     fn resolve_unnamed(&mut self) {
         if self.texts.is_some() {
             // It takes the unnamed statement along, which then is sent again.
-            let asks = self.extended().unnamed_seen.signs.intersects(Signs::SEQUENCE);
-            self.guard_numbers(asks);
+            let seen = self.extended().unnamed_seen;
+            self.guard_numbers(seen);
         }
         let own = self.extended().unnamed;
-        if (own != 0 && own == self.server.unnamed) || mutant::is(Mutant::SharesUnnamed) {
+        if own != 0 && own == self.server.unnamed {
             return;
         }
         self.server.unnamed = own;

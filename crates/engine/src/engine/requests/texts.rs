@@ -26,6 +26,9 @@ pub(super) const REMEMBERED_LEN_MAX: usize = 1_048_576;
 /// Names of settings are looked for in so many bytes of a Bind, which are waited for.
 const SEARCHED_BIND_LEN: usize = 65_536;
 
+/// What may set a setting that has to be asked about by its name.
+const MAY_SET: Signs = Signs::SETTINGS.with(Signs::OPAQUE);
+
 /// What needs a session of its own and leaves nothing by which a probe could see it.
 const UNSEEN: Signs = Signs::SEQUENCE.with(Signs::SEED).with(Signs::LOAD);
 
@@ -38,6 +41,14 @@ const REFUSAL: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '0A000',
 pub(super) struct Texts<'a> {
     pub(super) cache: &'a mut sql::Cache,
     pub(super) lore: &'a mut Lore,
+}
+
+impl Texts<'_> {
+    /// May a text draw a number for which its client asks in its next transaction?
+    #[inline]
+    pub(super) fn is_watched(&self, seen: Seen) -> bool {
+        seen.draws != 0 && self.lore.draws.is_watched(seen.draws)
+    }
 }
 
 /// What a text is sent for.
@@ -91,7 +102,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if available < header.total {
             self.begin_scan(Sent::Parse, header, available);
-            return Ok(Sight::Pass(Seen { signs: Signs::OPAQUE, functions: 0 }));
+            return Ok(Sight::Pass(Seen { signs: Signs::OPAQUE, ..Seen::default() }));
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
@@ -118,16 +129,21 @@ impl<X: Exchange> Requests<'_, X> {
         let standard = self.has_standard_strings();
         let unsure = self.is_unsure_of_strings();
         let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
-        let mut seen = texts.cache.scan(text, standard);
-        if unsure && text.contains(&b'\\') {
-            seen = seen | texts.cache.scan(text, !standard);
-        }
+        let seen = texts.cache.scan(text);
         let refuses = self.settings.auto_unsupported == Unsupported::Error;
         if refuses && seen.signs.intersects(UNSEEN) {
-            return Sight::Replace(REFUSAL);
+            // What it says in one reading alone is no reason to refuse it.
+            let is_certain = |standard| sql::scan(text, standard).signs.intersects(UNSEEN);
+            if unsure || is_certain(standard) {
+                return Sight::Replace(REFUSAL);
+            }
+        }
+        let names_others = seen.signs.contains(Signs::PREPARED);
+        if names_others && self.awaits_names_in(text) {
+            return Sight::Hold;
         }
         self.leaves(seen, text, sent);
-        if seen.signs.contains(Signs::PREPARED) {
+        if names_others {
             self.lend(text);
         }
         Sight::Pass(seen)
@@ -140,8 +156,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.forget_strangers();
         // Behind that.
         let parse = if matches!(sent, Sent::Parse) { self.next_serial() } else { 0 };
-        let standard = (!self.is_unsure_of_strings()).then(|| self.has_standard_strings());
-        let mut scanning = Box::new(Scanning::new(standard, parse));
+        let mut scanning = Box::new(Scanning::new(self.server.letters_of_client(), parse));
         // The name of that statement, which is empty, is before its text.
         let text_at = HEADER_LEN + usize::from(parse != 0);
         let (before, text) = self.input[self.at..self.at + available].split_at(text_at);
@@ -163,8 +178,17 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let parse = scanning.parse;
         let message = scanning.message.take();
-        let (seen, head) = scanning.finish();
+        let (seen, names, head) = scanning.finish();
         self.leaves(seen, &head, if parse == 0 { Sent::Query } else { Sent::Parse });
+        if seen.signs.intersects(MAY_SET) {
+            let sets = seen.signs.intersects(Signs::SETTINGS);
+            self.server.note_settings(|all| all.absorb(names, sets));
+        }
+        if seen.signs.intersects(Signs::SETTINGS | Signs::LOCAL) {
+            // It may set anything behind its beginning, which alone was kept.
+            (self.server.has_moved, self.server.may_set) = (true, true);
+            self.server.traces.outcome.doubtful = true;
+        }
         let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
         if let Some(own) = own {
             own.unnamed_seen = seen;
@@ -174,7 +198,7 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// A function is called by its number, or a statement is used that we know nothing of.
     pub(super) fn see_unknown(&mut self) -> Seen {
-        let seen = Seen { signs: Signs::OPAQUE, functions: 0 };
+        let seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
         self.leaves(seen, &[], Sent::Query);
         seen
     }
@@ -188,9 +212,7 @@ impl<X: Exchange> Requests<'_, X> {
             && let Some(own) = self.client.extended.take()
         {
             let seen = own.unnamed_seen;
-            if self.looks_at(seen) {
-                self.leave_traces(seen, text_of(&own.unnamed_parse), Sent::Bind(bind));
-            }
+            self.leaves(seen, text_of(&own.unnamed_parse), Sent::Bind(bind));
             let names_others = seen.signs.contains(Signs::PREPARED);
             let parse = names_others.then(|| own.unnamed_parse.clone());
             self.client.extended = Some(own);
@@ -239,18 +261,26 @@ impl<X: Exchange> Requests<'_, X> {
     fn leaves(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
         if self.looks_at(seen) {
             self.leave_traces(seen, text, sent);
+        } else if seen.draws != 0 {
+            self.server.drew = seen.draws;
         }
     }
 
     #[inline]
     fn looks_at(&self, seen: Seen) -> bool {
         let Some(texts) = &self.texts else { return false };
-        texts.lore.asks_numbers || !self.settings.pin_functions.is_empty() || !seen.signs.is_empty()
+        texts.lore.asks_numbers
+            || !self.settings.pin_functions.is_empty()
+            || !seen.signs.is_empty()
+            || texts.is_watched(seen)
     }
 
     #[cold]
     fn leave_traces(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
-        self.guard_numbers(seen.signs.intersects(Signs::SEQUENCE));
+        self.guard_numbers(seen);
+        if !matches!(sent, Sent::Parse) {
+            self.note_draws(seen);
+        }
         // What is to be refused comes here only if it cannot be: it has been passed on in part, or was
         // prepared before a reload.
         let warns = self.settings.auto_unsupported == Unsupported::Warn;
@@ -284,24 +314,41 @@ impl<X: Exchange> Requests<'_, X> {
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
-        if signs.intersects(Signs::SETTINGS | Signs::OPAQUE) {
-            let sets = signs.intersects(Signs::SETTINGS);
-            texts.lore.note_customs(text, sets);
-            let searched = parameters.len().min(SEARCHED_BIND_LEN);
-            for parameter in bind_values(&parameters[..searched]) {
-                texts.lore.note_customs(parameter, sets);
-            }
-        }
         if signs.intersects(Signs::SETTINGS) && (is_hidden(text) || is_hidden(parameters)) {
             signs |= Signs::LOAD;
         }
         self.client.session_mut();
         self.server.suspect(signs, called, fingerprint(text));
         if signs.intersects(Signs::SETTINGS | Signs::DISCARD) || text.is_empty() {
-            self.server.resets.note(text, self.has_standard_strings());
+            self.server.resets.note(text);
+        }
+        if signs.intersects(MAY_SET) {
+            self.note_settings(seen.signs, text, parameters, sent);
         }
         self.server.traces.named |= named;
         self.server.traces.outcome.called |= !matches!(sent, Sent::Parse);
+    }
+
+    /// Notes what may be names of settings in a text and in its parameters.
+    fn note_settings(&mut self, signs: Signs, text: &[u8], parameters: &[u8], sent: Sent<'_>) {
+        let sets = signs.intersects(Signs::SETTINGS);
+        let searched = parameters.len().min(SEARCHED_BIND_LEN);
+        // More may be to come, or the text was not kept.
+        let is_cut = parameters.len() + HEADER_LEN >= SEARCHED_BIND_LEN
+            || text.is_empty() && matches!(sent, Sent::Bind(_));
+        self.server.note_settings(|names| {
+            names.note(text, sets);
+            bind_values(&parameters[..searched]).for_each(|value| names.note(value, sets));
+            names.incomplete |= sets && is_cut;
+        });
+        if !signs.contains(Signs::PREPARED | Signs::OPAQUE) {
+            return;
+        }
+        // EXECUTE runs what was prepared before.
+        let prepared = [&self.server.vars, &self.client.vars].map(|vars| vars.prepared.clone());
+        for one in prepared.iter().flat_map(|prepared| prepared.all()) {
+            self.server.note_settings(|names| names.note(&one.value, true));
+        }
     }
 
     /// May a text with these signs set a tracked parameter? What is set for the transaction only is
@@ -334,7 +381,7 @@ fn is_hidden(text: &[u8]) -> bool {
 }
 
 /// That of a Parse message; empty if the message was not kept.
-fn text_of(parse: &[u8]) -> &[u8] {
+pub(super) fn text_of(parse: &[u8]) -> &[u8] {
     let parse = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default());
     parse.map_or(b"", |parse| parse.sql)
 }

@@ -6,7 +6,7 @@ use engine::ids::WorkerId;
 use engine::parcel::{Estate, Parcel, PoolRecord};
 use engine::pool::Gate;
 use engine::report::{ServerPlace, ServerState};
-use engine::{Engine, Exported, Shelf};
+use engine::{Engine, Exported, Imported, Shelf};
 
 use super::net::{Net, Place};
 use super::shared::Shared;
@@ -90,6 +90,7 @@ impl World {
         let mut shelf = Shelf::new(&estate.names, self.engines[0].tracked_names());
         self.shared.state(|state| state.interner.resume(estate.statements));
         self.engines[0].import_pools(estate.pools, &mut shelf);
+        let mut imported: Vec<_> = (0..count).map(|_| Imported::default()).collect();
         let mut turns = (0..count).cycle();
         for (parcel, ends) in estate.parcels.into_iter().zip(ends) {
             self.engines.iter_mut().for_each(|engine| engine.expect_parcel(&parcel, &shelf));
@@ -102,6 +103,7 @@ impl World {
             for record in parcel.clients {
                 let worker = turns.next().expect("there are workers");
                 let (id, server) = self.engines[worker].import_client(record, &shelf);
+                imported[worker].clients.push(id);
                 let Ends { client, server: at } = ends.next().expect("a socket");
                 let end = &mut self.net.clients[client.expect("a client's")];
                 (end.worker, end.id, end.blocked) = (worker, Some(id), false);
@@ -113,13 +115,14 @@ impl World {
             for record in parcel.parked {
                 let worker = turns.next().expect("there are workers");
                 let id = self.engines[worker].import_parked(record, &shelf).expect("its pool");
+                imported[worker].parked.push(id);
                 let at = ends.next().and_then(|ends| ends.server).expect("a socket");
                 self.net.servers[at].worker = worker;
                 self.net.servers[at].place = Place::Table(id);
             }
         }
-        for worker in 0..count {
-            self.engines[worker].begin_imported(self.now, &mut self.net.io(worker));
+        for (worker, imported) in imported.into_iter().enumerate() {
+            self.engines[worker].begin_imported(imported, self.now, &mut self.net.io(worker));
         }
         self.pump();
     }

@@ -35,8 +35,6 @@ pub(crate) struct Ears {
     pub(super) orders: Vec<Order>,
     /// How far the queue is read.
     at: usize,
-    /// Read, and to be told before the next ReadyForQuery.
-    read: Vec<Notification>,
     /// Channels that were listened to at some moment since somebody asked, and given up.
     begun: BTreeSet<String>,
     ended: BTreeSet<String>,
@@ -67,14 +65,15 @@ impl Ears {
         !self.channels.is_empty() && self.bus.all()[self.at..].iter().any(is_ours)
     }
 
-    fn read(&mut self) {
+    /// What has been notified on its channels since it was asked last.
+    fn read(&mut self) -> Vec<Notification> {
         let all = self.bus.all();
-        for one in &all[self.at..] {
-            if one.database == self.database && self.channels.contains(&one.channel) {
-                self.read.push(one.clone());
-            }
-        }
+        let is_ours = |one: &&Notification| {
+            one.database == self.database && self.channels.contains(&one.channel)
+        };
+        let news = all[self.at..].iter().filter(is_ours).cloned().collect();
         self.at = all.len();
+        news
     }
 
     /// What was ordered takes effect.
@@ -82,8 +81,11 @@ impl Ears {
         if self.orders.is_empty() {
             return;
         }
-        // Who begins to listen hears of what is committed later.
-        self.read();
+        // A session without channels starts at the end of the queue. A session with channels keeps its
+        // place: on a new channel it also hears earlier notifications that it has not read yet.
+        if self.channels.is_empty() {
+            self.at = self.bus.len();
+        }
         let mut said = Vec::new();
         for order in std::mem::take(&mut self.orders) {
             match order {
@@ -119,12 +121,10 @@ impl Backend {
 
     /// What is to be told, if this is the moment.
     pub(super) fn write_news(&mut self) {
-        if self.block != Block::Idle || (self.ears.channels.is_empty() && self.ears.read.is_empty())
-        {
+        if self.block != Block::Idle || self.ears.channels.is_empty() {
             return;
         }
-        self.ears.read();
-        for one in self.ears.read.drain(..) {
+        for one in self.ears.read() {
             let (channel, payload) = (one.channel.as_bytes(), one.payload.as_bytes());
             backend::notification(&mut self.buffered, one.pid, channel, payload);
         }

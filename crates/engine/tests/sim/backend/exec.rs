@@ -4,9 +4,9 @@ use wire::backend::{self, Column};
 use wire::error_fields::ErrorFields;
 use wire::frontend;
 
-use super::{Backend, Block, Busy, Error, Order, Savepoint};
+use super::{Backend, Block, Busy, Error, Order, Prepared, Savepoint};
 use crate::schema::Table;
-use crate::settings::{BUFFERS, OBJECT, PRIVILEGED, ROLE, role_of};
+use crate::settings::{BUFFERS, CURSOR, LOCK, OBJECT, PRIVILEGED, ROLE, role_of};
 use crate::sql::{Sql, Statement, Tag};
 
 /// How far a statement came.
@@ -46,7 +46,7 @@ impl Backend {
         }
         let several = parsed.statements.len() > 1;
         for statement in &parsed.statements {
-            if statement.returns_rows() && self.block != Block::Failed {
+            if self.returns_rows(statement) && self.block != Block::Failed {
                 self.describe_rows(statement);
             }
             match self.run(statement, sql, parsed.tag.as_ref(), several, false) {
@@ -64,6 +64,15 @@ impl Backend {
         }
         self.commit();
         self.ready();
+    }
+
+    /// Does it, as things are?
+    fn returns_rows(&self, statement: &Statement) -> bool {
+        let prepared = match statement {
+            Statement::Execute(name) => self.statement(name.as_bytes()).ok(),
+            _ => return statement.returns_rows(),
+        };
+        prepared.and_then(Prepared::statement).is_some_and(Statement::returns_rows)
     }
 
     pub(super) fn describe_rows(&mut self, statement: &Statement) {
@@ -107,6 +116,13 @@ impl Backend {
             | Statement::SetConfig(_)
             | Statement::Reset(_)
             | Statement::Object { .. } => self.change_session(statement, tag)?,
+            Statement::SetLocal(..)
+            | Statement::Cursor { .. }
+            | Statement::Lock { .. }
+            | Statement::Call { .. }
+            | Statement::Prepare(..)
+            | Statement::Execute(_)
+            | Statement::Deallocate(_) => self.lasting(statement, sql, tag)?,
             Statement::Grant { to, granted } => {
                 self.schema.grant(*to, *granted);
                 if *granted { "GRANT ROLE" } else { "REVOKE ROLE" }.to_owned()
@@ -145,8 +161,12 @@ impl Backend {
                 let (tag, millis) = (tag.copied(), *millis);
                 return Ok(Progress::Goes(Busy::Sleep { extended, tag, millis }));
             }
+            Statement::DiscardAll if self.refuses_reset && tag.is_none() && !extended => {
+                return Err(Error("55006", "the session cannot be reset".into()));
+            }
             Statement::DiscardAll if self.skips_reset => "DISCARD ALL".to_owned(),
             Statement::DiscardAll => self.discard_all(several)?,
+            Statement::DiscardSequences => "DISCARD SEQUENCES".to_owned(),
             Statement::DeallocateAll => {
                 self.forget_named();
                 "DEALLOCATE ALL".to_owned()
@@ -173,7 +193,7 @@ impl Backend {
         self.portals.clear();
         self.forget_named();
         self.settings.reset_all();
-        self.settings.reset(OBJECT);
+        self.settings.drop_pins();
         self.settings.reset(ROLE);
         self.ears.orders.push(Order::Unlisten(None));
         self.saved = None;
@@ -251,9 +271,11 @@ impl Backend {
         let mut rows: Vec<[Option<&[u8]>; 3]> = set
             .map(|(name, value)| [Some(&b"s"[..]), Some(name.as_bytes()), Some(value.as_bytes())])
             .collect();
-        if objects && self.settings.get(OBJECT) != Some("none") {
-            rows.push([Some(b"t"), None, None]);
-        }
+        let pins = [(OBJECT, b"t"), (LOCK, b"a"), (CURSOR, b"h")];
+        let there = pins.iter().filter(|(name, _)| objects && self.settings.is_there(name));
+        rows.extend(there.map(|(_, kind)| [Some(&kind[..]), None, None]));
+        let prepared = self.statements.iter().filter(|(_, one)| objects && one.from_sql);
+        rows.extend(prepared.map(|(name, one)| [Some(&b"p"[..]), Some(&name[..]), Some(&one.sql)]));
         let channels = self.ears.channels().iter().filter(|_| objects);
         rows.extend(channels.map(|name| [Some(&b"l"[..]), None, Some(name.as_bytes())]));
         rows.iter().for_each(|row| backend::data_row(&mut self.buffered, row));

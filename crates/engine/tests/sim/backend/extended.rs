@@ -43,13 +43,13 @@ impl Backend {
         let types = parse.types_raw.to_vec();
         let of = parsed.statements.first().and_then(Statement::table);
         let table = of.map(|of| self.schema.table(of)).unwrap_or_default();
-        let prepared = Prepared { sql: parse.sql.to_vec(), parsed, types, table };
+        let prepared = Prepared { sql: parse.sql.to_vec(), parsed, types, table, from_sql: false };
         self.statements.insert(parse.name.to_vec(), prepared);
         backend::parse_complete(&mut self.buffered);
         Ok(())
     }
 
-    fn statement(&self, name: &[u8]) -> Result<&Prepared, Error> {
+    pub(super) fn statement(&self, name: &[u8]) -> Result<&Prepared, Error> {
         self.statements.get(name).ok_or_else(|| {
             let why = match name {
                 b"" => "unnamed prepared statement does not exist".to_owned(),

@@ -9,7 +9,6 @@ use engine::Drain;
 use super::World;
 use crate::client::Phase;
 use crate::net::Place;
-use crate::settings::OBJECT;
 
 /// Bytes a shell keeps for a client at most: what one read of a server brings, and the replies
 /// that the pooler adds to it.
@@ -114,7 +113,7 @@ impl World {
                 && client.reference.is_at_rest()
                 && !self.suspended[socket.worker]
                 && !client.reference.backend.copy_failed
-                && client.reference.backend.settings.get(OBJECT) == Some("none")
+                && !client.reference.backend.settings.has_pins()
                 && client.reference.backend.ears.channels().is_empty()
                 && socket.up.data.is_empty();
             let Some(slot) = socket.slot.filter(|_| done && !self.setup.may_have_sessions()) else {
@@ -123,13 +122,19 @@ impl World {
             let on = self.engines[socket.worker].server_of(slot);
             let server = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0));
             let Some(server) = server.map(|at| &self.net.servers[*at]) else { continue };
-            // It may not be read yet, or be asked something by the pooler.
+            // It may not be read yet, or be asked something by the pooler; and it is kept until a
+            // cancel request that was meant for it is over.
             let idle = server.backend.is_at_rest() && server.stalled_until <= self.net.now;
+            let idle = idle && !self.is_canceling(socket.worker);
             if idle && server.up.data.is_empty() && server.down.data.is_empty() {
                 return Err(format!("client {at} holds a server for nothing"));
             }
         }
         Ok(())
+    }
+
+    fn is_canceling(&self, worker: usize) -> bool {
+        self.net.cancels.iter().any(|cancel| cancel.worker == worker && !cancel.finished)
     }
 
     /// When all clients are gone no trace of them is left.

@@ -2,6 +2,7 @@
 //! suspended and resumed, its servers are replaced, databases are closed and their clients thrown
 //! out, it is shut down. The pools learn of it at once and the workers one by one, as in the proxy.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use config::Config;
@@ -180,6 +181,23 @@ impl World {
             self.shared.borrow_mut().switch(|switches| switches.closed = true);
         }
         self.tell_all(&Order::Drain(how));
+    }
+
+    /// A shutdown that waits for the servers only ends the process when all of them are free, and
+    /// with it the connections of whatever clients are left. One that has an answer to come yet is
+    /// a case for the other checks.
+    pub(super) fn end_shutdown(&mut self) {
+        let all_know = self.orders.iter().all(VecDeque::is_empty);
+        let is_over = self.engines.iter().all(|engine| engine.busy_servers() == 0);
+        if self.draining != Some(Drain::WaitForServers) || !all_know || !is_over {
+            return;
+        }
+        for at in 0..self.clients.len() {
+            let client = &self.clients[at];
+            if !client.is_done() && client.reference.is_quiet() {
+                self.client_vanishes(at);
+            }
+        }
     }
 
     fn tell_all(&mut self, order: &Order) {

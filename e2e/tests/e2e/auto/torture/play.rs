@@ -171,8 +171,11 @@ impl Stage {
         }
         let pinned = victims.iter().any(|victim| victim.holds && !victim.is_inside);
         if pinned && cast.keeps != Keeps::ForGood {
+            // Behind a number that was drawn a server is kept until the next transaction.
             let pins = self.pins();
-            self.note(name, 0, "the end", &format!("a server is kept: {pins}"));
+            if pins != "[]" {
+                self.note(name, 0, "the end", &format!("a server is kept: {pins}"));
+            }
         }
         self.clear(name, victims);
     }

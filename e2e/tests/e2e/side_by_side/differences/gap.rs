@@ -222,8 +222,10 @@ pub(in super::super) const GAP: &[Difference] = &[
         ],
     },
     Difference {
-        why: "Other defaults: TLS to servers is preferred, ciphers are `default`, the check is the empty query; and tcp_defer_accept is a switch.",
+        why: "Other defaults: TLS to servers is preferred, ciphers are `default`, the check is the empty query, auth_query names schemas; and tcp_defer_accept is a switch.",
         lines: &[
+            ("*", "- row key=auth_query *"),
+            ("*", "+ row key=auth_query *"),
             ("*", "- row key=server_tls_sslmode *"),
             ("*", "+ row key=server_tls_sslmode *"),
             ("*", "- row key=server_tls_ciphers *"),

@@ -1,0 +1,111 @@
+//! Clients listen, their listener is lost, and there is none in its place (`pool_mode = auto`).
+
+use engine::Drain;
+
+use crate::listen::{DEAF, GAP, begin, left, listening, rig};
+use crate::messages::*;
+use crate::rig::{Rig, add_others};
+
+#[test]
+fn clients_are_warned_while_there_is_no_listener() {
+    let rig = rig(2);
+    let (client, _, listener, _) = listening(&rig, 1);
+    rig.set_automatic(false);
+    listener.die();
+    client.expect([]);
+    for attempt in 2..4 {
+        rig.server(attempt).refuse();
+        rig.wait(16);
+        // Once is enough.
+        client.expect((attempt == 2).then(|| warning("01000", DEAF)));
+    }
+    rig.set_automatic(true);
+    rig.server(4).refuse();
+    rig.wait(16);
+    begin(&rig.server(5), "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+}
+
+#[test]
+fn clients_are_warned_of_a_shutdown() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    let keeping = rig.client_at(0);
+    keeping.send([query("SELECT pg_advisory_lock(1)")]);
+    server.expect([query("SELECT pg_advisory_lock(1)")]);
+    server.send([done("SELECT")]);
+    keeping.take();
+    server.take();
+    server.send([row_of(&[Some("a"), None, None]), done("SELECT")]);
+    rig.begin_drain(Drain::WaitForServers);
+    assert!(!listener.is_open());
+    client.expect([warning("01000", DEAF)]);
+    keeping.expect([]);
+}
+
+#[test]
+fn a_client_that_keeps_its_server_is_warned_of_a_shutdown() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    client.send([query("SELECT pg_advisory_lock(1)")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("SELECT pg_advisory_lock(1)")]);
+    server.send([done("SELECT")]);
+    client.take();
+    server.take();
+    let lock = row_of(&[Some("a"), None, None]);
+    server.send([lock, row_of(&[Some("l"), None, Some("news")]), done("SELECT")]);
+    rig.begin_drain(Drain::WaitForServers);
+    assert!(!listener.is_open());
+    client.expect([warning("01000", DEAF)]);
+    server.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+}
+
+#[test]
+fn a_listener_that_has_lost_its_seat_takes_that_of_an_idle_server() {
+    let rig = Rig::new(|config| {
+        add_others(config);
+        config.global.pool_mode = config::PoolMode::Auto;
+        config.global.max_db_connections = 3;
+    });
+    let (client, server, listener, _) = listening(&rig, 0);
+    let (bob, amy) = (rig.client_of(0, "bob", "app"), rig.client());
+    bob.send([query("BEGIN")]);
+    let of_bob = rig.server(2);
+    of_bob.send([complete("BEGIN"), ready('T')]);
+    amy.send([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    // Somebody who waits takes the seat as soon as it is free.
+    client.send([query("SELECT 1")]);
+    listener.die();
+    let second = rig.server(3);
+    second.answers("LISTEN \"news\";");
+    second.answers("SELECT 1");
+    client.expect([warning("01000", DEAF), done("OK")]);
+    rig.wait(0);
+    assert!(!second.is_open() && rig.logged("evicted"));
+    begin(&rig.server(4), "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+}
+
+#[test]
+fn listeners_leave_a_seat_for_those_who_work() {
+    let rig = Rig::new(|config| {
+        add_others(config);
+        config.global.pool_mode = config::PoolMode::Auto;
+        config.global.max_db_connections = 2;
+    });
+    let (_client, server, ..) = listening(&rig, 0);
+    let bob = rig.client_of(0, "bob", "app");
+    bob.send([query("LISTEN news")]);
+    assert!(!server.is_open());
+    let of_bob = rig.server(2);
+    of_bob.expect([query("LISTEN news")]);
+    of_bob.send([done("LISTEN")]);
+    bob.expect([done("LISTEN")]);
+    left(&of_bob, &["news"]);
+    // A listener in place of the idle server would leave none.
+    rig.wait(1);
+    assert_eq!(rig.servers(), 3);
+}

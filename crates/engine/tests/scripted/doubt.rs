@@ -1,0 +1,196 @@
+//! Names in a pipeline whose answers are outstanding: an error undoes what its batch has prepared and
+//! closed, and a discard takes all names. A message whose meaning depends on that waits for the answer.
+
+use crate::carried::{auto, tells};
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+/// One server; the client has prepared `a` as weir_1 on it.
+fn prepared() -> (Rig, Client, Server) {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("a", "select 1"), sync()]);
+    server.expect([parse("weir_1", "select 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    (rig, client, server)
+}
+
+fn fails() -> Message {
+    error("22012", "division by zero")
+}
+
+fn unknown(name: &str) -> Message {
+    error("26000", &format!("prepared statement \"{name}\" does not exist"))
+}
+
+/// A batch that fails before it comes to its end.
+fn failing(behind: &[Message]) -> Vec<Message> {
+    let begin = [parse("", "select 1/0"), bind(""), execute()];
+    [&begin[..], behind, &[sync()]].concat()
+}
+
+#[test]
+fn what_a_failed_batch_was_to_close_and_prepare_is_as_it_was() {
+    let (_rig, client, server) = prepared();
+    let batch = failing(&[close("a"), parse("a", "select 2")]);
+    client.send([batch.concat(), [bind("a"), execute(), sync()].concat()]);
+    let [parse_2, bind_0] = [parse("weir_2", "select 2"), bind("")];
+    server.expect([parse("", "select 1/0"), bind_0, execute(), parse_2, sync()]);
+    server.send([parsed(), bound(), fails(), ready('I')]);
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    client.expect([
+        parsed(),
+        bound(),
+        fails(),
+        ready('I'),
+        bound(),
+        row("1"),
+        complete("SELECT 1"),
+        ready('I'),
+    ]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn what_a_failed_batch_was_to_prepare_is_not_run() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    let batch = failing(&[parse("a", "insert")]);
+    client.send([batch.concat(), [bind("a"), execute(), sync()].concat()]);
+    server.expect(failing(&[parse("weir_1", "insert")]));
+    server.send([parsed(), bound(), fails(), ready('I')]);
+    server.expect([bind("a"), execute(), sync()]);
+    server.send([unknown("a"), ready('I')]);
+    client.expect([parsed(), bound(), fails(), ready('I'), unknown("a"), ready('I')]);
+}
+
+#[test]
+fn what_a_failed_batch_was_to_close_is_still_there() {
+    let (_rig, client, server) = prepared();
+    let batch = [parse("", "nosuch"), close("a"), sync()].concat();
+    client.send([batch, [bind("a"), execute(), sync()].concat()]);
+    server.expect([parse("", "nosuch"), sync()]);
+    server.send([fails(), ready('I')]);
+    server.expect([bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn whoever_closes_describes_or_parses_it_waits_as_well() {
+    for (asked, forwarded) in [
+        (close("a"), None),
+        (describe("a"), Some(describe("weir_1"))),
+        (parse("a", "select 3"), Some(parse("weir_1", "select 3"))),
+    ] {
+        let (_rig, client, server) = prepared();
+        let batch = failing(&[close("a"), parse("a", "select 2")]);
+        client.send([batch.concat(), [asked, sync()].concat()]);
+        server.take();
+        server.send([parsed(), bound(), fails(), ready('I')]);
+        server.expect(forwarded.into_iter().chain([sync()]));
+    }
+}
+
+/// The client has a statement on the first server, which a stranger has now.
+fn stage(rig: &Rig) -> (Client, Server) {
+    let (client, first) = (rig.client(), rig.server(0));
+    client.send([parse("b", "insert"), sync()]);
+    first.expect([parse("weir_1", "insert"), sync()]);
+    first.send([parsed(), ready('I')]);
+    client.take();
+    rig.client().send([query("begin")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    (client, first)
+}
+
+#[test]
+fn what_is_discarded_is_not_run() {
+    for discard in ["discard all", "DEALLOCATE ALL", "select 1; deallocate prepare all"] {
+        let rig = Rig::of_size(2);
+        let (client, _first) = stage(&rig);
+        client.send([query(discard), [bind("b"), execute(), sync()].concat()]);
+        let second = rig.server(1);
+        second.expect([query(discard)]);
+        let tag = if discard.starts_with('d') { "DISCARD ALL" } else { "DEALLOCATE ALL" };
+        second.send([complete(tag), ready('I')]);
+        second.expect([bind("b"), execute(), sync()]);
+        second.send([unknown("b"), ready('I')]);
+        client.expect([complete(tag), ready('I'), unknown("b"), ready('I')]);
+        assert!(second.is_parked());
+    }
+}
+
+#[test]
+fn nor_behind_it_in_the_same_batch() {
+    let rig = Rig::of_size(2);
+    let (client, _first) = stage(&rig);
+    let batch = [parse("", "deallocate all"), bind(""), execute()];
+    client.send([batch.concat(), [bind("b"), execute(), sync()].concat()]);
+    let second = rig.server(1);
+    second.expect([batch.concat(), flush()]);
+    second.send([parsed(), bound(), complete("DEALLOCATE ALL")]);
+    second.expect([bind("b"), execute(), sync()]);
+    second.send([unknown("b"), ready('I')]);
+    let answers = [parsed(), bound(), complete("DEALLOCATE ALL"), unknown("b"), ready('I')];
+    client.expect(answers);
+}
+
+#[test]
+fn a_name_that_was_discarded_does_not_come_back() {
+    let (_rig, client, server) = prepared();
+    let batch = [close("a"), parse("", "nosuch"), sync()].concat();
+    client.send([query("discard all"), batch]);
+    server.expect([query("discard all")]);
+    server.send([complete("DISCARD ALL"), ready('I')]);
+    server.expect([parse("", "nosuch"), sync()]);
+    server.send([fails(), ready('I')]);
+    client.expect([complete("DISCARD ALL"), ready('I'), closed(), fails(), ready('I')]);
+    client.send([parse("a", "select 4"), sync()]);
+    server.expect([parse("weir_2", "select 4"), sync()]);
+}
+
+#[test]
+fn what_was_parsed_behind_a_discard_stays() {
+    let (_rig, client, server) = prepared();
+    let batch = [parse("b", "select 1"), bind("b"), execute(), sync()].concat();
+    client.send([query("discard all"), batch]);
+    let again = [close("weir_1"), parse("weir_1", "select 1"), bind("weir_1"), execute(), sync()];
+    server.expect([vec![query("discard all")], again.to_vec()].concat());
+}
+
+/// Nobody waits for what does not matter.
+#[test]
+fn what_is_certain_goes_on() {
+    let (_rig, client, server) = prepared();
+    let batch = [parse("c", "select 3"), bind("c"), bind("a"), execute(), sync()].concat();
+    client.send([query("select 1"), batch, [bind("a"), execute(), sync()].concat()]);
+    let use_a = [bind("weir_1"), execute(), sync()];
+    let batch = [parse("weir_2", "select 3"), bind("weir_2")];
+    server.expect([&[query("select 1")][..], &batch, &use_a, &use_a].concat());
+}
+
+/// In a copy the server waits for the client.
+#[test]
+fn who_copies_is_not_waited_for() {
+    let (_rig, client, server) = prepared();
+    client.send([query("copy discard from stdin"), bind("a"), sync()]);
+    server.expect([query("copy discard from stdin")]);
+    server.send([copy_in()]);
+    assert!(server.take().ends_with(&[bind("weir_1"), sync()].concat()));
+}
+
+/// `EXECUTE` of a name in doubt, where the client's names are lent.
+#[test]
+fn what_sql_names_waits_as_well() {
+    let rig = auto(|_| {});
+    let (client, server) = (rig.client(), rig.server(0));
+    let batch = failing(&[parse("a", "insert")]);
+    client.send([batch.concat(), query("EXECUTE a")]);
+    server.expect(failing(&[parse("weir_1", "insert")]));
+    server.send([parsed(), bound(), fails(), ready('I')]);
+    server.expect([query("EXECUTE a")]);
+    server.send([unknown("a"), ready('I')]);
+    client.expect([parsed(), bound(), fails(), ready('I'), unknown("a"), ready('I')]);
+    tells(&server, &[]);
+}

@@ -1,0 +1,154 @@
+//! A client that listens hears everything once, whatever its server is being asked meanwhile
+//! (`pool_mode = auto`).
+
+use crate::listen::{GAP, begin, handing_over, left, listen, listening, rig};
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+const ZONE: (&str, &str) = ("TimeZone", "Asia/Tokyo");
+
+fn own_zone() -> Message {
+    status(ZONE.0, ZONE.1)
+}
+
+/// A client with a time zone of its own listens, and keeps its server: there is no listener yet.
+fn pinned(rig: &Rig) -> (Client, Server) {
+    let client = rig.client_with(0, &[ZONE]);
+    client.send([query("LISTEN news")]);
+    let server = rig.server(0);
+    server.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
+    server.send([complete("SET"), own_zone(), ready('I')]);
+    server.expect([query("LISTEN news")]);
+    server.send([done("LISTEN")]);
+    client.expect([done("LISTEN")]);
+    left(&server, &["news"]);
+    (client, server)
+}
+
+/// RESET shows the server's own value, and the client is given its own again: the server is being
+/// asked for that.
+fn given_its_own_again(client: &Client, server: &Server) {
+    client.send([query("RESET TimeZone")]);
+    server.expect([query("RESET TimeZone")]);
+    let reset = || [complete("RESET"), status("TimeZone", "UTC"), ready('I')];
+    server.send(reset());
+    client.expect(reset());
+    left(server, &["news"]);
+    server.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
+    client.expect([own_zone()]);
+}
+
+#[test]
+fn what_comes_while_a_kept_server_is_given_settings_is_told() {
+    let rig = rig(1);
+    let (client, server) = pinned(&rig);
+    given_its_own_again(&client, &server);
+    server.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+    server.send([told(5, "news", "2"), complete("SET"), own_zone(), ready('I')]);
+    client.expect([told(5, "news", "2")]);
+}
+
+#[test]
+fn a_hand_over_put_off_by_settings_takes_place_behind_them() {
+    let rig = rig(1);
+    let (client, server) = pinned(&rig);
+    given_its_own_again(&client, &server);
+    let mark = begin(&rig.server(1), "LISTEN \"news\";");
+    server.expect([]);
+    server.send([complete("SET"), own_zone(), ready('I')]);
+    rig.wait(0);
+    handing_over(&server, &mark);
+}
+
+#[test]
+fn a_hand_over_put_off_by_a_cancel_request_takes_place_behind_it() {
+    let rig = rig(2);
+    let client = rig.connect_from(1, engine::auth::Peer::default());
+    client.say_hello(&[]);
+    let (pid, secret) = client.expect_welcome(&[]);
+    let server = rig.server(0);
+    listen(&client, &server);
+    client.send([query("SELECT 1")]);
+    server.expect([query("SELECT 1")]);
+    rig.connect().send([cancel_request(pid, &secret)]);
+    assert_eq!(rig.cancels().len(), 1);
+    server.send([done("SELECT")]);
+    client.expect([done("SELECT")]);
+    let mark = begin(&rig.server(1), "LISTEN \"news\";");
+    server.expect([]);
+    rig.finish_cancel();
+    rig.wait(0);
+    handing_over(&server, &mark);
+}
+
+#[test]
+fn a_hand_over_that_failed_is_tried_again_for_a_client_that_only_listens() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    let mark = begin(&rig.server(1), "LISTEN \"news\";");
+    handing_over(&server, &mark);
+    server.send([error("57014", "canceled"), ready('I'), done("UNLISTEN")]);
+    client.expect([warning("01000", GAP)]);
+    server.answers("LISTEN \"news\";");
+    // Not at once: the reason may last.
+    rig.wait(1);
+    server.expect([]);
+    rig.wait(60);
+    handing_over(&server, &mark);
+}
+
+#[test]
+fn only_its_own_mark_parts_a_client_from_its_server() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    let token = handing_over(&server, &mark);
+    // A server that listens already is told what it has not read yet, another client's mark, too.
+    let (other, own) = (told(6, &mark, "0.9.9.9"), told(5, &mark, &token));
+    listener.send([other.clone(), told(5, "news", "1"), own.clone(), told(5, "news", "2")]);
+    server.send([complete("LISTEN"), complete("NOTIFY"), other, told(5, "news", "1"), own]);
+    client.expect([told(5, "news", "1")]);
+    server.send([told(5, "news", "2"), ready('I'), done("UNLISTEN")]);
+    client.expect([told(5, "news", "2")]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_parameter_that_changes_while_the_server_is_asked_is_told() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([query("SET work_mem = '8MB'")]);
+    server.expect([query("SET work_mem = '8MB'")]);
+    server.send([done("SET")]);
+    client.expect([done("SET")]);
+    server.take();
+    // PostgreSQL has read its configuration again.
+    let reload = status("TimeZone", "Europe/Berlin");
+    let found = row_of(&[Some("s"), Some("work_mem"), Some("8MB")]);
+    server.send([found, complete("SELECT"), reload.clone(), ready('I')]);
+    client.expect([reload]);
+}
+
+#[test]
+fn while_the_listener_is_lost_a_client_hears_from_its_server() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    client.send([query("BEGIN")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    rig.set_automatic(false);
+    listener.die();
+    client.send([query("COMMIT")]);
+    server.take();
+    server.send([told(5, "news", "1"), done("COMMIT")]);
+    client.expect([told(5, "news", "1"), done("COMMIT")]);
+}

@@ -1,0 +1,208 @@
+//! Settings of an application's own, which PostgreSQL does not list: the question what was left names
+//! all that the transaction may have set, and nothing that could make it fail.
+
+use wire::backend;
+
+use crate::carried::{auto, tells};
+use crate::messages::*;
+use crate::rig::Server;
+
+/// What the server is asked. In other letters than ASCII it could be one that fails.
+#[track_caller]
+fn question(server: &Server) -> String {
+    let message = server.take();
+    assert!(message.len() > 5 && message[5..].is_ascii(), "no question in ASCII");
+    let question = String::from_utf8_lossy(&message[5..]).into_owned();
+    assert!(question.contains("found (kind"), "no question");
+    question
+}
+
+/// The names that the server is asked about.
+#[track_caller]
+fn asked(server: &Server) -> Vec<String> {
+    let question = question(server);
+    let list = question.split_once("unnest(ARRAY[").map_or("", |(_, list)| list);
+    let (list, _) = list.split_once(']').unwrap_or_default();
+    list.split(',').map(|name| name.trim_matches('\'').to_owned()).collect()
+}
+
+fn nothing() -> Message {
+    done("SELECT")
+}
+
+fn with_value(value: &[u8]) -> Message {
+    let mut message = Vec::new();
+    wire::frontend::bind_text(&mut message, b"", &[Some(value)]);
+    message
+}
+
+#[test]
+fn bytes_of_a_parameter_that_are_no_name_are_not_asked_about() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    let value = with_value(b"\xef\x65\xe8\x2e\x61 t.c $1.x");
+    let all = [parse("", "SELECT mine($1)"), value, execute(), sync()];
+    client.send(all.clone());
+    server.expect(all);
+    server.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+    assert_eq!(asked(&server), ["t.c"]);
+    server.send([nothing()]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn what_was_guessed_before_a_question_failed_is_not_asked_behind_others() {
+    let rig = auto(|config| config.global.default_pool_size = 2);
+    let [first, second] = [rig.client(), rig.client()];
+    let one = rig.server(0);
+    first.send([query("SELECT mine(t.c)")]);
+    one.answers("SELECT mine(t.c)");
+    assert_eq!(asked(&one), ["t.c"]);
+    one.send([error("22021", "invalid byte sequence"), ready('I')]);
+    second.send([query("SELECT other(u.d)")]);
+    let other = rig.server(1);
+    other.answers("SELECT other(u.d)");
+    assert_eq!(asked(&other), ["u.d"]);
+    other.send([nothing()]);
+    assert!(other.is_parked());
+    // What the first may have set is asked about still.
+    first.send([query("SELECT 1")]);
+    one.answers("SELECT 1");
+    assert_eq!(asked(&one), ["t.c", "u.d"]);
+    one.send([nothing()]);
+    assert!(one.is_parked());
+}
+
+/// `app.tenant`, and then so many other names.
+fn sets_among(count: usize) -> String {
+    let others: Vec<_> = (0..count).map(|n| format!("t.c{n}")).collect();
+    format!("SET app.tenant = '7'; SELECT {}", others.join(","))
+}
+
+#[test]
+fn all_names_in_a_text_are_asked_about() {
+    for count in [256, 3_000, 6_000] {
+        let text = sets_among(count);
+        for pieces in [false, true] {
+            let rig = auto(|_| {});
+            if pieces {
+                rig.set_chunk(10_000);
+            }
+            let client = rig.client();
+            let server = rig.server(0);
+            client.send([query(&text)]);
+            server.take();
+            server.send([complete("SET"), done("SELECT")]);
+            let names = asked(&server);
+            assert!(names.len() == 1 + count && names.contains(&"app.tenant".into()));
+            server.send([nothing()]);
+            assert!(server.is_parked());
+        }
+    }
+}
+
+#[test]
+fn a_name_far_behind_in_a_long_text_is_asked_about() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    let text = format!("SELECT '{}'; SET app.tenant = '7'", "x".repeat(100_000));
+    client.send([query(&text)]);
+    server.take();
+    server.send([complete("SELECT 1"), done("SET")]);
+    tells(&server, &[("app.tenant", "7")]);
+    client.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_client_with_more_names_than_can_be_asked_about_keeps_its_server() {
+    let many = sets_among(20_000);
+    let letters = "SET app.\u{e4} = 1".to_owned();
+    let long = format!("SET app.{} = 1", "x".repeat(5_000));
+    for text in [many, letters, long] {
+        let rig = auto(|_| {});
+        let client = rig.client();
+        let server = rig.server(0);
+        client.send([query(&text)]);
+        server.take();
+        server.send([done("SET")]);
+        asked(&server);
+        server.send([nothing()]);
+        for text in ["SELECT 1", "SET work_mem = '5MB'"] {
+            assert!(!server.is_parked());
+            client.send([query(text)]);
+            server.answers(text);
+        }
+        tells(&server, &[("work_mem", "5MB")]);
+        assert!(!server.is_parked());
+        client.send([query("DISCARD ALL")]);
+        server.expect([query("DISCARD ALL")]);
+        server.send([done("DISCARD ALL")]);
+        asked(&server);
+        server.send([nothing()]);
+        assert!(server.is_parked());
+    }
+}
+
+#[test]
+fn a_parameter_that_is_not_searched_to_its_end_keeps_the_client_on_its_server() {
+    const SETS: &str = "SELECT set_config($2, $1, false)";
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    let mut values = Vec::new();
+    let long = vec![b'x'; 70_000];
+    wire::frontend::bind_text(&mut values, b"", &[Some(&long), Some(b"app.x")]);
+    client.send([parse("", SETS), values, execute(), sync()]);
+    server.take();
+    server.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+    asked(&server);
+    server.send([nothing()]);
+    assert!(!server.is_parked());
+}
+
+#[test]
+fn execute_sets_what_the_prepared_text_names() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    let prepare = "PREPARE p AS SELECT set_config('app.x', '1', false)";
+    client.send([query(prepare)]);
+    server.answers(prepare);
+    asked(&server);
+    server.send([row_of(&[Some("p"), Some("p"), Some(prepare)]), nothing()]);
+    assert!(server.is_parked());
+    // Others make the pool forget it.
+    let others = sets_among(1_000);
+    client.send([query(&others)]);
+    server.answers(&others);
+    asked(&server);
+    server.send([row_of(&[Some("p"), Some("p"), Some(prepare)]), nothing()]);
+    client.send([query("EXECUTE p")]);
+    server.answers("EXECUTE p");
+    assert!(asked(&server).contains(&"app.x".to_owned()));
+}
+
+#[test]
+fn letters_of_the_database_are_asked_about_in_any_encoding() {
+    let rig = auto(|_| {}).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    let encodings = [("server_encoding", "UTF8"), ("client_encoding", "UTF8")];
+    server.send([crate::rig::server_welcome_with(0, &encodings)]);
+    server.take();
+    client.take();
+    client.send([query("SET app.\u{e4} = 1")]);
+    server.answers("SET app.\u{e4} = 1");
+    let hex = "pg_catalog.convert_from(pg_catalog.decode('6170702ec3a4','hex')";
+    assert!(question(&server).contains(hex));
+    let mut row = Vec::new();
+    backend::data_row(&mut row, &[Some(&b"s"[..]), Some(b"app.\\303\\244"), Some(b"1")]);
+    server.send([row, nothing()]);
+    assert!(server.is_parked());
+}

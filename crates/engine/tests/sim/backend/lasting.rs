@@ -1,0 +1,91 @@
+//! What stays in a session, or does not, and is no setting of its own: SET LOCAL, cursors WITH HOLD,
+//! advisory locks, functions that set something, statements of SQL's PREPARE.
+
+use wire::{backend, frontend};
+
+use super::{Backend, Error, Prepared};
+use crate::schema::Table;
+use crate::settings::CURSOR;
+use crate::sql::{Sql, Statement, Tag};
+
+impl Backend {
+    /// `sql` is the whole text.
+    pub(super) fn lasting(
+        &mut self,
+        statement: &Statement,
+        sql: &[u8],
+        tag: Option<&Tag>,
+    ) -> Result<String, Error> {
+        let done = match statement {
+            Statement::SetLocal(name, value) => {
+                self.settings.set_local(name, value);
+                "SET"
+            }
+            Statement::Cursor { made: true } => {
+                self.settings.set(CURSOR, &format!("of {}", tag.map_or(0, |tag| tag.client)));
+                "DECLARE CURSOR"
+            }
+            Statement::Cursor { made: false } => {
+                self.settings.reset(CURSOR);
+                "CLOSE CURSOR"
+            }
+            Statement::Lock { taken } => {
+                let held = self.settings.locks();
+                self.settings.set_locks(if *taken { held + 1 } else { held.saturating_sub(1) });
+                self.one_row(if *taken || held > 0 { "t" } else { "f" })
+            }
+            Statement::Call { sets } => {
+                if let Some(value) = sets {
+                    self.settings.set("work_mem", value);
+                }
+                self.one_row("called")
+            }
+            Statement::Prepare(name, prepared) => {
+                self.prepare(name, prepared, sql, tag)?;
+                "PREPARE"
+            }
+            Statement::Execute(name) => return self.execute_prepared(name, tag),
+            Statement::Deallocate(name) => {
+                self.statement(name.as_bytes())?;
+                self.statements.remove(name.as_bytes());
+                "DEALLOCATE"
+            }
+            _ => "",
+        };
+        Ok(done.to_owned())
+    }
+
+    fn one_row(&mut self, value: &str) -> &'static str {
+        backend::data_row(&mut self.buffered, &[Some(value.as_bytes())]);
+        "SELECT 1"
+    }
+
+    /// It outlasts the transaction, however that ends. pg_prepared_statements shows the whole text.
+    fn prepare(
+        &mut self,
+        name: &str,
+        prepared: &Statement,
+        sql: &[u8],
+        tag: Option<&Tag>,
+    ) -> Result<(), Error> {
+        if self.statements.contains_key(name.as_bytes()) {
+            let why = format!("prepared statement \"{name}\" already exists");
+            return Err(Error("42P05", why));
+        }
+        let statements = vec![prepared.clone()];
+        let parsed = Sql { tag: tag.copied(), statements, has_parameter: false };
+        let (types, table) = (frontend::NO_TYPES.to_vec(), Table::default());
+        let one = Prepared { sql: sql.to_vec(), parsed, types, table, from_sql: true };
+        self.statements.insert(name.as_bytes().to_vec(), one);
+        Ok(())
+    }
+
+    fn execute_prepared(&mut self, name: &str, tag: Option<&Tag>) -> Result<String, Error> {
+        let prepared = self.statement(name.as_bytes())?.clone();
+        let Some(Statement::Select { rows, len }) = prepared.statement() else {
+            return Err(Error("0A000", "only a SELECT is prepared here".into()));
+        };
+        self.rows(&prepared.sql, tag, 0..*rows, *len);
+        Ok(format!("SELECT {rows}"))
+    }
+}

@@ -1,0 +1,87 @@
+//! The operator's orders.
+
+use super::{Mutant, change};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "ReloadDropsServers",
+        wrong: "A reload ends the servers in use",
+        seen_in: "odyssey#209, pgagroal#946",
+        noticed_by: "causes",
+        changes: &[change(
+            "engine/replies.rs",
+            "let server = «&mut *self.servers[on.0 as usize]»; if matches!(server.phase, \
+                 ServerPhase::Finishing) && server.ledger.in_copy()",
+            r#"{
+                    let pool = self.server(on).pool;
+                    let size = self.settings(pool).size;
+                    if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
+                        return self.server_closed(on, "too many servers in the pool", now, io);
+                    }
+                    &mut *self.servers[on.0 as usize]
+                }"#,
+        )],
+    },
+    Mutant {
+        name: "ServesWhilePaused",
+        wrong: "Who waits is served in spite of PAUSE",
+        seen_in: "pgbouncer#35",
+        noticed_by: "orders",
+        changes: &[change(
+            "pool.rs",
+            "if «self.gate != Gate::Open» { return Next::Close(self.gate.server_reason());",
+            "self.gate != Gate::Open && self.waiting_total() == 0",
+        )],
+    },
+    Mutant {
+        name: "KeepsPausedServers",
+        wrong: "Idle servers of a paused pool stay, and PAUSE never ends",
+        seen_in: "pgcat#917",
+        noticed_by: "orders",
+        changes: &[change(
+            "engine/control.rs",
+            "self.close_parked(condemned, now, io); self.end_logins(id, now, io);",
+            "if gate != Gate::Paused {
+                    self.close_parked(condemned, now, io);
+                }
+                self.end_logins(id, now, io);",
+        )],
+    },
+    Mutant {
+        name: "BlamesOrders",
+        wrong: "A login that PAUSE or RECONNECT ends is taken for a failure of the server",
+        seen_in: "pgbouncer#420",
+        noticed_by: "causes",
+        changes: &[change(
+            "engine/control.rs",
+            "let server = «self.servers.remove(id.0 as usize)»; \
+                 self.log_server_closing(id, &server, why, now, io);",
+            "return self.open_failed(id, why, None, now, io)",
+        )],
+    },
+    Mutant {
+        name: "ResumesNobody",
+        wrong: "RESUME wakes nobody",
+        seen_in: "pgbouncer#1565",
+        noticed_by: "orders",
+        changes: &[change(
+            "engine/control.rs",
+            "pool.reserve_opening(now)); if open { «self.open_server(id, now, io);»",
+            "self.exchange.pool(id, crate::pool::Pool::withdraw_opening);",
+        )],
+    },
+    Mutant {
+        name: "KeepsObsoleteServers",
+        wrong: "Servers that RECONNECT was to replace are given out as before",
+        seen_in: "pgcat#232",
+        noticed_by: "orders",
+        changes: &[change("pool.rs", "if «epoch != self.epoch» { return Next::Close", "false")],
+    },
+    Mutant {
+        name: "AdmitsToDisabled",
+        wrong: "DISABLE keeps nobody out",
+        seen_in: "",
+        noticed_by: "orders",
+        changes: &[change("engine/login.rs", "if «disabled» { return Step::Refuse", "false")],
+    },
+];

@@ -1,0 +1,171 @@
+//! Pools, queues, limits, logins and cancel requests.
+
+use super::{Mutant, change};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "ReleasesWhileCanceling",
+        wrong: "A server is passed on while a cancel request for it is under way",
+        seen_in: "pgbouncer#245, odyssey#1216",
+        noticed_by: "cancels",
+        changes: &[change(
+            "engine/cancel.rs",
+            "server.cancel_pending = «true»; let mut packet",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "IgnoresCancelSecret",
+        wrong: "A cancel request needs the process id only",
+        seen_in: "pgbouncer#38, supavisor#692",
+        noticed_by: "cancels",
+        changes: &[change(
+            "engine/cancel.rs",
+            "self.keys.get(&number)",
+            "{
+                    let other = self.keys.keys().find(|other| **other >> 32 == number >> 32);
+                    other.and_then(|key| self.keys.get(key))
+                }",
+        )],
+    },
+    Mutant {
+        name: "AnswersCancel",
+        wrong: "Who asks for a cancel gets an answer",
+        seen_in: "pgbouncer#141",
+        noticed_by: "cancels",
+        changes: &[change(
+            "engine/cancel.rs",
+            "self.drop_client(id, Leaving::Unanswered(reason), now, io);",
+            r#"io.send_client(id, b"Z\0\0\0\x05I");
+                self.drop_client(id, Leaving::Unanswered(reason), now, io);"#,
+        )],
+    },
+    Mutant {
+        name: "SkipsCheck",
+        wrong: "A server that was idle is given out without being asked whether it lives",
+        seen_in: "pgdog#1318, supavisor#941",
+        noticed_by: "causes",
+        changes: &[change("engine/link.rs", "if «!checked» && !settings.check_query", "false")],
+    },
+    Mutant {
+        name: "LeaksPlace",
+        wrong: "A place in the pool is lost with each server",
+        seen_in: "pgdog#1361, pg_doorman 3.5.2",
+        noticed_by: "leaks",
+        changes: &[change(
+            "pool.rs",
+            r#""a server was counted out twice"); «self.forget_server(epoch);»"#,
+            "",
+        )],
+    },
+    Mutant {
+        name: "ExceedsPoolSize",
+        wrong: "More servers than the pool may have",
+        seen_in: "pgbouncer#1386, pgbouncer#478",
+        noticed_by: "limits",
+        changes: &[change(
+            "pool.rs",
+            "self.settings.size == 0 || «self.places() + self.elsewhere < self.settings.size»",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "NeverRetriesLogin",
+        wrong: "After one failure nobody tries again",
+        seen_in: "pgbouncer#1582, pgbouncer#585",
+        noticed_by: "waits",
+        changes: &[change(
+            "pool.rs",
+            "Some(failure) => «self.opening == 0 && now >= failure.retry_at»,",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "RefusesInHaste",
+        wrong: "A failed login turns clients away although servers are there",
+        seen_in: "pgbouncer#1284",
+        noticed_by: "causes",
+        changes: &[change(
+            "pool.rs",
+            "let Some(failure) = &self.failure && «self.has_none_open()»",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "ServesNewestFirst",
+        wrong: "Who came last is served first",
+        seen_in: "pgagroal#1006",
+        noticed_by: "order",
+        changes: &[change(
+            "pool.rs",
+            "let Some(waiter) = «queue.pop_front()» else { return Next::Park };",
+            "queue.pop_back()",
+        )],
+    },
+    Mutant {
+        name: "NeverCrossesWorkers",
+        wrong: "Each worker serves its own clients only",
+        seen_in: "pgbouncer#1386, pgcat#872",
+        noticed_by: "order",
+        changes: &[change(
+            "pool.rs",
+            "_ => «Some(oldest.2)»,",
+            "Some(if self.waiting[own].is_empty() { oldest.2 } else { own })",
+        )],
+    },
+    Mutant {
+        name: "CrossesWithoutSecret",
+        wrong: "A server that goes to another worker cannot be cancelled there",
+        seen_in: "",
+        noticed_by: "cancels",
+        changes: &[change(
+            "pool/idle.rs",
+            "stolen.leave_worker();",
+            "stolen.leave_worker(); stolen.secret = Box::default();",
+        )],
+    },
+    Mutant {
+        name: "CancelsNeverArrive",
+        wrong: "Cancel requests are not sent",
+        seen_in: "",
+        noticed_by: "waits",
+        changes: &[change("engine/cancel.rs", "io.send_cancel(cancel, on, &packet);", "")],
+    },
+    Mutant {
+        name: "CancelsNeverEnd",
+        wrong: "A server stays in wait for a cancel request that is over",
+        seen_in: "",
+        noticed_by: "waits",
+        changes: &[change("engine/cancel.rs", "found.cancel_pending = «false»;", "true")],
+    },
+    Mutant {
+        name: "ForgetsTurn",
+        wrong: "A login that was ended by order keeps its turn",
+        seen_in: "",
+        noticed_by: "limits",
+        changes: &[change("engine/control.rs", "io.close_server(id); «self.opening_ended();»", "")],
+    },
+    Mutant {
+        name: "OpensNothing",
+        wrong: "Who has to wait does not make its pool open a server",
+        seen_in: "",
+        noticed_by: "orders",
+        changes: &[change(
+            "engine/link.rs",
+            "if let (true, Some(pool)) = (open, client.pool) { «self.open_server(pool, \
+                 now, io);»",
+            "self.exchange.pool(pool, crate::pool::Pool::withdraw_opening);",
+        )],
+    },
+    Mutant {
+        name: "KeepsPlaceInQueue",
+        wrong: "A client that has left keeps its place in the queue",
+        seen_in: "",
+        noticed_by: "assertions",
+        changes: &[change(
+            "engine/leave.rs",
+            "self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));",
+            "",
+        )],
+    },
+];

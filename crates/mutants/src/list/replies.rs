@@ -1,0 +1,173 @@
+//! What servers owe, and to whom it goes.
+
+use super::{Mutant, change};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "ForgetsOwedReplies",
+        wrong: "A server whose client has gone is passed on with its replies unread",
+        seen_in: "pgdog#759, pgagroal#989",
+        noticed_by: "causes",
+        changes: &[change(
+            "engine/leave.rs",
+            "server.lose_client(client.serial);",
+            "server.lose_client(client.serial);
+                if !client.stream.is_mid_message() && matches!(server.phase, ServerPhase::Linked) {
+                    server.ledger = crate::ledger::Ledger::default();
+                    server.status = b'I';
+                }",
+        )],
+    },
+    Mutant {
+        name: "ReleasesAtFirstReady",
+        wrong: "A batch that several ReadyForQuery answer is over at the first",
+        seen_in: "supavisor#1079",
+        noticed_by: "causes",
+        changes: &[change(
+            "ledger.rs",
+            "self.in_batch = self.tally.opens(self.owed.len());",
+            "self.abandon(&mut |_| ());
+                self.in_batch = false;",
+        )],
+    },
+    Mutant {
+        name: "ReleasesInBatch",
+        wrong: "A batch without its Sync does not hold the server",
+        seen_in: "pgdog#803",
+        noticed_by: "sessions",
+        changes: &[
+            change("ledger.rs", "extended && self.synthesized().is_none()", "false"),
+            change(
+                "ledger.rs",
+                "self.in_batch = self.tally.opens(self.owed.len());",
+                "self.in_batch = false;",
+            ),
+        ],
+    },
+    Mutant {
+        name: "WaitsForSync",
+        wrong: "A Query behind Bind and Execute does not end their batch: a Sync is waited for",
+        seen_in: "pgdog#1356",
+        noticed_by: "rest",
+        changes: &[change(
+            "ledger.rs",
+            "self.in_batch = self.tally.opens(self.owed.len());",
+            "self.in_batch &= expect != Expect::Sync;
+                self.in_batch |= self.tally.opens(self.owed.len());",
+        )],
+    },
+    Mutant {
+        name: "SkipsNothingAfterError",
+        wrong: "Of a failed batch only the failed message is done with",
+        seen_in: "pgdog#876, pgdog#913, odyssey#1361",
+        noticed_by: "causes",
+        changes: &[change(
+            "ledger.rs",
+            "let sync = «self.owed.iter().position(|entry| entry.expect == Expect::Sync)»; \
+                 let end",
+            "{
+                    self.pop();
+                    return;
+                }",
+        )],
+    },
+    Mutant {
+        name: "EndsQueryAtFirstCommand",
+        wrong: "A string of several statements is over with the first of them",
+        seen_in: "pgcat#611, pgcat#734",
+        noticed_by: "causes",
+        changes: &[change(
+            "ledger/part.rs",
+            "match «(expect, code)» {",
+            "match (expect, code) {
+                    (Expect::Query, COMMAND_COMPLETE) => (expect, READY_FOR_QUERY),
+                    other => other,
+                }",
+        )],
+    },
+    Mutant {
+        name: "GuessesBoundaries",
+        wrong: "A message is believed to begin where a read does",
+        seen_in: "pgagroal#973, pgagroal#996",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/replies.rs",
+            "self.server.stream.take_body(self.input)",
+            "{
+                    if matches!(self.input.first(), Some(b'Z' | b'E')) {
+                        self.server.stream.remaining = 0;
+                    }
+                    self.server.stream.take_body(self.input)
+                }",
+        )],
+    },
+    Mutant {
+        name: "ForwardsOwnReplies",
+        wrong: "Answers to the pooler's own Parse and Close go to the client",
+        seen_in: "pgdog#57, odyssey#1362",
+        noticed_by: "answers",
+        changes: &[change("ledger.rs", "(Verb::Swallow, _) => «Owner::Nobody»", "Owner::Client")],
+    },
+    Mutant {
+        name: "ResendsWhatHasEffect",
+        wrong: "A request is sent to another server although the first may have committed it",
+        seen_in: "pgdog#614, PgCat's retries",
+        noticed_by: "effects",
+        changes: &[change(
+            "engine/requests/keeping.rs",
+            "self.keeping.take()?",
+            "{
+                    let mut keeping = self.keeping.take()?;
+                    keeping.outline.has_effect = false;
+                    keeping
+                }",
+        )],
+    },
+    Mutant {
+        name: "LosesEdge",
+        wrong: "A client whose bytes wait in the kernel is not told to go on",
+        seen_in: "odyssey#1499, odyssey#1475",
+        noticed_by: "waits",
+        changes: &[change(
+            "engine/link.rs",
+            "self.follow_rename(id); } «io.resume_client(id);»",
+            "",
+        )],
+    },
+    Mutant {
+        name: "GathersRows",
+        wrong: "A long row is gathered before it is passed on",
+        seen_in: "pg_doorman's incident of 2026-05-03, odyssey#421",
+        noticed_by: "memory",
+        changes: &[change(
+            "engine/replies.rs",
+            "if is_row(header.code) && rows_pass { «self.out.pass(self.at, self.at + \
+                 available);»",
+            "if available < header.total {
+                    return Stop::Incomplete;
+                }
+                self.out.pass(self.at, self.at + available);",
+        )],
+    },
+    Mutant {
+        name: "BelievesFailedBatch",
+        wrong: "What the rest of a failed batch was to do is believed to be done",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("ledger.rs", "self.void_one(entry, next, void);", "drop(entry);")],
+    },
+    Mutant {
+        name: "PassesDirtyServer",
+        wrong: "A server that owes replies is passed on",
+        seen_in: "",
+        noticed_by: "assertions",
+        changes: &[
+            change("engine/link.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
+            change(
+                "engine/leave.rs",
+                "_ if «server.is_clean() && !client.stream.is_mid_message()» => self.free",
+                "!client.stream.is_mid_message()",
+            ),
+        ],
+    },
+];

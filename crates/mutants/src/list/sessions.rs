@@ -1,0 +1,185 @@
+//! What belongs to a session: settings, and auto mode.
+
+use super::{Mutant, change};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "LeaksSettings",
+        wrong: "A client finds the settings of the one before",
+        seen_in: "pgbouncer#1576, pgdog#686",
+        noticed_by: "answers",
+        changes: &[change("engine/link.rs", "if «!client.vars.is(&server.vars)» {", "false")],
+    },
+    Mutant {
+        name: "MissesSetInTransaction",
+        wrong: "What SET changes within a transaction is not noticed",
+        seen_in: "multigres#1134, multigres#1138",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/replies/parameters.rs",
+            "let Some(slot) = «self.names.slot(status.name)» else {",
+            "{
+                    let slot = self.names.slot(status.name);
+                    slot.filter(|_| self.server.status == b'I')
+                }",
+        )],
+    },
+    Mutant {
+        name: "SkipsReset",
+        wrong: "A session is passed on as it is",
+        seen_in: "Odyssey without pool_discard, pgdog#684",
+        noticed_by: "sessions",
+        changes: &[change("engine/link.rs", "if «settings.resets()» {", "false")],
+    },
+    Mutant {
+        name: "NeverAsksWhatIsLeft",
+        wrong: "Auto mode: nobody is asked what a transaction has left",
+        seen_in: "transaction pooling as such",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/verdict.rs",
+            "if «self.server(on).cancel_pending» { return self.await_cancel(id, on, now)",
+            "{
+                    self.server_mut(on).traces = Traces::default();
+                    return self.unlink(id, on, now, io);
+                }",
+        )],
+    },
+    Mutant {
+        name: "KeepsWhatOthersSet",
+        wrong: "Auto mode: what the client before has set is not reset",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("carried.rs", "if «!is_who(name)» && self.get(name)", "false")],
+    },
+    Mutant {
+        name: "ForgetsStartupPacket",
+        wrong: "Auto mode: RESET goes to the server's default",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/verdict.rs",
+            "go_back(&mut own, &startup, &before, settings);",
+            "",
+        )],
+    },
+    Mutant {
+        name: "PinsNobody",
+        wrong: "Auto mode: who has a temporary table does not keep its server",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/verdict.rs",
+            "if «pins.is_empty()» { self.server_mut(on).pinned = None;",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "LeavesSessionBehind",
+        wrong: "Auto mode: what a client has left when it goes is not discarded",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/verdict.rs",
+            "let pins = «self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| \
+                 pinned.pins)»; let traces = self.server(on).traces; if !(pins",
+            "return self.session_forgotten(on, now, io)",
+        )],
+    },
+    Mutant {
+        name: "ServesWithoutSettings",
+        wrong: "Auto mode: a server that has refused a client's settings serves it all the same",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/link.rs",
+            "Preparation::Apply if «server.own_error.is_some()»",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "TriesOneOrder",
+        wrong: "Auto mode: who is refused its settings in one order is not given them in the \
+             other",
+        seen_in: "",
+        noticed_by: "causes",
+        changes: &[change(
+            "engine/apply.rs",
+            "if usual.as_ref() != Some(&sql) && «client.session.is_some()»",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "TriesOneServer",
+        wrong: "Auto mode: who is refused its settings by one server is not given a new one",
+        seen_in: "",
+        noticed_by: "causes",
+        changes: &[change("engine/apply.rs", "filter(|own| «!own.renews && !stays»)", "false")],
+    },
+    Mutant {
+        name: "ForgetsHalfAppliedSettings",
+        wrong: "Auto mode: a client leaves while it is being given its settings, and nobody knows \
+             which are there",
+        seen_in: "Weir, until the simulator had sessions",
+        noticed_by: "answers",
+        changes: &[change("engine/leave.rs", "if «step.applies() && is_half» {", "false")],
+    },
+    Mutant {
+        name: "KeepsPins",
+        wrong: "Auto mode: a client keeps its server although the reason is gone",
+        seen_in: "",
+        noticed_by: "rest",
+        changes: &[change("engine/verdict.rs", "pins |= «pinned.pins.unseen()»;", "pinned.pins")],
+    },
+    Mutant {
+        name: "CrossesWithoutSettings",
+        wrong: "Auto mode: a server that goes to another worker is believed to have no settings",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "pool/idle.rs",
+            "stolen.leave_worker();",
+            "stolen.leave_worker(); stolen.vars.change(|vars| vars.carried = \
+                 crate::carried::Carried::default());",
+        )],
+    },
+    Mutant {
+        name: "ForgetsUnderProbe",
+        wrong: "Auto mode: what a transaction has left is forgotten if its client leaves while \
+             the server is asked",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/leave.rs",
+            "ServerPhase::Preparing(step) => { «server.phase = ServerPhase::Settling;»",
+            "server.phase = ServerPhase::Settling; if step == \
+                 crate::server::Preparation::Probe { (server.pinned, server.traces) = (None, \
+                 Default::default()); }",
+        )],
+    },
+    Mutant {
+        name: "KeepsRole",
+        wrong: "Auto mode: the role of the client before is not left",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("carried.rs", "if «other_role && have.get(ROLE).is_some()» {", "false")],
+    },
+    Mutant {
+        name: "ForgetsPrepare",
+        wrong: "Auto mode: what SQL has prepared does not follow its client",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[
+            change(
+                "engine/link.rs",
+                "if «client.vars.prepared != server.vars.prepared» {",
+                "false",
+            ),
+            change(
+                "engine/link.rs",
+                "self.applied(id, on, step, io); «self.prepare_statements(id, on, now, io)»",
+                "self.ready(id, on, now, io)",
+            ),
+        ],
+    },
+];

@@ -1,0 +1,159 @@
+//! A stream that lines of the log are written to. It may be a pipe whose reader does not read: a
+//! write would wait for it, and with it the worker or the thread that logs. So such lines are
+//! dropped, and their number is told as soon as the stream takes lines again.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::fd::{AsRawFd as _, RawFd},
+    sync::{Mutex, PoisonError},
+};
+
+use super::{Level, line};
+use crate::sys::process;
+
+/// What is written at a time: so much fits if a pipe can be written to at all (pipe(7)).
+const PIECE: usize = 4096;
+
+/// What a stream writes to.
+pub(super) trait Target {
+    fn fd(&self) -> RawFd;
+    /// Is it anything but a regular file, whose writes do not wait for anybody?
+    fn may_be_full(&self) -> bool;
+    fn write(&self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+/// The standard error output. Other processes may share what it stands for, so it stays as it is,
+/// blocking or not.
+pub(super) struct Stderr;
+
+impl Target for Stderr {
+    fn fd(&self) -> RawFd {
+        libc::STDERR_FILENO
+    }
+
+    fn may_be_full(&self) -> bool {
+        true
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        io::stderr().write(bytes)
+    }
+}
+
+/// The log file, which may be a pipe or a device.
+pub(super) struct LogFile {
+    file: File,
+    is_regular: bool,
+}
+
+impl LogFile {
+    pub(super) fn new(file: File) -> Self {
+        let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        Self { file, is_regular }
+    }
+}
+
+impl Target for LogFile {
+    fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    fn may_be_full(&self) -> bool {
+        !self.is_regular
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.file).write(bytes)
+    }
+}
+
+pub(super) struct Stream<T> {
+    target: T,
+    /// Lines since it was full. Its lock is held from the question whether there is room to the end of
+    /// the write, so that no other thread takes the room.
+    dropped: Mutex<u64>,
+}
+
+impl<T: Target> Stream<T> {
+    pub(super) const fn new(target: T) -> Self {
+        Self { target, dropped: Mutex::new(0) }
+    }
+
+    /// Writes a line, or counts it.
+    pub(super) fn write(&self, text: &str) {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        if *dropped > 0 && self.write_whole(&notice(*dropped)) {
+            *dropped = 0;
+        }
+        if *dropped > 0 || !self.write_whole(text) {
+            *dropped += 1;
+        }
+    }
+
+    /// False if there is no room for it now. An error is no reason to keep on trying.
+    fn write_whole(&self, text: &str) -> bool {
+        if !self.target.may_be_full() {
+            let _ = self.target.write(text.as_bytes());
+            return true;
+        }
+        for piece in text.as_bytes().chunks(PIECE) {
+            if !process::is_writable(self.target.fd()) {
+                return false;
+            }
+            match self.target.write(piece) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        true
+    }
+}
+
+/// The line that tells of lines that were dropped.
+fn notice(dropped: u64) -> String {
+    let why = "nobody read the log";
+    line::compose(Level::Warning, format_args!("{dropped} log lines were dropped: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{PipeWriter, Read as _},
+        os::fd::OwnedFd,
+    };
+
+    use super::*;
+
+    fn stream() -> (io::PipeReader, Stream<LogFile>) {
+        let (reader, writer): (_, PipeWriter) = io::pipe().unwrap();
+        (reader, Stream::new(LogFile::new(File::from(OwnedFd::from(writer)))))
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_not_waited_for() {
+        let (mut reader, stream) = stream();
+        let line = format!("{}\n", "x".repeat(99));
+        for _ in 0..10_000 {
+            stream.write(&line);
+        }
+        let mut some = vec![0; 40_000];
+        reader.read_exact(&mut some).unwrap();
+        stream.write("at last\n");
+        drop(stream);
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        let kept = (some.len() + rest.len()) / line.len();
+        let told = rest.lines().rev().nth(1).unwrap();
+        assert!(told.contains("WARNING") && told.contains("log lines were dropped"), "{told}");
+        assert!(rest.ends_with("\nat last\n"), "{kept} lines were kept");
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_costs_nothing() {
+        let (reader, stream) = stream();
+        drop(reader);
+        stream.write("nobody hears it\n");
+        assert_eq!(*stream.dropped.lock().unwrap(), 0);
+    }
+}

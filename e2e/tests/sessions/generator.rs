@@ -1,0 +1,597 @@
+//! Scripts from seeds.
+//!
+//! A session keeps its server in a transaction, and while it has something there that cannot be
+//! carried. The generator lets one session fewer do so than the pool has servers: no step waits for
+//! ever. No text waits for a lock of another session for long: the database has a `lock_timeout`.
+
+use crate::dice::Dice;
+use crate::hostile;
+use crate::script::{Action, Hold, Intrusion, Parameter, Request, Script, Setting, Step};
+use crate::texts::{BAIT, DDL, ERRORS, LOOKS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES};
+
+const STEPS_MIN: usize = 12;
+const STEPS_MORE: usize = 28;
+const STATEMENTS: [&str; 4] = ["", "a", "b", "c"];
+const PORTALS: [&str; 3] = ["", "", "p"];
+const CHANNELS: [&str; 2] = ["news", "weather"];
+/// What one text of `many_names` names besides `app.kept`.
+const NAMES_MANY: usize = 300;
+/// PostgreSQL's function `length(text)`.
+const LENGTH: u32 = 1317;
+
+/// What a step is about. A seed favours some of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Theme {
+    Looks,
+    Errors,
+    Writes,
+    Settings,
+    Local,
+    Transaction,
+    Statements,
+    Pipeline,
+    Parameters,
+    Prepared,
+    Cursors,
+    Temporary,
+    Locks,
+    Numbers,
+    Listen,
+    Copy,
+    Ddl,
+    Discard,
+    Leaving,
+    Functions,
+}
+
+const THEMES: &[Theme] = &[
+    Theme::Looks,
+    Theme::Errors,
+    Theme::Writes,
+    Theme::Settings,
+    Theme::Local,
+    Theme::Transaction,
+    Theme::Statements,
+    Theme::Pipeline,
+    Theme::Parameters,
+    Theme::Prepared,
+    Theme::Cursors,
+    Theme::Temporary,
+    Theme::Locks,
+    Theme::Numbers,
+    Theme::Listen,
+    Theme::Copy,
+    Theme::Ddl,
+    Theme::Discard,
+    Theme::Leaving,
+    Theme::Functions,
+];
+
+/// What the generator knows of a session.
+#[derive(Debug, Clone, Copy, Default)]
+struct Session {
+    may_be_inside: bool,
+    may_be_pinned: bool,
+}
+
+impl Session {
+    fn may_hold(self) -> bool {
+        self.may_be_inside || self.may_be_pinned
+    }
+}
+
+#[derive(Debug)]
+struct Generator {
+    dice: Dice,
+    setting: Setting,
+    sessions: Vec<Session>,
+    favourites: Vec<Theme>,
+    /// SQL's PREPARE uses the names of the protocol's statements, too.
+    shares_names: bool,
+    steps: Vec<Step>,
+}
+
+/// The script of a seed.
+pub(crate) fn script(seed: u64) -> Script {
+    let mut dice = Dice::new(seed);
+    let setting = Setting::of_seed(seed);
+    let sessions = vec![Session::default(); 3 + dice.below(4)];
+    let mut startup = |_| match dice.once_in(4) {
+        true => dice.of(STARTUPS).to_vec(),
+        false => Vec::new(),
+    };
+    let startups = (0..sessions.len()).map(&mut startup).collect();
+    let favourites = (0..4).map(|_| *dice.of(THEMES)).collect();
+    let shares_names = dice.once_in(8);
+    let steps = Vec::new();
+    let mut generator = Generator { dice, setting, sessions, favourites, shares_names, steps };
+    let count = STEPS_MIN + generator.dice.below(STEPS_MORE);
+    while generator.steps.len() < count {
+        generator.add_step();
+    }
+    let steps = generator.steps;
+    let script = Script { setting, startups, shares_names, steps };
+    assert!(script.is_servable(), "seed {seed} may wait for a server for ever");
+    script
+}
+
+impl Generator {
+    fn holding(&self) -> usize {
+        self.sessions.iter().filter(|session| session.may_hold()).count()
+    }
+
+    /// Whether this session may take a server for longer than a step.
+    fn may_take(&self, session: usize) -> bool {
+        self.sessions[session].may_hold() || self.holding() + 1 < self.setting.pool_size
+    }
+
+    fn add_step(&mut self) {
+        let session = self.dice.below(self.sessions.len());
+        let theme = match self.dice.once_in(2) {
+            true => *self.dice.of(&self.favourites),
+            false => *self.dice.of(THEMES),
+        };
+        // Things end sooner or later.
+        if self.sessions[session].may_hold() && self.dice.once_in(5) {
+            return self.finish(session);
+        }
+        match theme {
+            Theme::Looks => self.say_one(session, LOOKS),
+            Theme::Errors => self.say_one(session, ERRORS),
+            Theme::Writes => self.say_one(session, WRITES),
+            Theme::Ddl => self.say_one(session, DDL),
+            Theme::Settings => {
+                let sql = self.setting_text(false);
+                self.say(session, sql);
+            }
+            Theme::Local => {
+                let sql = self.setting_text(true);
+                self.say(session, sql);
+            }
+            Theme::Transaction => self.transaction(session),
+            Theme::Statements => self.statement(session),
+            Theme::Pipeline => self.pipeline(session),
+            Theme::Parameters => self.parameters(session),
+            Theme::Prepared => self.prepared(session),
+            Theme::Cursors => self.cursor(session),
+            Theme::Temporary => self.temporary(session),
+            Theme::Locks => self.lock(session),
+            Theme::Numbers => self.number(session),
+            Theme::Listen => self.listen(session),
+            Theme::Copy => self.copy(session),
+            Theme::Discard => self.discard(session),
+            Theme::Leaving => self.leave(session),
+            Theme::Functions => self.function(session),
+        }
+    }
+
+    fn push(&mut self, session: usize, action: Action, hold: Hold) {
+        let mut holding: Vec<bool> = self.sessions.iter().map(|one| one.may_hold()).collect();
+        if hold == Hold::Frees {
+            self.sessions[session] = Session::default();
+        }
+        // A step that takes has told so in `sessions` already; it counts either way.
+        holding[session] = true;
+        let needed = holding.iter().filter(|holds| **holds).count();
+        let mut intrusion = Intrusion::default();
+        if self.dice.once_in(3) {
+            let acts = 1 + self.dice.below(3);
+            intrusion.acts = (0..acts).map(|_| self.dice.below(hostile::ACTS.len())).collect();
+        }
+        intrusion.stays = needed < self.setting.pool_size && self.dice.once_in(2);
+        self.steps.push(Step { session, action, hold, intrusion });
+    }
+
+    fn write(&mut self, session: usize, requests: Vec<Request>) {
+        self.push(session, Action::Write(requests), Hold::AsBefore);
+    }
+
+    /// One text, by either protocol.
+    fn say(&mut self, session: usize, sql: impl Into<String>) {
+        let requests = self.either(sql.into());
+        self.write(session, requests);
+    }
+
+    fn say_one(&mut self, session: usize, texts: &[&str]) {
+        let sql = *self.dice.of(texts);
+        self.say(session, sql);
+    }
+
+    /// The same, and the session may keep its server from there on.
+    fn take(&mut self, session: usize, is_transaction: bool, sql: impl Into<String>) {
+        if !self.may_take(session) {
+            return self.say_one(session, LOOKS);
+        }
+        self.mark(session, is_transaction);
+        let mut requests = self.either(sql.into());
+        if matches!(requests[0], Request::Parse { .. }) {
+            requests.extend(forgotten());
+        }
+        self.push(session, Action::Write(requests), Hold::Takes);
+    }
+
+    fn mark(&mut self, session: usize, is_transaction: bool) {
+        let one = &mut self.sessions[session];
+        match is_transaction {
+            true => one.may_be_inside = true,
+            false => one.may_be_pinned = true,
+        }
+    }
+
+    fn either(&mut self, sql: String) -> Vec<Request> {
+        // Several statements in one text are for the simple protocol.
+        if self.dice.once_in(2) || sql.contains("; ") {
+            return vec![Request::Query(sql)];
+        }
+        let mut requests = vec![Request::Parse { name: "", sql }, unbound("", "")];
+        if self.dice.once_in(2) {
+            requests.push(Request::DescribePortal(""));
+        }
+        requests.extend([Request::Execute { portal: "", rows: 0 }, Request::Sync]);
+        requests
+    }
+
+    /// Whatever the session holds ends.
+    fn finish(&mut self, session: usize) {
+        let is_pinned = self.sessions[session].may_be_pinned;
+        let end = *self.dice.of(&["ROLLBACK", "COMMIT", "END; ROLLBACK"]);
+        self.sessions[session].may_be_inside = false;
+        let hold = if is_pinned { Hold::AsBefore } else { Hold::Frees };
+        self.push(session, Action::Write(vec![Request::query(end)]), hold);
+        if is_pinned && self.dice.once_in(2) {
+            self.push(session, Action::Write(vec![Request::query("DISCARD ALL")]), Hold::Frees);
+        } else if is_pinned {
+            self.sessions[session].may_be_pinned = true;
+        }
+    }
+
+    fn setting_text(&mut self, is_local: bool) -> String {
+        let (name, values) = *self.dice.of(SETTINGS);
+        let value = *self.dice.of(values);
+        if is_local && name != "ROLE" && self.dice.once_in(2) {
+            return format!("SET LOCAL {name} = {value}");
+        }
+        match self.dice.below(6) {
+            _ if name == "ROLE" => format!("SET ROLE {value}"),
+            0 => format!("RESET {name}"),
+            1 => "RESET ALL".to_owned(),
+            2 if value.starts_with('\'') => {
+                format!("SELECT set_config('{name}', {value}, {is_local})")
+            }
+            3 => format!("DO $$BEGIN SET {name} TO {value}; END$$"),
+            4 => format!("SET {name} TO {value}; SHOW work_mem; SELECT name FROM place"),
+            _ => format!("SET {name} TO {value}"),
+        }
+    }
+
+    fn transaction(&mut self, session: usize) {
+        if !self.sessions[session].may_be_inside {
+            let begin = *self.dice.of(&[
+                "BEGIN",
+                "START TRANSACTION READ ONLY",
+                "BEGIN ISOLATION LEVEL REPEATABLE READ",
+                "BEGIN; SAVEPOINT s",
+                "BEGIN; SET LOCAL work_mem = '3MB'; SET TimeZone = 'Asia/Tokyo'",
+            ]);
+            return self.take(session, true, begin);
+        }
+        let sql = *self.dice.of(&[
+            "SAVEPOINT s",
+            "ROLLBACK TO s",
+            "RELEASE s",
+            "COMMIT AND CHAIN",
+            "ROLLBACK AND CHAIN",
+            "SET TRANSACTION READ ONLY",
+        ]);
+        self.say(session, sql);
+    }
+
+    fn statement_text(&mut self) -> String {
+        let kind = self.dice.below(10);
+        match kind {
+            0 => (*self.dice.of(ERRORS)).to_owned(),
+            1 => self.setting_text(false),
+            2 | 3 => (*self.dice.of(WRITES)).to_owned(),
+            4 | 5 => self.dice.of(WITH_PARAMETERS).0.to_owned(),
+            6 => "SELECT * FROM public.changing".to_owned(),
+            _ => (*self.dice.of(LOOKS)).to_owned(),
+        }
+    }
+
+    fn parse(&mut self, name: &'static str) -> Request {
+        Request::Parse { name, sql: self.statement_text() }
+    }
+
+    fn bind(&mut self, portal: &'static str, statement: &'static str) -> Request {
+        // What the statement takes is not known here: a wrong number is an error like any other.
+        let count = *self.dice.of(&[0, 0, 0, 1, 1, 2]);
+        let parameters = (0..count).map(|_| self.plain_parameter()).collect();
+        Request::Bind { portal, statement, parameters, binary: self.dice.once_in(8) }
+    }
+
+    fn plain_parameter(&mut self) -> Parameter {
+        let value = *self.dice.of(&["1", "2", "work_mem", "app.kept", "2024-01-02 03:04:05"]);
+        Parameter { is_binary: false, value: Some(value.as_bytes().to_vec()) }
+    }
+
+    /// A statement of the protocol is prepared, used, described or closed, each with its Sync.
+    fn statement(&mut self, session: usize) {
+        let name = *self.dice.of(&STATEMENTS);
+        let mut requests = match self.dice.below(8) {
+            0 | 1 => vec![self.parse(name)],
+            2 => vec![Request::CloseStatement(name), self.parse(name)],
+            3 => vec![Request::DescribeStatement(name)],
+            4 if name.is_empty() => vec![Request::CloseStatement(name)],
+            _ => {
+                let mut use_it = vec![self.bind("", name)];
+                if self.dice.once_in(2) {
+                    use_it.push(Request::DescribePortal(""));
+                }
+                use_it.push(Request::Execute { portal: "", rows: 0 });
+                use_it
+            }
+        };
+        requests.push(Request::Sync);
+        self.write(session, requests);
+    }
+
+    /// Messages of the extended protocol in any order, in one write, past several Syncs.
+    fn pipeline(&mut self, session: usize) {
+        let count = 3 + self.dice.below(12);
+        let mut requests: Vec<Request> = Vec::new();
+        for _ in 0..count {
+            let (name, portal) = (*self.dice.of(&STATEMENTS), *self.dice.of(&PORTALS));
+            match self.dice.below(16) {
+                0..=2 => requests.push(self.parse(name)),
+                3..=5 => {
+                    let bind = self.bind(portal, name);
+                    requests.extend([bind, Request::Execute { portal, rows: 0 }]);
+                }
+                6 => requests.push(Request::DescribeStatement(name)),
+                7 => requests.push(Request::DescribePortal(portal)),
+                8 => requests.push(Request::Execute { portal, rows: 1 }),
+                9 | 10 => requests.push(Request::CloseStatement(name)),
+                11 => requests.push(Request::ClosePortal(portal)),
+                12 | 13 => requests.push(Request::Sync),
+                _ => {
+                    // A query behind an error without its Sync would be passed over.
+                    if !matches!(requests.last(), None | Some(Request::Sync | Request::Query(_))) {
+                        requests.push(Request::Sync);
+                    }
+                    let sql = *self.dice.of(&[
+                        "SELECT 1",
+                        "DISCARD ALL",
+                        "DEALLOCATE ALL",
+                        "DEALLOCATE a",
+                        "PREPARE q AS SELECT 'of SQL'",
+                        "EXECUTE q",
+                        "EXECUTE a",
+                        "SET search_path = s1",
+                        "SELECT 1/0",
+                        "ROLLBACK",
+                    ]);
+                    requests.push(Request::query(sql));
+                }
+            }
+        }
+        requests.push(Request::Sync);
+        self.write(session, requests);
+    }
+
+    fn random_bytes(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for _ in 0..self.dice.below(4) {
+            match self.dice.once_in(3) {
+                true => {
+                    let count = self.dice.below(24);
+                    bytes.extend((0..count).map(|_| self.dice.below(256) as u8));
+                }
+                false => bytes.extend_from_slice(self.dice.of::<&[u8]>(BAIT)),
+            }
+        }
+        bytes
+    }
+
+    /// A statement with parameters of any bytes.
+    fn parameters(&mut self, session: usize) {
+        let (sql, count) = *self.dice.of(WITH_PARAMETERS);
+        let name = *self.dice.of(&["", "", "d"]);
+        let mut requests = Vec::new();
+        if !name.is_empty() {
+            requests.push(Request::CloseStatement(name));
+        }
+        requests.push(Request::Parse { name, sql: sql.to_owned() });
+        for _ in 0..=self.dice.below(2) {
+            let parameters = (0..count).map(|_| self.parameter()).collect();
+            let binary = self.dice.once_in(3);
+            requests.push(Request::Bind { portal: "", statement: name, parameters, binary });
+            requests.extend([Request::Execute { portal: "", rows: 0 }, Request::Sync]);
+        }
+        self.write(session, requests);
+    }
+
+    fn parameter(&mut self) -> Parameter {
+        let is_binary = self.dice.once_in(2);
+        let value = match self.dice.below(8) {
+            0 => None,
+            1 => return self.plain_parameter(),
+            2 if is_binary => Some((self.dice.below(9) as u32).to_be_bytes().to_vec()),
+            _ => Some(self.random_bytes()),
+        };
+        Parameter { is_binary, value }
+    }
+
+    fn prepared(&mut self, session: usize) {
+        // Names of the protocol's statements are not for every script: limits of their own hold.
+        let name = match self.shares_names {
+            true => *self.dice.of(&["q", "a", "b"]),
+            false => *self.dice.of(&["q", "r"]),
+        };
+        let text = *self.dice.of(&[
+            "SELECT name FROM place",
+            "SELECT current_setting('work_mem')",
+            "SELECT * FROM public.changing",
+            "INSERT INTO public.t VALUES (9, 'nine')",
+        ]);
+        let sql = match self.dice.below(8) {
+            0..=2 => format!("PREPARE {name} AS {text}"),
+            3 => format!("PREPARE {name}(int) AS SELECT $1 + 1"),
+            4 => format!("DEALLOCATE {name}"),
+            5 => format!("EXECUTE {name}(4)"),
+            _ => format!("EXECUTE {name}"),
+        };
+        self.say(session, sql);
+    }
+
+    fn cursor(&mut self, session: usize) {
+        let is_inside = self.sessions[session].may_be_inside;
+        match self.dice.below(6) {
+            0 | 1 if is_inside => {
+                self.say(session, "DECLARE k CURSOR FOR SELECT generate_series(1, 5)");
+            }
+            0 | 1 => self.take(
+                session,
+                true,
+                "BEGIN; DECLARE k CURSOR FOR SELECT n FROM generate_series(1, 5) n; FETCH 2 FROM k",
+            ),
+            2 => self.take(
+                session,
+                false,
+                "DECLARE h CURSOR WITH HOLD FOR SELECT generate_series(1, 4)",
+            ),
+            _ => self.say_one(
+                session,
+                &["FETCH 2 FROM k", "FETCH h", "CLOSE k", "CLOSE h", "CLOSE ALL", "MOVE 1 FROM k"],
+            ),
+        }
+    }
+
+    fn temporary(&mut self, session: usize) {
+        match self.dice.below(8) {
+            0 | 1 => self.take(session, false, "CREATE TEMP TABLE mine AS SELECT 1 AS a"),
+            2 => self.take(session, false, "CREATE TEMP VIEW place AS SELECT 'temporary' AS name"),
+            3 => self.say(session, "CREATE TEMP TABLE brief ON COMMIT DROP AS SELECT 1 AS a"),
+            4 => self
+                .say_one(session, &["DROP TABLE mine", "DROP VIEW pg_temp.place", "DISCARD TEMP"]),
+            5 => self.say_one(session, &["INSERT INTO mine VALUES (2)", "TRUNCATE mine"]),
+            _ => self.say_one(session, &["SELECT count(*) FROM mine", "SELECT name FROM place"]),
+        }
+    }
+
+    fn lock(&mut self, session: usize) {
+        let key = self.dice.below(3);
+        match self.dice.below(6) {
+            0 | 1 => self.take(session, false, format!("SELECT pg_try_advisory_lock({key})")),
+            2 => self.say(session, format!("SELECT pg_advisory_unlock({key})")),
+            3 => self.say(session, "SELECT pg_advisory_unlock_all()"),
+            4 => self.say(session, format!("SELECT pg_try_advisory_xact_lock({key})")),
+            _ => self.say(
+                session,
+                "SELECT objid, mode FROM pg_locks WHERE locktype = 'advisory' AND objid < 9 AND \
+                 database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1, 2",
+            ),
+        }
+    }
+
+    fn number(&mut self, session: usize) {
+        match self.dice.below(6) {
+            0 => self.say(session, "SELECT nextval('public.numbers')"),
+            1 => self.say(session, "SELECT setval('public.numbers', 40)"),
+            2 => self.say(session, "DISCARD SEQUENCES"),
+            3 => self.take(session, false, "SELECT nextval('public.numbers'); SELECT lastval()"),
+            _ => self.take(session, false, "SELECT currval('public.numbers')"),
+        }
+    }
+
+    fn listen(&mut self, session: usize) {
+        let channel = *self.dice.of(&CHANNELS);
+        // Each notification is told from all others.
+        let payload = format!("{session}-{}", self.steps.len());
+        match self.dice.below(8) {
+            0..=2 => self.say(session, format!("LISTEN {channel}")),
+            3 => self.say(session, format!("UNLISTEN {channel}")),
+            4 => self.say(session, "UNLISTEN *"),
+            5 => self.say(session, format!("SELECT pg_notify('{channel}', '{payload}')")),
+            _ => self.say(session, format!("NOTIFY {channel}, '{payload}'")),
+        }
+    }
+
+    fn copy(&mut self, session: usize) {
+        let (input, output) =
+            ("COPY public.t FROM STDIN", "COPY (SELECT generate_series(1, 40)) TO STDOUT");
+        if self.dice.once_in(3) {
+            return self.say(session, output);
+        }
+        let mut requests = match self.dice.once_in(2) {
+            true => vec![Request::query(input)],
+            false => vec![
+                Request::Parse { name: "", sql: input.to_owned() },
+                unbound("", ""),
+                Request::Execute { portal: "", rows: 0 },
+            ],
+        };
+        let data: &[u8] =
+            self.dice.of::<&[u8]>(&[&b"5\tfive\n6\tsix\n"[..], b"wrong\n", b"8\te", b""]);
+        requests.push(Request::CopyData(data.to_vec()));
+        requests.push(if self.dice.once_in(4) { Request::CopyFail } else { Request::CopyDone });
+        if matches!(requests[0], Request::Parse { .. }) {
+            requests.push(Request::Sync);
+            requests.extend(forgotten());
+        }
+        self.write(session, requests);
+    }
+
+    fn discard(&mut self, session: usize) {
+        let texts = ["DISCARD ALL", "DISCARD ALL", "DISCARD PLANS", "DISCARD TEMP"];
+        let more = ["DEALLOCATE ALL", "RESET ALL", "RESET SESSION AUTHORIZATION", "CLOSE ALL"];
+        let all = [texts, more].concat();
+        self.say_one(session, &all);
+    }
+
+    fn leave(&mut self, session: usize) {
+        let says_goodbye = self.dice.once_in(2);
+        self.push(session, Action::Leave { says_goodbye }, Hold::Frees);
+    }
+
+    fn function(&mut self, session: usize) {
+        match self.dice.below(8) {
+            0 => self.say(session, "SELECT public.own_set('work_mem', '9MB')"),
+            1 => self.say(session, "SELECT public.own_set('app.tenant', '7')"),
+            2 => self.say(session, "SELECT public.own_local('4MB'), current_setting('work_mem')"),
+            3 => self.say(session, "CALL public.own_commit()"),
+            4 => self.say(session, many_names()),
+            5 => self.say(session, "SELECT public.own_length('abc'::bytea)"),
+            6 => self.say(session, "SELECT nullif(current_setting('app.kept', true), '')"),
+            _ => {
+                let argument = "abc".to_owned();
+                self.write(session, vec![Request::Call { function: LENGTH, argument }]);
+            }
+        }
+    }
+}
+
+/// A setting of the application's between hundreds of other names with a dot.
+fn many_names() -> String {
+    let names: Vec<_> = (0..NAMES_MANY).map(|n| format!("'n.x{n}'")).collect();
+    let (before, behind) = names.split_at(NAMES_MANY / 8);
+    format!(
+        "SELECT set_config('app.kept', 'kept', false), length(concat({})), length(concat({}))",
+        before.iter().take(90).cloned().collect::<Vec<_>>().join(","),
+        chunks(behind),
+    )
+}
+
+/// `concat` takes at most a hundred arguments.
+fn chunks(names: &[String]) -> String {
+    names.chunks(90).map(|some| format!("concat({})", some.join(","))).collect::<Vec<_>>().join(",")
+}
+
+/// Another unnamed statement. The one before must not be executed by a step that knows nothing of
+/// it: a COPY without data, a BEGIN of a session that may not keep a server.
+fn forgotten() -> [Request; 2] {
+    [Request::Parse { name: "", sql: "SELECT 0".to_owned() }, Request::Sync]
+}
+
+fn unbound(portal: &'static str, statement: &'static str) -> Request {
+    Request::Bind { portal, statement, parameters: Vec::new(), binary: false }
+}

@@ -1,0 +1,93 @@
+//! Hostile clients: what they do to servers between the steps of a script. They leave the tables of
+//! the script and its advisory locks alone.
+
+use testkit::{RawClient, frontend};
+
+/// What a hostile client does in one go.
+#[derive(Debug)]
+pub(crate) enum Act {
+    /// One text.
+    Query(&'static str),
+    /// Statements of the names that sessions use, prepared anew and executed.
+    Statements,
+    /// A pipeline with an error in it.
+    Error,
+    /// A text, and it disconnects.
+    Leaves(&'static str),
+}
+
+pub(crate) const ACTS: &[Act] = &[
+    Act::Query(
+        "SET search_path = hostile; SET work_mem = '123kB'; SET TimeZone = 'Pacific/Auckland'; \
+         SET app.tenant = 'stranger'; SET application_name = 'stranger'; SET app.kept = 'stranger'",
+    ),
+    Act::Query(
+        "SET ROLE fuzz_stranger; SET DateStyle = 'Postgres, YMD'; SET bytea_output = escape",
+    ),
+    Act::Query("SET default_transaction_read_only = on; SET IntervalStyle = 'sql_standard'"),
+    Act::Query("RESET ROLE; RESET ALL"),
+    Act::Query("DISCARD ALL"),
+    Act::Query("PREPARE q AS SELECT 'stranger'; PREPARE r AS SELECT 'stranger'"),
+    Act::Query("SELECT 1/0"),
+    Act::Query("BEGIN; CREATE TEMP TABLE mine (stranger int); SET work_mem = '77kB'; ROLLBACK"),
+    Act::Query("LISTEN news"),
+    Act::Query("UNLISTEN *"),
+    Act::Query("SET client_encoding = 'LATIN1'; SET standard_conforming_strings = off"),
+    Act::Query("SELECT set_config('app.tenant', 'stranger', false)"),
+    Act::Statements,
+    Act::Statements,
+    Act::Error,
+    Act::Leaves(
+        "CREATE TEMP TABLE mine (stranger int); CREATE TEMP VIEW place AS SELECT 'stranger' AS name; \
+         DECLARE h CURSOR WITH HOLD FOR SELECT 'stranger'; LISTEN weather; \
+         SELECT pg_advisory_lock(424242); SET work_mem = '99kB'",
+    ),
+    Act::Leaves("BEGIN; SET LOCAL work_mem = '88kB'; SET search_path = hostile; SELECT 1"),
+];
+
+/// Does it; the error is what went wrong with it.
+pub(crate) fn act(client: &mut RawClient, act: &Act) -> Result<(), String> {
+    let (bytes, readies) = match act {
+        Act::Query(sql) | Act::Leaves(sql) => (frontend::query(sql), 1),
+        Act::Statements => (["a", "b", "c"].map(statement).concat(), 3),
+        Act::Error => {
+            let failing = ["SELECT 'stranger'", "SELECT 1/0", "SELECT 2"].map(unnamed).concat();
+            ([failing, frontend::sync()].concat(), 1)
+        }
+    };
+    client.try_send(bytes).map_err(|error| error.to_string())?;
+    if read(client, readies)? == b'E' {
+        // It must not keep its server.
+        client.try_send(frontend::query("ROLLBACK")).map_err(|error| error.to_string())?;
+        read(client, 1)?;
+    }
+    Ok(())
+}
+
+/// Reads until so many ReadyForQuery have come; returns the last one's status.
+fn read(client: &mut RawClient, mut readies: usize) -> Result<u8, String> {
+    loop {
+        let message = client.try_read().map_err(|e| e.to_string())?.ok_or("it is closed")?;
+        if message.tag == b'Z' {
+            readies -= 1;
+            if readies == 0 {
+                return Ok(message.body[0]);
+            }
+        }
+    }
+}
+
+fn unnamed(sql: &str) -> Vec<u8> {
+    [frontend::parse("", sql), frontend::bind("", "", &[]), frontend::execute("", 0)].concat()
+}
+
+fn statement(name: &str) -> Vec<u8> {
+    [
+        frontend::close_statement(name),
+        frontend::parse(name, "SELECT 'stranger'"),
+        frontend::bind("", name, &[]),
+        frontend::execute("", 0),
+        frontend::sync(),
+    ]
+    .concat()
+}

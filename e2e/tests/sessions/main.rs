@@ -1,0 +1,136 @@
+//! Random scripts of several sessions, played on direct connections and through `pool_mode = auto`:
+//! every row, tag and SQLSTATE must be the same, but for the limits that `docs/auto-mode.md` states.
+//!
+//! * `generator.rs`, `texts.rs`: scripts from seeds. `script.rs`: what a script is.
+//! * `hostile.rs`: what other clients do to servers between the steps.
+//! * `stage.rs`: PostgreSQL and Weir. `play.rs`: a script on both. `compare.rs`: what must be equal.
+//! * `shrink.rs`: cuts a failing script down.
+//!
+//! `SEED=n` plays one script again; `SEEDS=n..m` several. With `SHRINK=no` all failures are told at
+//! once, none is cut down.
+
+mod awaited;
+mod compare;
+mod dice;
+mod generator;
+mod hostile;
+mod play;
+mod script;
+mod shrink;
+mod stage;
+mod texts;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use play::{Outcome, play};
+use stage::{Stage, crashes};
+use testkit::{Flavour, Postgres, flavour};
+
+/// Scripts of `make test`.
+const SEEDS: u64 = 100;
+/// Scripts that are played at the same time.
+const STAGES: usize = 2;
+/// No more failures are cut down and told.
+const FAILURES_MAX: usize = 5;
+
+/// What came of all scripts.
+#[derive(Debug, Default)]
+struct Tally {
+    equal: usize,
+    limits: BTreeMap<&'static str, usize>,
+    /// Known faults, and the seeds that show them.
+    awaited: BTreeMap<&'static str, Vec<u64>>,
+    /// Seeds with which PostgreSQL itself crashes.
+    crashes: Vec<u64>,
+    failures: Vec<String>,
+}
+
+fn seeds() -> Range<u64> {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let named = |name: &str| std::env::var(name).ok();
+    match (named("SEED"), named("SEEDS")) {
+        (Some(seed), _) => number(&seed)..number(&seed) + 1,
+        (None, Some(seeds)) => {
+            let (first, end) = seeds.split_once("..").expect("first..end");
+            number(first)..number(end)
+        }
+        (None, None) => 0..SEEDS,
+    }
+}
+
+fn shrinks() -> bool {
+    std::env::var("SHRINK").map_or(true, |word| word != "no")
+}
+
+fn play_seeds(next: &AtomicU64, end: u64, tally: &Mutex<Tally>) {
+    let mut stage = Stage::new(Postgres::shared());
+    // A seed that is played alone is told whatever comes of it.
+    let is_one = std::env::var("SEED").is_ok();
+    let mut crashes_known = 0;
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        let full = |tally: &Tally| tally.failures.len() >= FAILURES_MAX && shrinks();
+        if seed >= end || full(&tally.lock().expect("no panic")) {
+            return;
+        }
+        let script = generator::script(seed);
+        let count = |add: &dyn Fn(&mut Tally)| add(&mut tally.lock().expect("no panic"));
+        let mut outcome = play(&mut stage, &script);
+        // A crash of PostgreSQL ends the scripts of all stages: they are played again, once.
+        if matches!(outcome, Outcome::Failure(_)) && crashes() > crashes_known {
+            crashes_known = crashes();
+            outcome = play(&mut stage, &script);
+            if crashes() > crashes_known {
+                crashes_known = crashes();
+                count(&|tally| tally.crashes.push(seed));
+                continue;
+            }
+        }
+        let failure = match outcome {
+            Outcome::Equal => {
+                count(&|tally| tally.equal += 1);
+                continue;
+            }
+            Outcome::Limit(name) => {
+                count(&|tally| *tally.limits.entry(name).or_default() += 1);
+                continue;
+            }
+            Outcome::Failure(failure) => failure,
+        };
+        if let (Some(fault), false) = (awaited::fault(&failure), is_one) {
+            count(&|tally| tally.awaited.entry(fault).or_default().push(seed));
+            continue;
+        }
+        let (script, failure) = match shrinks() {
+            true => shrink::shrink(&mut stage, script, failure),
+            false => (script, failure),
+        };
+        let text = format!("SEED={seed}: {:?}: {}\n{script}", failure.kind, failure.what);
+        println!("{text}");
+        count(&|tally| tally.failures.push(text.clone()));
+    }
+}
+
+#[test]
+fn sessions_are_answered_as_on_connections_of_their_own() {
+    if flavour() != Flavour::Weir {
+        return;
+    }
+    let seeds = seeds();
+    Stage::roles(Postgres::shared());
+    let (next, tally) = (AtomicU64::new(seeds.start), Mutex::new(Tally::default()));
+    thread::scope(|scope| {
+        for _ in 0..STAGES {
+            scope.spawn(|| play_seeds(&next, seeds.end, &tally));
+        }
+    });
+    let Tally { equal, limits, awaited, crashes, failures } = tally.into_inner().expect("no panic");
+    println!("{equal} scripts equal; ended by a stated limit: {limits:?}");
+    println!("ended by a known fault: {awaited:?}");
+    println!("ended by a crash of PostgreSQL: {crashes:?}");
+    assert!(failures.is_empty(), "{} scripts differ:\n{}", failures.len(), failures.join("\n"));
+}
