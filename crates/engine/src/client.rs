@@ -117,7 +117,7 @@ pub struct Extended {
 }
 
 /// Portals of a client that may discard prepared statements.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discarding {
     pub unnamed: bool,
     /// Any of the others.

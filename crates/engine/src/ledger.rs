@@ -17,8 +17,8 @@
 //! ```
 //!
 //! A client decides how many answers are owed. So the work for one message does not depend on their
-//! number: what is asked about all entries is counted ([`Tally`]), and one is found by its serial
-//! number. Entries leave in order, from the front.
+//! number: what is asked about all entries is known from where the latest of each kind stands
+//! ([`Latest`]), and one is found by its serial number. Entries leave in order, from the front.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use wire::backend;
 
 use crate::prepared::Statement;
 
+mod latest;
 mod part;
-mod tally;
 
+use latest::Latest;
 use part::{Part, part};
-use tally::Tally;
 
 /// A message whose answer is awaited, by what completes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,22 @@ pub enum Undo {
 }
 
 impl Undo {
+    /// The number of the statement that the message makes or closes on the server.
+    fn changed_statement(&self) -> Option<u64> {
+        match self {
+            Self::Parse { statement, sent: true, .. }
+            | Self::Prepare { statement }
+            | Self::Evict { statement, .. } => Some(statement.id),
+            Self::Taken { .. }
+            | Self::Parse { .. }
+            | Self::Close { .. }
+            | Self::ParseUnnamed { .. }
+            | Self::DropUnnamed { .. }
+            | Self::PrepareUnnamed
+            | Self::Lend { .. } => None,
+        }
+    }
+
     /// What it keeps, in bytes. A statement counts as if nobody else had it.
     fn bytes(&self) -> usize {
         let kept = match self {
@@ -163,20 +179,9 @@ impl Entry {
         extended && self.synthesized().is_none()
     }
 
-    /// The number of the statement that it makes or closes on the server.
-    fn changes_statement(&self) -> Option<u64> {
-        match self.undo.as_deref()? {
-            Undo::Parse { statement, sent: true, .. }
-            | Undo::Prepare { statement }
-            | Undo::Evict { statement, .. } => Some(statement.id),
-            Undo::Taken { .. }
-            | Undo::Parse { .. }
-            | Undo::Close { .. }
-            | Undo::ParseUnnamed { .. }
-            | Undo::DropUnnamed { .. }
-            | Undo::PrepareUnnamed
-            | Undo::Lend { .. } => None,
-        }
+    /// What it keeps to be undone, in bytes.
+    fn undo_bytes(&self) -> usize {
+        self.undo.as_deref().map_or(0, Undo::bytes)
     }
 
     /// Does it change what the client's unnamed statement is?
@@ -240,11 +245,11 @@ const BEHIND_FRONT: usize = 1;
 #[derive(Debug, Default)]
 pub struct Ledger {
     owed: VecDeque<Entry>,
-    tally: Tally,
+    latest: Latest,
+    /// What is kept to undo the messages, in bytes.
+    undo_bytes: usize,
     /// Serial number of the last entry that ends a batch, if there is one.
     last_end: u64,
-    /// Does the last entry that the server gets end its batch, if there is one?
-    last_ends: bool,
     /// The last messages that make or close a statement on the server, by its number; those that
     /// are answered may still be there.
     changed: HashMap<u64, u64, RandomState>,
@@ -288,7 +293,7 @@ impl Ledger {
 
     #[inline]
     pub fn owes_many(&self) -> bool {
-        self.owed.len() >= OWED_MAX || self.tally.bytes >= OWED_BYTES_MAX
+        self.owed.len() >= OWED_MAX || self.undo_bytes >= OWED_BYTES_MAX
     }
 
     /// Serial number of the message in the middle of those that are owed an answer.
@@ -302,7 +307,7 @@ impl Ledger {
 
     /// Does what was sent last wait for a Sync?
     pub fn has_open_batch(&self) -> bool {
-        if self.only_synthesized() { self.in_batch } else { !self.last_ends }
+        if self.only_synthesized() { self.in_batch } else { !self.latest.is_end_last() }
     }
 
     /// Serial number of the first message that is not answered in full.
@@ -313,7 +318,7 @@ impl Ledger {
     /// Is a ReadyForQuery still to come? Until then nobody knows what the server makes of a
     /// message sent now: there may be an error before it, and a failed transaction.
     pub fn awaits_ready(&self) -> bool {
-        self.tally.ends > 0
+        self.latest.is_end_owed()
     }
 
     /// Is a message unanswered that makes or closes the statement of this number?
@@ -346,6 +351,12 @@ impl Ledger {
         self.owed.front().is_none_or(|front| front.serial > serial)
     }
 
+    /// May what a name stands for depend on an answer? See [`Self::unsettled`].
+    #[inline]
+    pub fn may_unsettle(&self) -> bool {
+        self.awaits_ready() || !self.has_answered(self.discards_at)
+    }
+
     /// Message `change` has made or taken away a name. If what that means for the next message to be
     /// sent depends on an answer, the serial number of the message that it answers.
     pub fn unsettled(&self, change: u64) -> Option<u64> {
@@ -368,7 +379,7 @@ impl Ledger {
     /// Does nothing that could take effect stand behind what the server is working on? Were a
     /// BEGIN cancelled, what follows it would be committed statement by statement.
     pub fn works_on_the_last_request(&self) -> bool {
-        self.is_working() && self.tally.ends <= 1
+        self.is_working() && self.owed.iter().filter(|entry| entry.ends_batch()).count() <= 1
     }
 
     /// Will the server come to rest without being sent anything more?
@@ -413,26 +424,31 @@ impl Ledger {
 
     #[inline]
     fn push(&mut self, entry: Entry) {
-        self.tally.add(&entry);
+        self.latest.enter(&entry, self.owed.len());
         if entry.ends_batch() {
             self.last_end = entry.serial;
         }
-        if entry.synthesized().is_none() {
-            self.last_ends = entry.ends_batch();
-        }
-        if entry.undo.is_some()
-            && let Some(id) = entry.changes_statement()
-        {
-            self.changed.insert(id, entry.serial);
+        if entry.undo.is_some() {
+            self.note_undo(&entry);
         }
         self.owed.push_back(entry);
+    }
+
+    #[cold]
+    fn note_undo(&mut self, entry: &Entry) {
+        let Some(undo) = entry.undo.as_deref() else { return };
+        self.undo_bytes += undo.bytes();
+        if let Some(id) = undo.changed_statement() {
+            self.changed.insert(id, entry.serial);
+        }
     }
 
     /// The entry at the front is done with.
     #[inline]
     fn pop(&mut self) {
         if let Some(front) = self.owed.pop_front() {
-            self.tally.remove(&front);
+            self.latest.leave(1);
+            self.undo_bytes -= front.undo_bytes();
         }
     }
 
@@ -466,7 +482,7 @@ impl Ledger {
 
     /// Is everything that is still owed to be made up by ourselves?
     pub fn only_synthesized(&self) -> bool {
-        self.tally.made_up == self.owed.len()
+        !self.latest.is_sent_owed()
     }
 
     /// Has the server got nothing yet that it has not answered in full?
@@ -497,9 +513,8 @@ impl Ledger {
     pub fn take_over_batch(&mut self) -> bool {
         debug_assert!(self.only_ends_batch(), "more than the end of a batch is owed");
         let Some(sync) = self.owed.front_mut() else { return false };
-        self.tally.remove(sync);
         sync.verb = Verb::Internal;
-        self.tally.add(sync);
+        self.latest.take_over_front();
         true
     }
 
@@ -520,7 +535,8 @@ impl Ledger {
     /// Nothing of what is owed will come, the server is lost: all of it is void, the last sent
     /// first.
     pub fn abandon(&mut self, void: &mut dyn FnMut(Entry)) {
-        self.tally = Tally::default();
+        self.latest.leave(self.owed.len());
+        self.undo_bytes = 0;
         self.owed.drain(..).rev().for_each(void);
         self.forget_answered();
     }
@@ -533,15 +549,13 @@ impl Ledger {
 
     /// Is a message of ours owed an answer that has nothing to do with the client's?
     pub fn owes_us(&self) -> bool {
-        self.tally.internal > 0
+        self.latest.is_internal_owed()
     }
 
     /// A late CopyDone was ignored by the server: it stands for nothing.
     #[inline]
     fn drop_copy_ends(&mut self) {
-        while self.tally.copy_ends > 0
-            && self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd)
-        {
+        while self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd) {
             self.pop();
         }
     }
@@ -593,7 +607,7 @@ impl Ledger {
                 self.begun = false;
                 self.drop_copy_ends();
                 if code == backend::READY_FOR_QUERY {
-                    self.in_batch = self.tally.opens(self.owed.len());
+                    self.in_batch = self.latest.is_opening_owed();
                     if self.owed.is_empty() {
                         self.forget_answered();
                     }
@@ -614,15 +628,13 @@ impl Ledger {
         Ok(settled)
     }
 
-    /// Do the counts agree with the entries?
+    /// Does what is known of all entries agree with them?
     pub fn check_invariants(&self) {
-        let mut tally = Tally::default();
-        self.owed.iter().for_each(|entry| tally.add(entry));
-        assert_eq!(self.tally, tally, "counts of what is owed");
-        let ends = self.owed.iter().rev().find(|entry| entry.ends_batch());
-        assert!(ends.is_none_or(|end| end.serial == self.last_end), "the last end of a batch");
-        let sent = self.owed.iter().rev().find(|entry| entry.synthesized().is_none());
-        assert!(sent.is_none_or(|sent| sent.ends_batch() == self.last_ends), "the last entry");
+        assert!(self.latest.agrees_with(self.owed.iter()), "the latest entries: {self:?}");
+        let undo_bytes: usize = self.owed.iter().map(Entry::undo_bytes).sum();
+        assert_eq!(self.undo_bytes, undo_bytes, "what is kept to undo");
+        let end = self.owed.iter().rev().find(|entry| entry.ends_batch());
+        assert!(end.is_none_or(|end| end.serial == self.last_end), "the last end of a batch");
         let in_order = self.owed.iter().is_sorted_by_key(|entry| entry.serial);
         assert!(in_order, "entries out of order");
     }
@@ -663,16 +675,12 @@ impl Ledger {
 
     /// The entry behind the front is done with, which makes room for the next at the same place.
     fn remove_behind_front(&mut self) {
-        if let Some(entry) = self.owed.remove(BEHIND_FRONT) {
-            self.tally.remove(&entry);
-        }
+        let removed = self.owed.remove(BEHIND_FRONT);
+        self.undo_bytes -= removed.as_ref().map_or(0, Entry::undo_bytes);
         let Some(front) = self.owed.front() else { return };
-        let (ends, is_sent) = (front.ends_batch(), front.synthesized().is_none());
-        if self.tally.ends == usize::from(ends) {
+        self.latest.leave_behind(front);
+        if !self.latest.is_end_owed_behind_front() {
             self.last_end = front.serial;
-        }
-        if self.owed.len() - self.tally.made_up == usize::from(is_sent) {
-            self.last_ends = ends;
         }
     }
 
@@ -681,7 +689,7 @@ impl Ledger {
     fn void_one(&mut self, mut entry: Entry, next: Option<usize>, void: &mut dyn FnMut(Entry)) {
         let next = next.and_then(|at| self.owed.get_mut(at));
         let Some(next) = next.filter(|_| entry.changes_unnamed()) else { return void(entry) };
-        self.tally.remove(next);
+        self.undo_bytes -= next.undo_bytes();
         let failed = entry.failed;
         match (entry.undo.as_deref_mut(), next.undo.as_deref_mut()) {
             (Some(Undo::ParseUnnamed { before, message }), Some(next)) => {
@@ -694,7 +702,7 @@ impl Ledger {
             ) => *next = *before,
             _ => {}
         }
-        self.tally.add(next);
+        self.undo_bytes += next.undo_bytes();
     }
 
     /// Where the first entry from `from` on stands that changes the unnamed statement. Each entry is
@@ -729,10 +737,11 @@ impl Ledger {
         for at in (0..end).rev() {
             let gone = Entry::new(Expect::CopyEnd, Verb::Forward);
             let entry = std::mem::replace(&mut self.owed[at], gone);
-            self.tally.remove(&entry);
+            self.undo_bytes -= entry.undo_bytes();
             self.void_one(entry, next, void);
         }
         self.owed.drain(..end);
+        self.latest.leave(end);
         self.begun = false;
         self.skipping = sync.is_none();
     }

@@ -108,11 +108,13 @@ impl<'a> Splice<'a> {
     }
 
     /// Something else goes out: append it to the returned buffer.
+    #[inline]
     pub fn insert(&mut self) -> &mut Vec<u8> {
         self.gather();
         self.scratch
     }
 
+    #[inline]
     fn gather(&mut self) {
         self.scratch.extend_from_slice(&self.input[self.run.clone()]);
         self.run = self.run.end..self.run.end;

@@ -260,7 +260,7 @@ impl Judge {
     }
 
     /// The text may draw a number from a sequence: `name` is the table or the function.
-    #[inline]
+    #[cold]
     fn draw(&mut self, name: &Name) {
         self.draws = (mix(u64::from(self.draws) ^ name.digest()) >> 32) as u32 | 1;
     }

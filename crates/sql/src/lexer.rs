@@ -57,6 +57,8 @@ pub(crate) struct Lexer {
     /// Where the token begins in the text.
     start: usize,
     doubtful: bool,
+    /// A string in which a backslash hides nothing has one.
+    has_backslash: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,7 @@ impl Lexer {
             base: 0,
             start: 0,
             doubtful: false,
+            has_backslash: false,
         }
     }
 
@@ -124,6 +127,12 @@ impl Lexer {
     #[inline]
     pub(crate) fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// Has a string had a backslash that would hide the byte behind it with
+    /// `standard_conforming_strings` off?
+    pub(crate) fn has_backslash(&self) -> bool {
+        self.has_backslash
     }
 
     /// The text ended between tokens, and where they begin and end is beyond doubt. After a byte
@@ -183,6 +192,7 @@ impl Lexer {
             State::BlockComment { depth, last } => self.block_comment(rest, depth, last),
             State::Plain => {
                 let text = run(rest, |byte| byte != b'\'');
+                self.has_backslash |= rest[..text].contains(&b'\\');
                 let ended = text < rest.len();
                 (text + usize::from(ended), self.token_if(ended, Kind::String))
             }

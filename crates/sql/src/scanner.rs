@@ -15,8 +15,11 @@ pub fn scan(text: &[u8], standard_strings: bool) -> Seen {
 /// What a text may leave in the session, whatever a backslash in `'…'` is when PostgreSQL comes to it. A
 /// function that is called before, and shows nothing of it, may change that.
 pub fn scan_either(text: &[u8]) -> Seen {
-    let seen = scan(text, true);
-    if text.contains(&b'\\') { seen | scan(text, false) } else { seen }
+    let mut scanner = Scanner::new(true);
+    scanner.feed(text);
+    let has_backslash = scanner.lexer.has_backslash();
+    let seen = scanner.finish();
+    if has_backslash { seen | scan(text, false) } else { seen }
 }
 
 /// The same for a text that arrives in pieces, wherever it was cut. It remembers no more of the

@@ -380,11 +380,11 @@ impl<X: Exchange> Engine<X> {
         }
         if server.has_traces() {
             self.end_hold(on);
+            if self.server(on).has_traces() {
+                return self.forget_session(on, now, io);
+            }
         }
-        let server = self.server_mut(on);
-        if server.has_traces() {
-            return self.forget_session(on, now, io);
-        }
+        let server = self.server(on);
         let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
         let settings = self.settings(pool);
         if settings.resets() {

@@ -184,9 +184,11 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id.0 as usize];
         view.stats.query_time += now.saturating_sub(client.request_at);
         client.request_at = now;
+        let mut awaits_answer = false;
         if let Some(own) = &mut client.extended {
             own.renewed = false;
             own.statements.forget_closes();
+            awaits_answer = own.awaits != 0;
         }
         if server.status != b'I' {
             return self.go_on_answered(on, now, io);
@@ -195,7 +197,7 @@ impl<X: Exchange> Engine<X> {
             view.stats.transaction_time += now.saturating_sub(client.transaction_at);
             client.transaction_at = 0;
         }
-        if client.awaits_answer() {
+        if awaits_answer {
             return self.go_on_answered(on, now, io);
         }
         // In the middle of a message of the client's the rest of it belongs to this server.

@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[change(
             "ledger.rs",
-            "self.in_batch = self.tally.opens(self.owed.len());",
+            "self.in_batch = self.latest.is_opening_owed();",
             "self.abandon(&mut |_| ());
                 self.in_batch = false;",
         )],
@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change("ledger.rs", "extended && self.synthesized().is_none()", "false"),
             change(
                 "ledger.rs",
-                "self.in_batch = self.tally.opens(self.owed.len());",
+                "self.in_batch = self.latest.is_opening_owed();",
                 "self.in_batch = false;",
             ),
         ],
@@ -51,9 +51,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "rest",
         changes: &[change(
             "ledger.rs",
-            "self.in_batch = self.tally.opens(self.owed.len());",
+            "self.in_batch = self.latest.is_opening_owed();",
             "self.in_batch &= expect != Expect::Sync;
-                self.in_batch |= self.tally.opens(self.owed.len());",
+                self.in_batch |= self.latest.is_opening_owed();",
         )],
     },
     Mutant {

@@ -22,27 +22,38 @@ const DISCARDING: [&[u8]; 2] = [b"discard", b"deallocate"];
 
 impl<X: Exchange> Requests<'_, X> {
     /// Has the message in front, which names a statement, to wait for an answer?
-    #[inline(never)]
+    #[inline]
     pub(super) fn awaits_name(&mut self, name: &[u8]) -> bool {
+        self.may_await() && self.awaits_change_of(name)
+    }
+
+    /// The same of one that uses the statement, whose text may name others.
+    #[inline]
+    pub(super) fn awaits_used(&mut self, name: &[u8]) -> bool {
+        self.may_await() && (self.awaits_change_of(name) || self.awaits_names_of(name))
+    }
+
+    #[inline]
+    fn may_await(&self) -> bool {
         let ledger = &self.server.ledger;
-        if ledger.owes_nothing() || ledger.in_copy() {
-            return false;
-        }
+        ledger.may_unsettle() && !ledger.in_copy()
+    }
+
+    #[cold]
+    fn awaits_change_of(&mut self, name: &[u8]) -> bool {
         let own = self.client.extended.as_ref();
         let changed = own.and_then(|own| own.statements.changed(name));
-        let Some(serial) = changed.and_then(|changed| ledger.unsettled(changed)) else {
+        let Some(serial) = changed.and_then(|changed| self.server.ledger.unsettled(changed)) else {
             return false;
         };
         self.await_answer(serial);
         true
     }
 
-    /// The same of one that uses the statement, whose text may name others.
-    pub(super) fn awaits_used(&mut self, name: &[u8]) -> bool {
-        if self.awaits_name(name) {
-            return true;
-        }
-        if self.texts.is_none() || self.server.ledger.owes_nothing() {
+    /// Has the statement to wait for what its text names?
+    #[cold]
+    fn awaits_names_of(&mut self, name: &[u8]) -> bool {
+        if self.texts.is_none() {
             return false;
         }
         let Some(own) = &self.client.extended else { return false };
@@ -59,7 +70,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// The same of a text with the sign that it may name prepared statements.
     pub(super) fn awaits_names_in(&mut self, text: &[u8]) -> bool {
         let has_names = self.client.extended.as_ref().is_some_and(|own| !own.statements.is_empty());
-        if !has_names || self.server.ledger.owes_nothing() {
+        if !has_names || !self.may_await() {
             return false;
         }
         let standard = self.has_standard_strings();
@@ -111,6 +122,9 @@ impl<X: Exchange> Requests<'_, X> {
             None if own.unnamed_parse.is_empty() => own.unnamed != 0,
             None => self.may_discard(own.unnamed_seen) && says_discard(text_of(&own.unnamed_parse)),
         };
+        if !discards && own.discarding == Discarding::default() {
+            return;
+        }
         // A named portal lives as long as its transaction.
         let is_fresh = self.server.status == b'I' && self.server.ledger.owes_nothing();
         let discarding = &mut self.extended().discarding;

@@ -1,0 +1,108 @@
+//! Where the latest entry of each kind stands, so that one comparison tells whether any of them is
+//! owed. Entries are numbered from 1 on, as they come; those that have left have the lowest numbers.
+
+use std::cmp::Ordering;
+
+use super::{Entry, Verb};
+
+#[derive(Debug, Default)]
+pub(super) struct Latest {
+    /// How many entries have left.
+    gone: u64,
+    // Numbers of entries; 0 if there has been none.
+    sent: u64,
+    end: u64,
+    opening: u64,
+    internal: u64,
+}
+
+impl Latest {
+    /// The entry comes behind `owed` others.
+    #[inline]
+    pub(super) fn enter(&mut self, entry: &Entry, owed: usize) {
+        self.note(entry, self.gone + owed as u64 + 1);
+    }
+
+    #[inline]
+    fn note(&mut self, entry: &Entry, number: u64) {
+        if matches!(entry.verb, Verb::Synthesize(_)) {
+            return;
+        }
+        self.sent = number;
+        if entry.verb == Verb::Internal {
+            self.internal = number;
+        }
+        if entry.ends_batch() {
+            self.end = number;
+        } else if entry.opens_batch() {
+            self.opening = number;
+        }
+    }
+
+    /// So many entries have left the front.
+    #[inline]
+    pub(super) fn leave(&mut self, count: usize) {
+        self.gone += count as u64;
+    }
+
+    /// The entry behind the front has left.
+    pub(super) fn leave_behind(&mut self, front: &Entry) {
+        let left = self.gone + 2;
+        let mut at_front = Self::default();
+        at_front.note(front, self.gone + 1);
+        for (latest, at_front) in self.numbers_mut().into_iter().zip(at_front.numbers_mut()) {
+            match (*latest).cmp(&left) {
+                Ordering::Less => {}
+                Ordering::Equal => *latest = *at_front,
+                Ordering::Greater => *latest -= 1,
+            }
+        }
+    }
+
+    fn numbers_mut(&mut self) -> [&mut u64; 4] {
+        [&mut self.sent, &mut self.end, &mut self.opening, &mut self.internal]
+    }
+
+    /// The entry at the front has become one of ours.
+    pub(super) fn take_over_front(&mut self) {
+        self.internal = self.internal.max(self.gone + 1);
+    }
+
+    /// Is a message owed that the server gets?
+    pub(super) fn is_sent_owed(&self) -> bool {
+        self.sent > self.gone
+    }
+
+    /// One that is completed by ReadyForQuery?
+    pub(super) fn is_end_owed(&self) -> bool {
+        self.end > self.gone
+    }
+
+    /// Is such a one owed behind the front?
+    pub(super) fn is_end_owed_behind_front(&self) -> bool {
+        self.end > self.gone + 1
+    }
+
+    /// One of the extended protocol that the server gets?
+    pub(super) fn is_opening_owed(&self) -> bool {
+        self.opening > self.gone
+    }
+
+    /// A message of ours that has nothing to do with any client?
+    pub(super) fn is_internal_owed(&self) -> bool {
+        self.internal > self.gone
+    }
+
+    /// Does the last message that the server gets end its batch, if there is one?
+    pub(super) fn is_end_last(&self) -> bool {
+        self.end == self.sent
+    }
+
+    /// Is it what these entries make of it? For the check of invariants.
+    pub(super) fn agrees_with<'a>(&self, owed: impl Iterator<Item = &'a Entry>) -> bool {
+        let mut afresh = Self { gone: self.gone, ..Self::default() };
+        owed.enumerate().for_each(|(at, entry)| afresh.enter(entry, at));
+        let owed = |it: &Self| [it.sent, it.end, it.opening, it.internal].map(|n| n.max(it.gone));
+        owed(self) == owed(&afresh)
+    }
+}
