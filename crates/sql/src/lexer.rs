@@ -192,7 +192,7 @@ impl Lexer {
             State::BlockComment { depth, last } => self.block_comment(rest, depth, last),
             State::Plain => {
                 let text = run(rest, |byte| byte != b'\'');
-                self.has_backslash |= rest[..text].contains(&b'\\');
+                self.has_backslash |= rest.get(..text).is_some_and(|text| text.contains(&b'\\'));
                 let ended = text < rest.len();
                 (text + usize::from(ended), self.token_if(ended, Kind::String))
             }
