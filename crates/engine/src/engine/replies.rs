@@ -396,7 +396,7 @@ impl Replies<'_> {
                 }
                 self.server.status = status;
                 if status == b'I' {
-                    self.transaction_ended = true;
+                    self.transaction_ended |= settled.owner == Owner::Client;
                     // What was prepared meanwhile may have known either schema; and it may have
                     // been rolled back.
                     self.schema_changed |= std::mem::take(&mut self.server.changes_schema);

@@ -276,3 +276,27 @@ fn where_nobody_asks_nobody_is_waited_for() {
     server.send([done(FORGET), done("INSERT 0 1")]);
     assert!(!server.is_parked());
 }
+
+#[test]
+fn answers_to_our_own_questions_begin_no_transaction_of_an_idle_client() {
+    let rig = auto(|_| {});
+    let [client, other] = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    client.send([parse("a", "SELECT 1"), sync()]);
+    server.take();
+    server.send([parsed(), ready('I')]);
+    client.take();
+    // The statement is lent for the text, and taken back behind the question what is left.
+    client.send([query("INSERT INTO t VALUES (1); EXECUTE a")]);
+    server.take();
+    server.send([parsed(), ready('I'), done("SELECT 1")]);
+    client.expect([done("SELECT 1")]);
+    server.take();
+    server.send([done("SELECT")]);
+    server.send([closed(), ready('I')]);
+    other.send([query("SELECT 2")]);
+    server.expect([]);
+    rig.later(400_000);
+    rig.wait(0);
+    server.expect([query("SELECT 2")]);
+}
