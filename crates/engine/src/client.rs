@@ -95,6 +95,9 @@ pub struct Extended {
     pub statements: ClientStatements,
     /// Serial number of the Parse of its unnamed statement; 0 = it has none.
     pub unnamed: u64,
+    /// Serial number of the last message that changed it where the server may have had another one:
+    /// until it is answered nobody knows which one is there. 0 = none.
+    pub unnamed_doubt: u64,
     /// What that statement may leave in the session.
     pub unnamed_seen: Seen,
     /// The names that its latest Binds and Describes have used, with their serial numbers: what

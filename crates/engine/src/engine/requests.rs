@@ -432,6 +432,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         if let Some(extended) = &mut self.client.extended {
             let before = std::mem::take(&mut extended.unnamed);
             if before != 0 {
+                extended.unnamed_doubt = *self.serial + 1;
                 entry = entry.undo(Undo::DropUnnamed { before });
             }
         }
@@ -507,10 +508,13 @@ impl<'a, X: Exchange> Requests<'a, X> {
             if self.texts.is_some() { REMEMBERED_LEN_MAX } else { UNNAMED_KEPT_LEN_MAX };
         let input = self.input;
         let message = &input[self.at..];
-        self.server.unnamed = serial;
+        let there = std::mem::replace(&mut self.server.unnamed, serial);
         let extended = self.extended();
         extended.unnamed_seen = seen;
         let before = std::mem::replace(&mut extended.unnamed, serial);
+        if before == 0 || before != there {
+            extended.unnamed_doubt = serial;
+        }
         // What was refused is refused wherever it is used.
         let kept = match replaced {
             Some(text) => {

@@ -194,3 +194,49 @@ fn what_sql_names_waits_as_well() {
     client.expect([parsed(), bound(), fails(), ready('I'), unknown("a"), ready('I')]);
     tells(&server, &[]);
 }
+
+/// A client that has `select 7` as its unnamed statement, and a server on which a stranger has another.
+fn behind_a_strangers_unnamed() -> (Rig, Client, Server) {
+    let rig = Rig::of_size(1);
+    let (client, stranger, server) = (rig.client(), rig.client(), rig.server(0));
+    for (who, sql) in [(&client, "select 7"), (&stranger, "insert")] {
+        who.send([parse("", sql), sync()]);
+        server.expect([parse("", sql), sync()]);
+        server.send([parsed(), ready('I')]);
+        who.take();
+    }
+    (rig, client, server)
+}
+
+#[test]
+fn the_unnamed_statement_that_a_failed_batch_was_to_replace_is_there_again() {
+    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let batch = [parse("x", "nosuch"), parse("", "select 8"), sync()];
+    client.send([batch.concat(), [bind(""), execute(), sync()].concat()]);
+    server.expect([parse("weir_1", "nosuch"), parse("", "select 8"), sync()]);
+    server.send([fails(), ready('I')]);
+    server.expect([parse("", "select 7"), bind(""), execute(), sync()]);
+    server.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([fails(), ready('I'), bound(), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
+fn the_unnamed_statement_that_a_failed_batch_was_to_take_away_is_there_again() {
+    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let batch = [parse("x", "nosuch"), query("skipped"), sync()];
+    client.send([batch.concat(), [describe("")].concat()]);
+    server.expect([parse("weir_1", "nosuch"), query("skipped"), sync()]);
+    server.send([fails(), ready('I')]);
+    server.expect([parse("", "select 7"), describe("")]);
+}
+
+#[test]
+fn an_unnamed_statement_that_is_the_servers_too_is_not_waited_for() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("", "select 7"), sync()]);
+    server.take();
+    server.send([parsed(), ready('I')]);
+    client.send([parse("", "select 8"), sync(), bind(""), execute(), sync()]);
+    server.expect([parse("", "select 8"), sync(), bind(""), execute(), sync()]);
+}

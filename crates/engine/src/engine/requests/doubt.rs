@@ -42,7 +42,10 @@ impl<X: Exchange> Requests<'_, X> {
     #[cold]
     fn awaits_change_of(&mut self, name: &[u8]) -> bool {
         let own = self.client.extended.as_ref();
-        let changed = own.and_then(|own| own.statements.changed(name));
+        let changed = own.and_then(|own| match name {
+            b"" => (own.unnamed_doubt != 0).then_some(own.unnamed_doubt),
+            _ => own.statements.changed(name),
+        });
         let Some(serial) = changed.and_then(|changed| self.server.ledger.unsettled(changed)) else {
             return false;
         };
