@@ -66,9 +66,16 @@ impl<X: Exchange> Engine<X> {
         own.eq_ignore_ascii_case(of_listener)
     }
 
+    /// The client's server listens to these channels. True if the client hears of any of them only
+    /// there: the listener does not have it yet, or cannot listen for this client.
+    pub(super) fn hears_on(&mut self, id: ClientId, there: &Carried) -> bool {
+        let moves = self.follow_channels(id);
+        moves || there.without(&self.client(id).vars.channels).next().is_some()
+    }
+
     /// The client's channels are those of its settings now. What has gone is told to the listener;
-    /// True if there are some of which only the server tells.
-    pub(super) fn follow_channels(&mut self, id: ClientId) -> bool {
+    /// True if the listener does not have some of them yet.
+    fn follow_channels(&mut self, id: ClientId) -> bool {
         let client = &mut self.clients[id.0 as usize];
         let (Some(pool), wanted) = (client.pool, client.vars.channels.clone()) else {
             return false;

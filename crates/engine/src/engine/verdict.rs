@@ -162,7 +162,9 @@ impl<X: Exchange> Engine<X> {
                 self.forget_deallocated(id, &lent, &left);
                 let changed = self.take_over(id, on, traces, &left, io);
                 self.judge_functions(on, traces, changed, left.pins, now);
-                if left.channels.is_some() && self.follow_channels(id) {
+                if let Some(channels) = &left.channels
+                    && self.hears_on(id, channels)
+                {
                     pins |= Pins::LISTEN;
                 }
             }

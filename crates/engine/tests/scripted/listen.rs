@@ -418,6 +418,53 @@ fn who_listens_does_so_in_the_next_process() {
 }
 
 #[test]
+fn a_client_with_an_encoding_of_its_own_keeps_the_server_on_which_it_listens() {
+    let rig = rig(1);
+    let own = [("client_encoding", "LATIN1")];
+    let client = rig.client_with(0, &own);
+    let server = rig.server(0);
+    client.send([query("LISTEN news")]);
+    server.expect([query("SET client_encoding = 'LATIN1';")]);
+    let is_set = status("client_encoding", "LATIN1");
+    server.send([complete("SET"), is_set, ready('I')]);
+    server.answers("LISTEN news");
+    client.expect([done("OK")]);
+    left(&server, &["news"]);
+    assert!(!server.is_parked());
+    server.send([told(6, "news", "1")]);
+    client.expect([told(6, "news", "1")]);
+    assert_eq!(rig.servers(), 1, "nobody has asked for a listener");
+    // It keeps it behind a transaction that leaves nothing, until it unlistens.
+    client.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+    client.expect([done("OK")]);
+    assert!(!server.is_parked());
+    client.send([query("UNLISTEN news")]);
+    server.answers("UNLISTEN news");
+    left(&server, &[]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_client_that_changes_its_encoding_keeps_what_only_its_server_tells() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    client.send([query("SET client_encoding = 'LATIN1'")]);
+    server.expect([query("SET client_encoding = 'LATIN1'")]);
+    server.send([complete("SET"), status("client_encoding", "LATIN1"), ready('I')]);
+    client.expect([complete("SET"), status("client_encoding", "LATIN1"), ready('I')]);
+    let setting = row_of(&[Some("s"), Some("client_encoding"), Some("LATIN1")]);
+    let channel = row_of(&[Some("l"), None, Some("news")]);
+    server.take();
+    server.send([setting, channel, done("SELECT")]);
+    assert!(!server.is_parked());
+    server.send([told(6, "news", "1")]);
+    client.expect([told(6, "news", "1")]);
+}
+
+#[test]
 fn a_parked_server_that_still_listens_is_made_to_stop() {
     let rig = rig(1);
     let (client, server, ..) = listening(&rig, 0);

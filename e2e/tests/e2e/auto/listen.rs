@@ -90,6 +90,28 @@ fn many_listen_and_one_server_serves_them_all() {
 }
 
 #[test]
+fn a_client_with_an_encoding_of_its_own_hears_on_a_server_that_it_keeps() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1, 3);
+    let mut client = pooler.client(&database);
+    client.rows("SET client_encoding = 'LATIN1'");
+    client.rows("LISTEN letters");
+    super::settle(&pooler);
+    assert_eq!(pooler.admin("SHOW PINS").column("reason"), ["listen"]);
+    assert_eq!(listeners(&pooler.admin("SHOW SERVERS")), 0);
+    let mut stranger = pooler.client(&database);
+    assert_eq!(told_by(&mut stranger, "SELECT pg_notify('letters', U&'\\00e4')"), [""; 0]);
+    // The letter in its own encoding, which is no text of ours.
+    assert_eq!(hear(&mut client, 1), ["\u{fffd}"]);
+    assert_eq!(told_by(&mut stranger, "SELECT 1"), [""; 0]);
+    client.rows("UNLISTEN letters");
+    until_free(&pooler);
+    assert!(pooler.admin("SHOW PINS").rows.is_empty());
+}
+
+#[test]
 fn ones_own_comes_first_and_once_and_from_oneself() {
     if !support::only_weir() {
         return;
