@@ -26,6 +26,12 @@ macro_rules! choices {
             pub fn word(self) -> &'static str {
                 match self { $( Self::$Variant => $word, )+ }
             }
+
+            /// The variant of that word, in letters of any case.
+            pub fn of_word(word: &str) -> Option<Self> {
+                $( if word.eq_ignore_ascii_case($word) { return Some(Self::$Variant); } )+
+                None
+            }
         }
 
         impl fmt::Display for $Enum {
@@ -38,8 +44,8 @@ macro_rules! choices {
             const KIND: Kind = Kind::Choice(Self::WORDS);
 
             fn parse(text: &str) -> Result<Self, ValueError> {
-                $( if text.eq_ignore_ascii_case($word) { return Ok(Self::$Variant); } )+
-                Err(ValueError::Expected(format!("one of {}", Self::WORDS.join(", "))))
+                let expected = || ValueError::Expected(format!("one of {}", Self::WORDS.join(", ")));
+                Self::of_word(text).ok_or_else(expected)
             }
 
             fn show(&self) -> Option<String> {

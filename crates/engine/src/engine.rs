@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use config::{Config, UserSettings};
+use config::{Config, PoolMode, UserSettings};
 use foldhash::fast::RandomState;
 use slab::Slab;
 
@@ -482,6 +482,12 @@ impl<X: Exchange> Engine<X> {
     fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {
         let view = self.pools.get(pool);
         &view.expect("a worker knows the pools of its clients and servers").settings
+    }
+
+    /// In which mode its client has the server.
+    fn mode_of(&self, on: ServerId) -> PoolMode {
+        let server = self.server(on);
+        server.mode_in(self.settings(server.pool).mode)
     }
 
     /// Counters of a pool this worker has met.

@@ -508,6 +508,11 @@ impl Ledger {
         self.owed.len() <= 1 && self.owed.iter().all(|entry| entry.expect == Expect::Sync)
     }
 
+    /// Is the end of the request being answered all that may still come?
+    pub fn only_awaits_ready(&self) -> bool {
+        self.owed.len() == 1 && self.ends_by_itself() && !self.copy_in
+    }
+
     /// The end of the failed batch is the pooler's affair. False if the client has not sent its
     /// Sync yet.
     pub fn take_over_batch(&mut self) -> bool {

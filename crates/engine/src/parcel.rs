@@ -23,7 +23,7 @@ use crate::vars::{Slots, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 10;
+pub const FORMAT: u32 = 11;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,6 +183,8 @@ pub struct NamedRecord {
 pub struct ServerRecord {
     /// Into [`Estate::pools`].
     pub pool: u32,
+    /// The mode it is used in, as the configuration spells it.
+    pub mode: String,
     /// Is it to be replaced as soon as nobody uses it?
     pub is_obsolete: bool,
     pub status: u8,

@@ -38,8 +38,11 @@ impl Pins {
     /// It may have a setting of its own that cannot be asked about.
     pub const SETTING: Self = Self(1 << 11);
 
+    /// The server was given to it in session mode, and the pool is in auto mode since.
+    pub const SESSION: Self = Self(1 << 12);
+
     /// In words, in the order of the bits.
-    const WORDS: [(Self, &str); 12] = [
+    const WORDS: [(Self, &str); 13] = [
         (Self::TEMPORARY, "temporary object"),
         (Self::LOCK, "advisory lock"),
         (Self::CURSOR, "cursor with hold"),
@@ -52,6 +55,7 @@ impl Pins {
         (Self::UNVERIFIED, "unverified"),
         (Self::DRAWN, "drawn number"),
         (Self::SETTING, "setting"),
+        (Self::SESSION, "session mode"),
     ];
 
     /// No probe shows whether these reasons are still there; they end with DISCARD ALL.

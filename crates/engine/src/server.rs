@@ -225,6 +225,9 @@ pub struct Server {
     pub pool: PoolId,
     /// The pool's epoch when it was opened.
     pub epoch: u64,
+    /// The pool's mode at that time: in that mode its clients use it, whatever the pool's is now
+    /// ([`Server::mode_in`]).
+    pub mode: PoolMode,
     pub phase: ServerPhase,
     pub client: Option<ClientId>,
     pub ledger: Ledger,
@@ -307,6 +310,7 @@ impl Server {
             serial,
             pool,
             epoch: 0,
+            mode: PoolMode::default(),
             phase: ServerPhase::Connecting(Box::new(login)),
             client: None,
             ledger: Ledger::default(),
@@ -346,6 +350,16 @@ impl Server {
             forgetting: false,
             disturbed: false,
             replication: None,
+        }
+    }
+
+    /// In which mode its client has it, where `pool` is the mode of the pool now. What a session has
+    /// left there is not known in any other mode, so it stays the client's; but in PgBouncer's other
+    /// modes nobody has a session, and a server that was a session's ends with the transaction.
+    pub fn mode_in(&self, pool: PoolMode) -> PoolMode {
+        match (self.mode, pool) {
+            (PoolMode::Session, PoolMode::Transaction | PoolMode::Statement) => pool,
+            (mode, _) => mode,
         }
     }
 

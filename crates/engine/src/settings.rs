@@ -143,7 +143,8 @@ impl PoolSettings {
 
     /// Would a server opened by the other settings be the same one? A changed password does not
     /// matter to a server that is logged in, nor do a session's parameters; PgBouncer's rule. Other
-    /// files of the same names do not matter either.
+    /// files of the same names do not matter either. The mode does: what clients have left on a server
+    /// is known in auto mode only, and in session mode alone it is reset.
     pub fn leads_to_the_same(&self, other: &Self) -> bool {
         let login = |settings: &Self| {
             let names = settings.startup.iter();
@@ -153,7 +154,8 @@ impl PoolSettings {
         self.targets == other.targets
             && self.tls == other.tls
             && self.forced_user == other.forced_user
-            && self.beginning() == other.beginning()
+            && self.connect_query == other.connect_query
+            && self.mode == other.mode
             && login(self) == login(other)
     }
 
@@ -162,13 +164,8 @@ impl PoolSettings {
         let login = self.startup.iter();
         let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
         let login = login.collect::<Vec<_>>();
-        let beginning = self.beginning();
+        let beginning = (&self.connect_query, self.mode.word());
         format!("{:?} {:?} {login:?} {} {beginning:?}", self.targets, self.tls, self.forced_user)
-    }
-
-    /// What is done on a new server, and whether what that has set is asked for.
-    fn beginning(&self) -> (&str, bool) {
-        (&self.connect_query, self.is_auto() && !self.connect_query.is_empty())
     }
 
     /// Whom servers are logged in as.
@@ -195,15 +192,15 @@ impl PoolSettings {
         }
     }
 
-    /// Is `server_reset_query` run when a client gives its server back?
-    pub fn resets(&self) -> bool {
-        !self.reset_query.is_empty() && (self.is_session() || self.reset_always)
+    /// Is `server_reset_query` run when a client gives back a server of that mode?
+    pub fn resets(&self, mode: PoolMode) -> bool {
+        !self.reset_query.is_empty() && (mode == PoolMode::Session || self.reset_always)
     }
 
-    /// Are the names of prepared statements the pooler's business? In session mode client and
-    /// server are one pair for good, so the names go through as they are.
-    pub fn tracks_statements(&self) -> bool {
-        !self.is_session() && self.max_prepared_statements > 0
+    /// Are the names of prepared statements the pooler's business on a server of that mode? In session
+    /// mode client and server are one pair for good, so the names go through as they are.
+    pub fn tracks_statements(&self, mode: PoolMode) -> bool {
+        mode != PoolMode::Session && self.max_prepared_statements > 0
     }
 }
 

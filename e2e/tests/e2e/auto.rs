@@ -7,6 +7,7 @@ mod defects;
 mod functions;
 mod lending;
 mod listen;
+mod modes;
 mod numbers;
 mod paths;
 mod refused;

@@ -18,7 +18,8 @@ pub(super) static PINS: Table<Line> = Table {
             |line| line.pin.reasons.as_str().into(),
             "What is there, separated by commas: `temporary object`, `advisory lock`, \
              `cursor with hold`, `prepared statement`, `listen`, `load`, `setseed`, `sequence`, `drawn number`, \
-             `function`, `setting`; `unverified`: it could not be found out.",
+             `function`, `setting`; `session mode`: the client got the server in session mode, before \
+             a reload; `unverified`: it could not be found out.",
         ),
         int8("age", |line| line.pin.age.into(), "Seconds since the client keeps it."),
         text(

@@ -13,6 +13,8 @@
 //! session, and is told so as one is told of a lost connection: with the next transaction it would
 //! be no better, and without the setting a statement could mean something else.
 
+use config::PoolMode;
+
 use super::Engine;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
@@ -62,7 +64,7 @@ impl<X: Exchange> Engine<X> {
         for &slot in &strayed {
             own.get(slot).into_iter().for_each(|value| wanted.change(|vars| vars.set(slot, value)));
         }
-        if client.welcomed && self.settings(server.pool).is_auto() {
+        if client.welcomed && server.mode == PoolMode::Auto {
             self.report_changes(id, &own, &wanted, io);
         }
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 
+use config::PoolMode;
 use wire::backend;
 use wire::error_fields::ErrorFields;
 use wire::frontend;
@@ -82,7 +83,8 @@ impl<X: Exchange> Engine<X> {
     fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io) -> Step {
         let pool = self.server(id).pool;
         let settings = self.settings(pool).clone();
-        let Some(view) = self.pools.get_mut(pool).filter(|_| settings.is_auto()) else {
+        let is_auto = self.server(id).mode == PoolMode::Auto;
+        let Some(view) = self.pools.get_mut(pool).filter(|_| is_auto) else {
             return Step::Ready;
         };
         // Guesses are left out: a server would not be opened for their sake.

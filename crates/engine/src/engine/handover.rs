@@ -120,6 +120,7 @@ impl Packer {
             client.and_then(|client| client.extended.as_ref()).map_or(0, |own| own.unnamed);
         ServerRecord {
             pool: server.pool.0,
+            mode: server.mode.word().to_owned(),
             is_obsolete: server.epoch != epoch || server.doomed.is_some(),
             status: server.status,
             process_id: server.process_id,

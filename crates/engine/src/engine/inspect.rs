@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 
+use config::PoolMode;
+
 use super::Engine;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::pins::{Pinned, Pins};
 use crate::report::{ClientRow, ClientState, Reading, Report, ServerPlace, ServerRow, ServerState};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::Exchange;
@@ -26,6 +29,13 @@ impl<X: Exchange> Engine<X> {
             let place = ServerPlace::Table(ServerId(slot as u32));
             let mut row = server_row(place, server, 0, now);
             row.doomed |= epochs.get(&server.pool).is_some_and(|epoch| *epoch != server.epoch);
+            let pool = self.pools.get(server.pool).map(|view| view.settings.mode);
+            let (in_session, in_auto) =
+                (server.mode == PoolMode::Session, pool == Some(PoolMode::Auto));
+            if client.is_some_and(|client| client.welcomed) && in_session && in_auto {
+                let since = server.opened_at;
+                row.pinned = Some(Pinned { pins: Pins::SESSION, since, fingerprint: 0 });
+            }
             if let Some(client) = client {
                 row.client = client.serial;
                 row.request_at = client.request_at;

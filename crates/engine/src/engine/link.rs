@@ -8,6 +8,7 @@
 //!                  └─────────────────┴─► place (next client, park, or close)
 //! ```
 
+use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
@@ -115,7 +116,7 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let client = &self.clients[id.0 as usize];
         let server = &self.servers[on.0 as usize];
-        if !client.welcomed && !self.settings(server.pool).is_session() {
+        if !client.welcomed && self.mode_of(on) != PoolMode::Session {
             // It only waited to see a first server: it is welcomed and goes without.
             return self.ready(id, on, now, io);
         }
@@ -207,7 +208,7 @@ impl<X: Exchange> Engine<X> {
         if !self.client(id).welcomed {
             let welcome = self.server(on).welcome.clone();
             self.welcome(id, Some(on), &welcome, io);
-            if !self.settings(self.server(on).pool).is_session() {
+            if self.mode_of(on) != PoolMode::Session {
                 if self.client(id).stream.holds_message() {
                     // It has a use for the server already.
                     return self.prepare(id, on, now, io);
@@ -216,7 +217,7 @@ impl<X: Exchange> Engine<X> {
                 return false;
             }
         }
-        let tracks = self.settings(self.server(on).pool).tracks_statements();
+        let tracks = self.settings(self.server(on).pool).tracks_statements(self.mode_of(on));
         self.server_mut(on).phase = ServerPhase::Linked;
         let client = self.client_mut(id);
         client.phase = ClientPhase::Linked;
@@ -270,13 +271,12 @@ impl<X: Exchange> Engine<X> {
         io.random(&mut random);
         let mut key = u64::from_be_bytes(random) & 0x7fff_ffff_ffff_ffff;
         let client = &self.clients[id.0 as usize];
-        let Some(pool) = client.pool else { return };
         // Among peers a key tells whose it is, and there is no room for a server's process id.
         let peer = u16::try_from(self.config.global.peer_id).unwrap_or(0);
         if peer > 0 {
             key = cancel_key::of_peer(key, peer);
         } else if let Some(on) = on
-            && (client.replication.is_some() || self.settings(pool).is_session())
+            && (client.replication.is_some() || self.mode_of(on) == PoolMode::Session)
         {
             key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
         }
@@ -387,10 +387,11 @@ impl<X: Exchange> Engine<X> {
         let server = self.server(on);
         let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
         let settings = self.settings(pool);
-        if settings.resets() {
-            let (reset, is_auto) = (settings.reset_query.clone(), settings.is_auto());
+        let mode = self.server(on).mode_in(settings.mode);
+        if settings.resets(mode) {
+            let reset = settings.reset_query.clone();
             let server = self.server_mut(on);
-            if is_foreign && is_auto {
+            if is_foreign && mode == PoolMode::Auto {
                 // What that query leaves of them would not be known.
                 server.doubt_settings();
                 return self.forget_session(on, now, io);

@@ -293,7 +293,7 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn listen_again(&mut self, id: ClientId) {
         let client = &self.clients[id.0 as usize];
         let (Some(pool), channels) = (client.pool, client.vars.channels.clone()) else { return };
-        if channels.is_empty() || !self.settings(pool).is_auto() {
+        if channels.is_empty() {
             return;
         }
         let client = &mut self.clients[id.0 as usize];

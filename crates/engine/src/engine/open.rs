@@ -51,14 +51,16 @@ impl<X: Exchange> Engine<X> {
     ) {
         let serial = self.next_serial();
         let settings = self.view(pool).settings.clone();
-        let (minor, target, (learnt, epoch)) = self
-            .exchange
-            .pool(pool, |pool| (pool.minor_version, pool.choose_target(), pool.begin_opening()));
+        let (minor, target, mode, (learnt, epoch)) = self.exchange.pool(pool, |pool| {
+            // Epoch and mode go together, whatever this worker has heard of so far.
+            let mode = pool.settings.mode;
+            (pool.minor_version, pool.choose_target(), mode, pool.begin_opening())
+        });
         let client = errand.as_ref().and_then(Errand::client);
         let login = ServerLogin { minor, errand, learnt, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
-        server.epoch = epoch;
+        (server.epoch, server.mode) = (epoch, mode);
         let id = ServerId(self.servers.insert(server) as u32);
         if let Some(client) = client {
             self.client_mut(client).server = Some(id);

@@ -203,7 +203,7 @@ impl<X: Exchange> Engine<X> {
         // In the middle of a message of the client's the rest of it belongs to this server.
         // Where the replies still to come cannot be counted they are this client's, as long as it
         // stays; nobody else gets the server.
-        let keeps = view.settings.is_session()
+        let keeps = server.mode_in(view.settings.mode) == PoolMode::Session
             || server.replication.is_some()
             || server.ledger.is_ambiguous();
         if keeps || client.stream.is_mid_message() {
@@ -302,7 +302,7 @@ impl Replies<'_> {
     fn mode(&self) -> PoolMode {
         match self.server.replication.is_some() || self.server.pinned.is_some() {
             true => PoolMode::Session,
-            false => self.settings.mode,
+            false => self.server.mode_in(self.settings.mode),
         }
     }
 
@@ -456,9 +456,23 @@ impl Replies<'_> {
                     pinned.pins = pinned.pins.lasting();
                 }
                 self.statements_discarded(serial);
+                self.end_session();
             }
             b"DEALLOCATE ALL" => self.statements_discarded(serial),
             _ => {}
+        }
+    }
+
+    /// Nothing is left of the session. If the pool is in auto mode by now that is the client's, too,
+    /// as soon as nothing more is on its way to the server.
+    fn end_session(&mut self) {
+        let is_late = self.server.mode == PoolMode::Session && self.settings.is_auto();
+        if !is_late || !self.server.ledger.only_awaits_ready() {
+            return;
+        }
+        self.server.mode = PoolMode::Auto;
+        if let Some(client) = &mut self.client {
+            client.vars = self.server.vars.clone();
         }
     }
 

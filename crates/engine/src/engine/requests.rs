@@ -4,6 +4,7 @@
 //! Bodies are not assembled: a message is passed on as its bytes come, unless the pooler has to
 //! change it or to remember it.
 
+use config::PoolMode;
 use sql::Seen;
 use wire::error_fields::ErrorFields;
 use wire::messages::Parse;
@@ -107,9 +108,7 @@ impl<X: Exchange> Engine<X> {
         client.await_nothing();
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
-        let texts = view
-            .settings
-            .is_auto()
+        let texts = (server.mode == PoolMode::Auto)
             .then_some(Texts { cache: &mut self.texts, lore: &mut view.lore });
         let mut requests = Requests {
             input,
@@ -195,7 +194,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let server = self.server(on);
-        let keeps = server.replication.is_some() || self.settings(server.pool).is_session();
+        let keeps = server.replication.is_some() || self.mode_of(on) == PoolMode::Session;
         if !server.is_clean() || keeps || self.client(id).stream.is_mid_message() {
             return;
         }

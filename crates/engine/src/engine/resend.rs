@@ -93,10 +93,6 @@ impl<X: Exchange> Engine<X> {
         // Else the loss of the socket is about to be reported, and the client will be told.
     }
 
-    fn mode_of(&self, on: ServerId) -> PoolMode {
-        self.settings(self.server(on).pool).mode
-    }
-
     /// The client asks anew, with the same bytes, on another server.
     fn move_request(
         &mut self,

@@ -26,6 +26,7 @@ mod local;
 mod login;
 mod meanings;
 mod messages;
+mod modes;
 mod news;
 mod numbers;
 mod openings;

@@ -186,13 +186,15 @@ impl Rig {
         world.shared.state(|state| {
             for pool in &mut state.pools {
                 if let Some(settings) = settings_for(&world.config, &pool.key) {
-                    pool.settings = settings;
+                    pool.set_settings(settings);
                 }
             }
         });
-        for engine in &mut world.engines {
+        for (worker, engine) in world.engines.iter_mut().enumerate() {
             engine.set_config(world.config.clone());
+            engine.review(world.now, &mut world.net.io(worker));
         }
+        world.pump();
     }
 
     /// Another process takes over.

@@ -38,6 +38,9 @@ pub(crate) struct Setup {
     pub(crate) interrupts: bool,
     /// May a reload change whose business the names of statements are? Then nobody uses any.
     plain: bool,
+    /// May a reload change to session mode and back? What is said in auto mode is then judged by a
+    /// session's rules for a while.
+    alternates: bool,
     sleepy: bool,
     /// How the pooler is shut down in mid-run, if it is.
     pub(crate) drain: Option<Drain>,
@@ -105,6 +108,7 @@ impl Setup {
             reloads: rng.once_in(4),
             interrupts: rng.once_in(4),
             plain: rng.once_in(4),
+            alternates: false,
             sleepy: rng.once_in(6),
             drain: match rng.below(20) {
                 0 => Some(Drain::WaitForServers),
@@ -122,6 +126,9 @@ impl Setup {
             auth,
             client_auth,
         };
+        setup.alternates = mode == PoolMode::Auto && setup.reloads && rng.once_in(2);
+        // In session mode UNLISTEN is not noticed.
+        setup.listens &= !setup.alternates;
         setup.read();
         setup
     }
@@ -140,6 +147,9 @@ impl Setup {
         // In statement mode who has a transaction open would be thrown out.
         if self.mode == PoolMode::Transaction && self.plain && rng.once_in(3) {
             self.keys.insert("pool_mode", rng.pick(&["session", "transaction"]).to_owned());
+        }
+        if self.alternates && rng.once_in(2) {
+            self.keys.insert("pool_mode", rng.pick(&["session", "auto"]).to_owned());
         }
         self.read();
     }
@@ -164,7 +174,7 @@ impl Setup {
     }
 
     pub(crate) fn may_have_sessions(&self) -> bool {
-        self.mode == PoolMode::Session || (self.plain && self.reloads)
+        self.mode == PoolMode::Session || self.alternates || (self.plain && self.reloads)
     }
 
     /// May servers of one pool be in the way of another's?
@@ -193,7 +203,8 @@ impl Setup {
         let mut wants = Vec::new();
         if self.mode == PoolMode::Auto {
             // What RESET makes of a reported one is told in two parts (docs/auto-mode.md).
-            if rng.once_in(3) {
+            // In session mode nobody is let in who wants that.
+            if !self.alternates && rng.once_in(3) {
                 wants.push(("work_mem", format!("{index}MB")));
             }
         } else if rng.once_in(2) {

@@ -29,7 +29,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A session is passed on as it is",
         seen_in: "Odyssey without pool_discard, pgdog#684",
         noticed_by: "sessions",
-        changes: &[change("engine/link.rs", "if «settings.resets()» {", "false")],
+        changes: &[change("engine/link.rs", "if «settings.resets(mode)» {", "false")],
+    },
+    Mutant {
+        name: "ForgetsSessionAtReload",
+        wrong: "A session is taken off its server when a reload has changed session mode to auto mode",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "server.rs",
+            "(mode, _) => «mode»,",
+            "if mode == PoolMode::Session { pool } else { mode }",
+        )],
     },
     Mutant {
         name: "NeverAsksWhatIsLeft",

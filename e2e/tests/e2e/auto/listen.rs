@@ -11,7 +11,7 @@ use crate::support;
 mod drivers;
 mod lost;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A pooler with so many workers and servers.
 fn pooler(workers: u32, size: u32) -> (Pooler, String) {
@@ -46,7 +46,7 @@ fn told(messages: &[Message]) -> Vec<String> {
 }
 
 /// The payloads of the next notifications, when there are so many.
-fn hear(client: &mut RawClient, count: usize) -> Vec<String> {
+pub(super) fn hear(client: &mut RawClient, count: usize) -> Vec<String> {
     let mut left = count;
     let messages = client.read_until(|message| {
         left -= usize::from(message.tag == b'A');

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use config::PoolMode;
 use sql::{Seen, Signs};
 use wire::HEADER_LEN;
 use wire::messages::Parse;
@@ -248,6 +249,7 @@ impl<X: Exchange> Engine<X> {
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
         server.phase = ServerPhase::Settling;
         server.epoch = epoch;
+        server.mode = PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode);
         server.status = record.status;
         server.process_id = record.process_id;
         server.secret = record.secret.into();
@@ -256,7 +258,7 @@ impl<X: Exchange> Engine<X> {
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
         server.pinned = record.pinned.map(Box::new);
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
-        if (record.status != b'I' || is_unverified) && self.settings(pool).is_auto() {
+        if (record.status != b'I' || is_unverified) && server.mode == PoolMode::Auto {
             // What else its transaction has done, or may have, was not written down.
             server.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
             server.traces.named = record.pins_by_name;

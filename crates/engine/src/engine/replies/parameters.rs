@@ -6,6 +6,7 @@
 //! connection of its own, and does not hear of it; the server is given it with the next transaction.
 //! Everybody else follows.
 
+use config::PoolMode;
 use wire::messages::ParameterStatus;
 
 use super::Replies;
@@ -23,7 +24,7 @@ impl Replies<'_> {
             set(&mut self.server.vars);
             return owner;
         };
-        let is_auto = self.settings.is_auto();
+        let is_auto = self.server.mode == PoolMode::Auto;
         if is_auto && self.server.may_set {
             // It may last for the transaction only (SET LOCAL), and nobody need have been suspicious:
             // what there was before is what the session began with, and what it comes back to.

@@ -34,7 +34,7 @@ impl World {
                 return Err(format!("server {at}: {complaint}"));
             }
             let statements = server.backend.named_statements();
-            if self.setup.mode != PoolMode::Session && statements > self.setup.statements_max {
+            if !self.setup.may_have_sessions() && statements > self.setup.statements_max {
                 return Err(format!("{statements} statements on server {at}"));
             }
             for tag in server.backend.inserted.drain(..) {

@@ -1,0 +1,199 @@
+//! `pool_mode` is another one since a reload: a server that is in use is used as before, until its
+//! client gives it back; then it is closed, and nobody else ever has it.
+
+use config::PoolMode;
+use engine::pins::Pins;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+fn rig(mode: PoolMode) -> Rig {
+    Rig::new(|config| {
+        config.global.pool_mode = mode;
+        config.global.server_reset_query = "DISCARD ALL".into();
+    })
+}
+
+fn change(rig: &Rig, mode: PoolMode) {
+    rig.reload(|config| config.global.pool_mode = mode);
+}
+
+/// The client's query is run and answered, without a question before or behind it.
+#[track_caller]
+fn runs(client: &Client, server: &Server, sql: &str, status: char) {
+    client.send([query(sql)]);
+    server.expect([query(sql)]);
+    server.send([complete("OK"), ready(status)]);
+    client.expect([complete("OK"), ready(status)]);
+    server.expect([]);
+}
+
+#[test]
+fn a_session_stays_on_its_server_in_auto_mode() {
+    let rig = rig(PoolMode::Session);
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([parse("a", "SELECT 1"), sync()]);
+    server.expect([parse("a", "SELECT 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    runs(&client, &server, "CREATE TEMP TABLE mine (a int)", 'I');
+    change(&rig, PoolMode::Auto);
+    // Nothing is asked, and names go through as they are.
+    runs(&client, &server, "SET work_mem = '5MB'", 'I');
+    client.send([bind("a"), execute(), sync()]);
+    server.expect([bind("a"), execute(), sync()]);
+    server.send([bound(), done("SELECT 1")]);
+    client.expect([bound(), done("SELECT 1")]);
+    let pinned = rig.report(0).servers[0].pinned.expect("a reason");
+    assert_eq!(pinned.pins, Pins::SESSION);
+    let other = rig.client();
+    other.send([query("SELECT 2")]);
+    rig.server(1).expect([query("SELECT 2")]);
+    client.leave();
+    assert!(!server.is_open() || !server.is_parked());
+    server.expect([query("DISCARD ALL")]);
+    server.send([done("DISCARD ALL")]);
+    assert!(!server.is_open(), "it was a session's");
+}
+
+#[test]
+fn discard_all_ends_a_session_that_has_outlived_its_mode() {
+    let rig = rig(PoolMode::Session);
+    let client = rig.client();
+    let server = rig.server(0);
+    runs(&client, &server, "SET work_mem = '5MB'", 'I');
+    change(&rig, PoolMode::Auto);
+    // More has been sent behind it, which may leave anything.
+    client.send([query("DISCARD ALL"), query("SET work_mem = '6MB'")]);
+    server.send([done("DISCARD ALL"), done("SET")]);
+    server.take();
+    client.expect([done("DISCARD ALL"), done("SET")]);
+    assert!(server.is_open());
+    runs(&client, &server, "SELECT 1", 'I');
+    client.send([query("DISCARD ALL")]);
+    server.expect([query("DISCARD ALL")]);
+    server.send([complete("DISCARD ALL"), ready('I')]);
+    client.expect([complete("DISCARD ALL"), ready('I')]);
+    assert!(!server.is_open());
+    client.send([query("SELECT 1")]);
+    rig.server(1).expect([query("SELECT 1")]);
+    assert!(rig.report(0).servers.iter().all(|server| server.pinned.is_none()));
+}
+
+#[test]
+fn what_a_transaction_has_left_before_auto_mode_is_nobodys() {
+    let rig = rig(PoolMode::Transaction);
+    let client = rig.client();
+    let server = rig.server(0);
+    runs(&client, &server, "BEGIN", 'T');
+    runs(&client, &server, "SET work_mem = '5MB'", 'T');
+    change(&rig, PoolMode::Auto);
+    // What is set now might as well have been set by strangers.
+    runs(&client, &server, "SET work_mem = '6MB'", 'T');
+    client.send([query("COMMIT")]);
+    server.expect([query("COMMIT")]);
+    server.send([done("COMMIT")]);
+    client.expect([done("COMMIT")]);
+    assert!(!server.is_open());
+    client.send([query("SELECT 1")]);
+    rig.server(1).expect([query("SELECT 1")]);
+}
+
+#[test]
+fn a_server_that_was_parked_before_auto_mode_is_replaced() {
+    for mode in [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement] {
+        let rig = rig(mode);
+        let client = rig.client();
+        let server = rig.server(0);
+        runs(&client, &server, "SELECT 1", 'I');
+        client.leave();
+        if mode == PoolMode::Session {
+            server.answers("DISCARD ALL");
+        }
+        assert!(server.is_parked());
+        change(&rig, PoolMode::Auto);
+        assert!(!server.is_open(), "{mode}");
+        change(&rig, PoolMode::Auto);
+        rig.client().send([query("SELECT 2")]);
+        rig.server(1).expect([query("SELECT 2")]);
+    }
+}
+
+#[test]
+fn what_is_pinned_is_so_until_it_is_gone_in_other_modes_too() {
+    for mode in [PoolMode::Session, PoolMode::Transaction] {
+        let rig = rig(PoolMode::Auto);
+        let client = rig.client();
+        let server = rig.server(0);
+        let left = |rows: &[&str]| {
+            let question = show(&server.take()).join("");
+            assert!(question.contains("pg_locks"), "{question}");
+            let rows = rows.iter().map(|kind| row_of(&[Some(kind), None, None]));
+            server.send(rows.chain([done("SELECT")]));
+        };
+        client.send([query("CREATE TEMP TABLE mine (a int)")]);
+        server.answers("CREATE TEMP TABLE mine (a int)");
+        left(&["t"]);
+        client.expect([done("OK")]);
+        change(&rig, mode);
+        runs(&client, &server, "SELECT 1", 'I');
+        client.send([query("DROP TABLE mine")]);
+        server.answers("DROP TABLE mine");
+        left(&[]);
+        client.expect([done("OK")]);
+        assert!(!server.is_open(), "{mode}");
+        client.send([query("SELECT 1")]);
+        rig.server(1).expect([query("SELECT 1")]);
+    }
+}
+
+#[test]
+fn carried_settings_are_there_in_other_modes_too() {
+    for mode in [PoolMode::Session, PoolMode::Transaction] {
+        let rig = rig(PoolMode::Auto);
+        let client = rig.client();
+        let server = rig.server(0);
+        client.send([query("SET work_mem = '5MB'")]);
+        server.answers("SET work_mem = '5MB'");
+        server.take();
+        server.send([row_of(&[Some("s"), Some("work_mem"), Some("5MB")]), done("SELECT")]);
+        client.expect([done("OK")]);
+        change(&rig, mode);
+        client.send([query("SELECT 1")]);
+        let server = rig.server(1);
+        server.answers("SELECT pg_catalog.set_config('work_mem','5MB',false) IS NULL;");
+        server.answers("SELECT 1");
+        client.expect([done("OK")]);
+        assert_eq!(server.is_parked(), mode == PoolMode::Transaction);
+    }
+}
+
+#[test]
+fn who_comes_next_does_not_have_what_a_session_has_left_in_transaction_mode() {
+    let rig = rig(PoolMode::Session);
+    let client = rig.client();
+    let server = rig.server(0);
+    runs(&client, &server, "SET work_mem = '5MB'", 'I');
+    change(&rig, PoolMode::Transaction);
+    client.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+    client.expect([done("OK")]);
+    assert!(!server.is_open());
+    rig.client().send([query("SELECT 2")]);
+    rig.server(1).expect([query("SELECT 2")]);
+}
+
+#[test]
+fn a_session_stays_on_its_server_in_a_process_in_auto_mode() {
+    let rig = rig(PoolMode::Session);
+    let client = rig.client();
+    let server = rig.server(0);
+    runs(&client, &server, "SET work_mem = '5MB'", 'I');
+    rig.hand_over_to(|config| config.global.pool_mode = PoolMode::Auto);
+    runs(&client, &server, "SELECT 1", 'I');
+    assert!(server.is_open());
+    let other = rig.client();
+    other.send([query("SELECT 2")]);
+    rig.server(1).expect([query("SELECT 2")]);
+}
