@@ -120,11 +120,13 @@ pub struct Extended {
 }
 
 /// Portals of a client that may discard prepared statements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Discarding {
     pub unnamed: bool,
     /// Any of the others.
     pub named: bool,
+    /// The one name that the unnamed one deallocates, if that is all it does.
+    pub deallocates: Option<Arc<[u8]>>,
 }
 
 impl Extended {

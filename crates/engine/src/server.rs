@@ -27,7 +27,7 @@ use crate::probe::Probe;
 use crate::replication::ReplicationKind;
 use crate::resets::Resets;
 use crate::scanning::Scanning;
-use crate::session::{Lent, Numbers, Traces};
+use crate::session::{Deallocations, Lent, Numbers, Traces};
 use crate::setting_names::SettingNames;
 use crate::stream::Stream;
 use crate::values::Values;
@@ -286,6 +286,8 @@ pub struct Server {
     pub may_set: bool,
     /// Statements that it was lent for that transaction, under these names of its client's.
     pub lent: Vec<Lent>,
+    /// Names that its texts deallocate.
+    pub deallocations: Deallocations,
     /// What it has answered so far to the probe.
     pub probe: Option<Box<Probe>>,
     /// Its client keeps it, for these reasons.
@@ -342,6 +344,7 @@ impl Server {
             has_moved: false,
             may_set: false,
             lent: Vec::new(),
+            deallocations: Deallocations::default(),
             probe: None,
             pinned: None,
             numbers: Numbers::default(),
@@ -387,6 +390,7 @@ impl Server {
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
         self.before = None;
+        self.deallocations.clear();
         (self.has_moved, self.may_set) = (false, false);
         self.drew = 0;
         self.numbers = self.numbers.after(serial);

@@ -2,6 +2,7 @@
 //! (`pool_mode = auto`): plain data. What is found out about it, and when, is in
 //! `engine/verdict.rs`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sql::Signs;
@@ -57,6 +58,48 @@ pub struct Lent {
     pub name: Arc<[u8]>,
     /// Serial number of the Parse.
     pub since: u64,
+}
+
+/// Names of its client's that a server's texts deallocate one by one (`DEALLOCATE name`), in their
+/// order. Which of the texts it has come to its answers tell.
+#[derive(Debug, Default)]
+pub struct Deallocations(VecDeque<Deallocation>);
+
+#[derive(Debug)]
+struct Deallocation {
+    /// Serial number of the Query or Execute.
+    by: u64,
+    /// None if the client has not prepared it through the protocol.
+    name: Option<Arc<[u8]>>,
+}
+
+impl Deallocations {
+    /// Names beyond these are the client's until it is asked what is left.
+    const MAX: usize = 1024;
+
+    /// Messages before `first` have been answered.
+    pub fn note(&mut self, by: u64, name: Option<Arc<[u8]>>, first: u64) {
+        while self.0.front().is_some_and(|one| one.by < first) {
+            self.0.pop_front();
+        }
+        if self.0.len() < Self::MAX {
+            self.0.push_back(Deallocation { by, name });
+        }
+    }
+
+    /// The next of those that message `by` names is done.
+    pub fn take(&mut self, by: u64) -> Option<Arc<[u8]>> {
+        while self.0.front().is_some_and(|one| one.by < by) {
+            self.0.pop_front();
+        }
+        self.0.pop_front_if(|one| one.by == by)?.name
+    }
+
+    pub fn clear(&mut self) {
+        if self.0.capacity() > 0 {
+            self.0 = VecDeque::new();
+        }
+    }
 }
 
 /// What the texts of a transaction may leave in the session.

@@ -8,6 +8,7 @@ mod functions;
 mod lending;
 mod listen;
 mod modes;
+mod names;
 mod numbers;
 mod paths;
 mod refused;

@@ -459,6 +459,7 @@ impl Replies<'_> {
                 self.end_session();
             }
             b"DEALLOCATE ALL" => self.statements_discarded(serial),
+            b"DEALLOCATE" => self.statement_deallocated(serial),
             _ => {}
         }
     }
@@ -473,6 +474,20 @@ impl Replies<'_> {
         self.server.mode = PoolMode::Auto;
         if let Some(client) = &mut self.client {
             client.vars = self.server.vars.clone();
+        }
+    }
+
+    /// Message `serial` has deallocated a statement by its name. If that was lent to the server, the
+    /// client has lost it.
+    fn statement_deallocated(&mut self, serial: u64) {
+        let Some(name) = self.server.deallocations.take(serial) else { return };
+        self.server.lent.retain(|lent| lent.name != name);
+        let extended = self.client.as_mut().and_then(|client| client.extended.as_mut());
+        let own = extended.map(|extended| &mut extended.statements);
+        if let Some(own) = own
+            && own.changed(&name).is_some_and(|since| since < serial)
+        {
+            own.remove(&name);
         }
     }
 

@@ -346,7 +346,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 let entry = Entry::new(Expect::Query, Verb::Forward);
                 self.owe_without_unnamed(entry);
                 if discards {
-                    self.server.ledger.note_discard(*self.serial);
+                    self.note_query_discards(header, available);
                 }
                 if let Some(text) = replaced {
                     frontend::query(self.out.insert(), text);

@@ -11,6 +11,7 @@ mod channel_binding;
 mod control;
 mod crowded;
 mod deaf;
+mod deallocated;
 mod defaults;
 mod doubt;
 mod doubtful;

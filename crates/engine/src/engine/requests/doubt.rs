@@ -7,6 +7,8 @@
 //! server discards the rest of the batch anyway. That answer is sent for by a Flush, since PostgreSQL
 //! keeps answers back until the batch is over.
 
+use std::sync::Arc;
+
 use sql::{Seen, Signs, Verb};
 use wire::{HEADER_LEN, Header, frontend};
 
@@ -108,6 +110,38 @@ impl<X: Exchange> Requests<'_, X> {
         self.may_discard(seen) && says_discard(text)
     }
 
+    /// It does, and has been entered in the ledger.
+    pub(super) fn note_query_discards(&mut self, header: Header, available: usize) {
+        let by = *self.serial;
+        self.server.ledger.note_discard(by);
+        if self.texts.is_none() || available < header.total {
+            return;
+        }
+        let text = &self.input[self.at + HEADER_LEN..self.at + header.total];
+        for name in self.deallocated(text.strip_suffix(&[0]).unwrap_or(text)) {
+            self.note_deallocation(by, name);
+        }
+    }
+
+    fn note_deallocation(&mut self, by: u64, name: Option<Arc<[u8]>>) {
+        let first = self.server.ledger.first().unwrap_or(by);
+        self.server.deallocations.note(by, name, first);
+    }
+
+    /// The names that the text deallocates one by one, each if it is one of the protocol's. None at all
+    /// where the text can be read in two ways.
+    fn deallocated(&self, text: &[u8]) -> Vec<Option<Arc<[u8]>>> {
+        let Some(own) = self.client.extended.as_ref().filter(|_| !text.contains(&b'\\')) else {
+            return Vec::new();
+        };
+        let all = sql::statements(text, true).filter(|one| one.verb == Verb::Deallocate);
+        let names = all.map(|one| {
+            let name = sql::identifier(text.get(one.name?)?);
+            own.statements.find(&name).map(|found| found.name)
+        });
+        names.collect()
+    }
+
     /// What is bound to a portal may discard prepared statements when that is executed.
     pub(super) fn note_discards(&mut self, portal: &[u8], name: &[u8], used: Option<&Found>) {
         let Some(own) = &self.client.extended else { return };
@@ -128,6 +162,11 @@ impl<X: Exchange> Requests<'_, X> {
         if !discards && own.discarding == Discarding::default() {
             return;
         }
+        let deallocates = match used {
+            _ if !discards || !portal.is_empty() || self.texts.is_none() => None,
+            Some(found) => self.sole_deallocated(&found.used.statement.sql),
+            None => self.sole_deallocated(text_of(&own.unnamed_parse)),
+        };
         // A named portal lives as long as its transaction.
         let is_fresh = self.server.status == b'I' && self.server.ledger.owes_nothing();
         let discarding = &mut self.extended().discarding;
@@ -135,16 +174,29 @@ impl<X: Exchange> Requests<'_, X> {
             *discarding = Discarding::default();
         }
         match portal.is_empty() {
-            true => discarding.unnamed = discards,
+            true => (discarding.unnamed, discarding.deallocates) = (discards, deallocates),
             false => discarding.named |= discards,
         }
     }
 
     /// An Execute has been entered in the ledger. Of which portal is not looked at.
     pub(super) fn note_execute(&mut self) {
-        let own = self.client.extended.as_ref();
-        if own.is_some_and(|own| own.discarding.unnamed || own.discarding.named) {
-            self.server.ledger.note_discard(*self.serial);
+        let Some(own) = &mut self.client.extended else { return };
+        let Discarding { unnamed, named, ref mut deallocates } = own.discarding;
+        if !unnamed && !named {
+            return;
+        }
+        let by = *self.serial;
+        self.server.ledger.note_discard(by);
+        if let Some(name) = deallocates.take().filter(|_| !named) {
+            self.note_deallocation(by, Some(name));
+        }
+    }
+
+    fn sole_deallocated(&self, text: &[u8]) -> Option<Arc<[u8]>> {
+        match &mut *self.deallocated(text) {
+            [name] => name.take(),
+            _ => None,
         }
     }
 

@@ -6,8 +6,9 @@
 //!
 //! In a failed transaction nothing can be lent, and SQL finds no statement anyway: PostgreSQL says so.
 //!
-//! Within the transaction the client's own name stands for the statement in the protocol all the
-//! while, even behind a DEALLOCATE.
+//! The client loses its name as soon as a command tag says that a DEALLOCATE of it is done
+//! (`session::Deallocations`). Where no tag tells of one (a function has run it), and where it is not
+//! certain which name was meant, the name is the client's until the transaction is over.
 
 use sql::{Signs, Verb};
 use wire::frontend;

@@ -10,6 +10,9 @@ use super::statements::{Name, Naming};
 use super::{Fate, Requests};
 use crate::kept::CHANGED_NAME;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::lore::Called;
+use crate::pins::Pins;
+use crate::prepared::SERVER_NAME_PREFIX;
 use crate::shell::Exchange;
 
 /// No statement has the number 0.
@@ -154,6 +157,12 @@ impl<'a, X: Exchange> Requests<'a, X> {
         if self.awaits_name(named.name) {
             return Ok(Fate::Hold);
         }
+        if self.is_prepared_by_sql(named.name) {
+            self.client.session_mut();
+            self.server.suspect(Signs::PREPARED, Called::default(), 0);
+            self.owe(entry);
+            return Ok(Fate::Pass);
+        }
         // Others may use the statement: only the client's name for it goes. Closing a name that
         // does not exist is no error.
         let mut entry = match self.server.ledger.owes_many() {
@@ -171,6 +180,21 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         self.owe(entry);
         Ok(Fate::Replaced)
+    }
+
+    /// May the client have a statement of that name by SQL's PREPARE, and by that alone? The server
+    /// has it then under that very name.
+    fn is_prepared_by_sql(&self, name: &[u8]) -> bool {
+        let by_sql = Signs::PREPARED | Signs::OPAQUE;
+        let own = self.client.extended.as_ref();
+        let pins = self.server.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        self.texts.is_some()
+            && !name.starts_with(SERVER_NAME_PREFIX)
+            && own.is_none_or(|own| own.statements.find(name).is_none())
+            && (self.server.traces.signs.intersects(by_sql)
+                || pins.contains(Pins::PREPARED)
+                || pins.contains(Pins::UNVERIFIED)
+                || self.server.vars.prepared.get(name).is_some())
     }
 
     /// A Describe or Close, if all of it is there.
