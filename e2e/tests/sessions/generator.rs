@@ -7,7 +7,9 @@
 use crate::dice::Dice;
 use crate::hostile;
 use crate::script::{Action, Hold, Intrusion, Parameter, Request, Script, Setting, Step};
-use crate::texts::{BAIT, DDL, ERRORS, LOOKS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES};
+use crate::texts::{
+    BAIT, DDL, ENCODING, ERRORS, LOOKS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES,
+};
 
 const STEPS_MIN: usize = 12;
 const STEPS_MORE: usize = 28;
@@ -72,6 +74,9 @@ const THEMES: &[Theme] = &[
 struct Session {
     may_be_inside: bool,
     may_be_pinned: bool,
+    /// It may have spoken another encoding than the database: to listen it needs a server of its own.
+    speaks_other: bool,
+    listens: bool,
 }
 
 impl Session {
@@ -95,12 +100,15 @@ struct Generator {
 pub(crate) fn script(seed: u64) -> Script {
     let mut dice = Dice::new(seed);
     let setting = Setting::of_seed(seed);
-    let sessions = vec![Session::default(); 3 + dice.below(4)];
+    let mut sessions = vec![Session::default(); 3 + dice.below(4)];
     let mut startup = |_| match dice.once_in(4) {
         true => dice.of(STARTUPS).to_vec(),
         false => Vec::new(),
     };
-    let startups = (0..sessions.len()).map(&mut startup).collect();
+    let startups: Vec<_> = (0..sessions.len()).map(&mut startup).collect();
+    for (session, startup) in sessions.iter_mut().zip(&startups) {
+        session.speaks_other = startup.iter().any(|(name, _)| *name == ENCODING);
+    }
     let favourites = (0..4).map(|_| *dice.of(THEMES)).collect();
     let shares_names = dice.once_in(8);
     let steps = Vec::new();
@@ -141,11 +149,11 @@ impl Generator {
             Theme::Writes => self.say_one(session, WRITES),
             Theme::Ddl => self.say_one(session, DDL),
             Theme::Settings => {
-                let sql = self.setting_text(false);
+                let sql = self.setting_text(session, false);
                 self.say(session, sql);
             }
             Theme::Local => {
-                let sql = self.setting_text(true);
+                let sql = self.setting_text(session, true);
                 self.say(session, sql);
             }
             Theme::Transaction => self.transaction(session),
@@ -245,8 +253,13 @@ impl Generator {
         }
     }
 
-    fn setting_text(&mut self, is_local: bool) -> String {
+    fn setting_text(&mut self, session: usize, is_local: bool) -> String {
         let (name, values) = *self.dice.of(SETTINGS);
+        let one = &mut self.sessions[session];
+        if name == ENCODING && one.listens {
+            return "SET work_mem = '7MB'".to_owned();
+        }
+        one.speaks_other |= name == ENCODING;
         let value = *self.dice.of(values);
         if is_local && name != "ROLE" && self.dice.once_in(2) {
             return format!("SET LOCAL {name} = {value}");
@@ -286,11 +299,11 @@ impl Generator {
         self.say(session, sql);
     }
 
-    fn statement_text(&mut self) -> String {
+    fn statement_text(&mut self, session: usize) -> String {
         let kind = self.dice.below(10);
         match kind {
             0 => (*self.dice.of(ERRORS)).to_owned(),
-            1 => self.setting_text(false),
+            1 => self.setting_text(session, false),
             2 | 3 => (*self.dice.of(WRITES)).to_owned(),
             4 | 5 => self.dice.of(WITH_PARAMETERS).0.to_owned(),
             6 => "SELECT * FROM public.changing".to_owned(),
@@ -298,8 +311,8 @@ impl Generator {
         }
     }
 
-    fn parse(&mut self, name: &'static str) -> Request {
-        Request::Parse { name, sql: self.statement_text() }
+    fn parse(&mut self, session: usize, name: &'static str) -> Request {
+        Request::Parse { name, sql: self.statement_text(session) }
     }
 
     fn bind(&mut self, portal: &'static str, statement: &'static str) -> Request {
@@ -318,8 +331,8 @@ impl Generator {
     fn statement(&mut self, session: usize) {
         let name = *self.dice.of(&STATEMENTS);
         let mut requests = match self.dice.below(8) {
-            0 | 1 => vec![self.parse(name)],
-            2 => vec![Request::CloseStatement(name), self.parse(name)],
+            0 | 1 => vec![self.parse(session, name)],
+            2 => vec![Request::CloseStatement(name), self.parse(session, name)],
             3 => vec![Request::DescribeStatement(name)],
             4 if name.is_empty() => vec![Request::CloseStatement(name)],
             _ => {
@@ -342,7 +355,7 @@ impl Generator {
         for _ in 0..count {
             let (name, portal) = (*self.dice.of(&STATEMENTS), *self.dice.of(&PORTALS));
             match self.dice.below(16) {
-                0..=2 => requests.push(self.parse(name)),
+                0..=2 => requests.push(self.parse(session, name)),
                 3..=5 => {
                     let bind = self.bind(portal, name);
                     requests.extend([bind, Request::Execute { portal, rows: 0 }]);
@@ -508,7 +521,13 @@ impl Generator {
         // Each notification is told from all others.
         let payload = format!("{session}-{}", self.steps.len());
         match self.dice.below(8) {
-            0..=2 => self.say(session, format!("LISTEN {channel}")),
+            0..=2 if self.sessions[session].speaks_other => {
+                self.take(session, false, format!("LISTEN {channel}"));
+            }
+            0..=2 => {
+                self.sessions[session].listens = true;
+                self.say(session, format!("LISTEN {channel}"));
+            }
             3 => self.say(session, format!("UNLISTEN {channel}")),
             4 => self.say(session, "UNLISTEN *"),
             5 => self.say(session, format!("SELECT pg_notify('{channel}', '{payload}')")),

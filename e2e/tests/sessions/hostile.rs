@@ -30,9 +30,10 @@ pub(crate) const ACTS: &[Act] = &[
     Act::Query("PREPARE q AS SELECT 'stranger'; PREPARE r AS SELECT 'stranger'"),
     Act::Query("SELECT 1/0"),
     Act::Query("BEGIN; CREATE TEMP TABLE mine (stranger int); SET work_mem = '77kB'; ROLLBACK"),
-    Act::Query("LISTEN news"),
+    Act::Query("RESET client_encoding; LISTEN news"),
     Act::Query("UNLISTEN *"),
-    Act::Query("SET client_encoding = 'LATIN1'; SET standard_conforming_strings = off"),
+    // Who listens in an encoding of its own keeps its server.
+    Act::Query("UNLISTEN *; SET client_encoding = 'LATIN1'; SET standard_conforming_strings = off"),
     Act::Query("SELECT set_config('app.tenant', 'stranger', false)"),
     Act::Statements,
     Act::Statements,

@@ -9,7 +9,6 @@
 //! `SEED=n` plays one script again; `SEEDS=n..m` several. With `SHRINK=no` all failures are told at
 //! once, none is cut down.
 
-mod awaited;
 mod compare;
 mod dice;
 mod generator;
@@ -42,8 +41,6 @@ const FAILURES_MAX: usize = 5;
 struct Tally {
     equal: usize,
     limits: BTreeMap<&'static str, usize>,
-    /// Known faults, and the seeds that show them.
-    awaited: BTreeMap<&'static str, Vec<u64>>,
     /// Seeds with which PostgreSQL itself crashes.
     crashes: Vec<u64>,
     failures: Vec<String>,
@@ -68,8 +65,6 @@ fn shrinks() -> bool {
 
 fn play_seeds(next: &AtomicU64, end: u64, tally: &Mutex<Tally>) {
     let mut stage = Stage::new(Postgres::shared());
-    // A seed that is played alone is told whatever comes of it.
-    let is_one = std::env::var("SEED").is_ok();
     let mut crashes_known = 0;
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -101,10 +96,6 @@ fn play_seeds(next: &AtomicU64, end: u64, tally: &Mutex<Tally>) {
             }
             Outcome::Failure(failure) => failure,
         };
-        if let (Some(fault), false) = (awaited::fault(&failure), is_one) {
-            count(&|tally| tally.awaited.entry(fault).or_default().push(seed));
-            continue;
-        }
         let (script, failure) = match shrinks() {
             true => shrink::shrink(&mut stage, script, failure),
             false => (script, failure),
@@ -128,9 +119,8 @@ fn sessions_are_answered_as_on_connections_of_their_own() {
             scope.spawn(|| play_seeds(&next, seeds.end, &tally));
         }
     });
-    let Tally { equal, limits, awaited, crashes, failures } = tally.into_inner().expect("no panic");
+    let Tally { equal, limits, crashes, failures } = tally.into_inner().expect("no panic");
     println!("{equal} scripts equal; ended by a stated limit: {limits:?}");
-    println!("ended by a known fault: {awaited:?}");
     println!("ended by a crash of PostgreSQL: {crashes:?}");
     assert!(failures.is_empty(), "{} scripts differ:\n{}", failures.len(), failures.join("\n"));
 }

@@ -103,6 +103,8 @@ pub(crate) const WITH_PARAMETERS: &[(&str, usize)] = &[
     ("SELECT name FROM place WHERE name <> $1", 1),
 ];
 
+pub(crate) const ENCODING: &str = "client_encoding";
+
 /// Settings and some of their values.
 pub(crate) const SETTINGS: &[(&str, &[&str])] = &[
     ("work_mem", &["'5MB'", "'6MB'", "DEFAULT"]),
@@ -115,7 +117,7 @@ pub(crate) const SETTINGS: &[(&str, &[&str])] = &[
     ("bytea_output", &["'escape'", "'hex'"]),
     ("extra_float_digits", &["0", "3", "DEFAULT"]),
     ("standard_conforming_strings", &["on", "off"]),
-    ("client_encoding", &["'UTF8'", "'LATIN1'"]),
+    (ENCODING, &["'UTF8'", "'LATIN1'"]),
     ("ROLE", &["fuzz_a", "fuzz_b", "NONE"]),
     ("default_transaction_isolation", &["'repeatable read'", "'read committed'"]),
     ("default_transaction_read_only", &["on", "off", "off"]),
@@ -127,7 +129,7 @@ pub(crate) const STARTUPS: &[&[(&str, &str)]] = &[
     &[("application_name", "of the startup packet")],
     &[("options", "-c work_mem=7MB -c search_path=s2")],
     &[("TimeZone", "America/New_York"), ("DateStyle", "ISO, DMY")],
-    &[("client_encoding", "LATIN1")],
+    &[(ENCODING, "LATIN1")],
     &[("options", "-c app.tenant=9"), ("application_name", "a tenant")],
 ];
 
