@@ -92,7 +92,8 @@ pub enum Undo {
     /// does not have it either.
     Parse { name: Arc<[u8]>, statement: Arc<Statement>, sent: bool },
     /// The client's Close: it still has the name, since that Parse.
-    Close { name: Arc<[u8]>, statement: Arc<Statement>, since: u64 },
+    /// `lent`: the server had the statement under that name, too, since this message.
+    Close { name: Arc<[u8]>, statement: Arc<Statement>, since: u64, lent: Option<u64> },
     /// A Parse of ours: the server does not have the statement.
     Prepare { statement: Arc<Statement> },
     /// A Close of ours: the server still has the statement, since that Parse.

@@ -28,7 +28,8 @@ pub(super) fn undo(
                 client.statements.remove_parsed(&name, entry.serial);
             }
         }
-        Undo::Close { name, statement, since } => {
+        Undo::Close { name, statement, since, lent: was_lent } => {
+            lent.extend(was_lent.map(|since| Lent { name: name.clone(), since }));
             if let Some(client) = client {
                 client.statements.restore(name, statement, since);
             }

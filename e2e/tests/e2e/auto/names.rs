@@ -171,6 +171,28 @@ fn close_closes_what_sql_has_prepared() {
 }
 
 #[test]
+fn close_closes_what_sql_has_used() {
+    let used = |name: &str| [query("BEGIN"), parse(name, "SELECT 1"), query("EXECUTE a")];
+    let behind = [
+        vec![close("a"), query("PREPARE a AS SELECT 2"), query("EXECUTE a"), query("COMMIT")],
+        vec![close("a"), parse("a", "SELECT 3"), query("EXECUTE a"), query("COMMIT")],
+        vec![close("a"), query("EXECUTE a"), query("ROLLBACK")],
+        // The Close is discarded.
+        vec![
+            [frontend::bind("", "none", &[]), close("a")].concat(),
+            query("ROLLBACK"),
+            query("EXECUTE a"),
+            run("a"),
+        ],
+    ];
+    let scripts = behind.map(|behind| {
+        let end = [query("EXECUTE a"), close("a"), parse("a", "SELECT 4"), run("a")];
+        [&used("a")[..], &behind, &end].concat()
+    });
+    compare(&scripts);
+}
+
+#[test]
 fn in_a_failed_transaction_a_statement_answers_as_postgresql_does() {
     let all = [
         ("select", "SELECT 1"),

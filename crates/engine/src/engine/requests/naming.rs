@@ -165,10 +165,15 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         // Others may use the statement: only the client's name for it goes. Closing a name that
         // does not exist is no error.
-        let mut entry = match self.server.ledger.owes_many() {
+        let own = self.client.extended.as_ref();
+        let is_own = own.is_some_and(|own| own.statements.find(named.name).is_some());
+        let at = self.server.lent.iter().position(|lent| is_own && *lent.name == *named.name);
+        let lent = at.map(|at| self.server.lent.swap_remove(at).since);
+        let mut entry = match lent.is_some() || self.server.ledger.owes_many() {
             false => Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete)),
             true => {
-                frontend::close_statement(self.out.insert(), NO_STATEMENT);
+                let name = if lent.is_some() { named.name } else { NO_STATEMENT };
+                frontend::close_statement(self.out.insert(), name);
                 entry
             }
         };
@@ -176,7 +181,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let own = &mut self.extended().statements;
         if let Some((name, statement, since)) = own.remove(named.name) {
             own.note_close(&name, serial, first.unwrap_or(serial));
-            entry = entry.undo(Undo::Close { name, statement, since });
+            entry = entry.undo(Undo::Close { name, statement, since, lent });
         }
         self.owe(entry);
         Ok(Fate::Replaced)
