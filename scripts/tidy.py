@@ -23,9 +23,10 @@ ALLOWED = {
     "weir-wire": set(),
     "weir-config": set(),
     "weir-sql": set(),
+    "weir-x509": set(),
     "weir-engine": {"weir-wire", "weir-config", "weir-sql"},
     "weir-mutants": {"weir-wire", "weir-config", "weir-sql"},
-    "weir-proxy": {"weir-engine", "weir-config", "weir-wire"},
+    "weir-proxy": {"weir-engine", "weir-config", "weir-wire", "weir-x509"},
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
     "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-sql", "weir-wire"},
@@ -38,7 +39,9 @@ ALLOWED = {
 LINES_MAX = 1000
 LINES_WARN = 600
 
-PURE_CRATES = ["crates/wire/src", "crates/config/src", "crates/sql/src", "crates/engine/src"]
+PURE_CRATES = [
+    "crates/wire/src", "crates/config/src", "crates/sql/src", "crates/engine/src", "crates/x509/src",
+]
 IMPURE = re.compile(
     r"\b(Instant::now|SystemTime::now|thread::spawn|std::net|Mutex|std::fs|fs::read|File::open)\b"
 )
