@@ -21,7 +21,7 @@ use rustls::pki_types::ServerName;
 pub use self::poller::{Event, Poller};
 use crate::{
     sys::{Address, process, socket},
-    tls::{ForServers, Progress, Standing, Tls, TlsContexts, TlsError},
+    tls::{self, ForServers, Progress, Standing, Tls, TlsContexts, TlsError},
 };
 
 /// How the other end is to be secured, by libpq's words.
@@ -262,7 +262,7 @@ impl Caller {
                 sent.map_err(|error| error.to_string())?;
             }
         }
-        match standing.map_err(|error| format!("SSL error: {error}"))? {
+        match standing.map_err(|error| format!("SSL error: {}", tls::reason(&error)))? {
             Standing::Handshaking => return Ok(Received::Nothing),
             // What was said before the end counts; the end of the stream comes behind it.
             Standing::PeerClosed if room.progress.plain.is_empty() => return Ok(Received::End),

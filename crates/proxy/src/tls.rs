@@ -3,7 +3,7 @@
 //! keys made. There it is one more step between the socket and the engine (`session.rs`).
 //!
 //! * `context.rs`: what the configuration says, made ready
-//! * `verify.rs`, `certificate.rs`: who the other end is
+//! * `verify.rs`, `certificate.rs`: who the other end is, by the judgement of the crate `x509`
 //! * `stream.rs`: a secured connection for code that reads and writes streams (the console)
 
 mod certificate;
@@ -19,6 +19,7 @@ pub(crate) use self::{
     context::ForServers,
     handshake::{Handshakes, Job, SecuredClient, SecuredServer, TlsArrival},
     session::{Progress, Standing},
+    verify::reason,
 };
 pub use self::{
     context::{TlsContexts, TlsError},

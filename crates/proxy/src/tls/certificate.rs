@@ -20,14 +20,6 @@ pub(super) fn names(der: &[u8]) -> Vec<String> {
     names
 }
 
-/// Does the certificate count at this moment, by its own dates?
-pub(super) fn is_within_its_dates(der: &[u8], unix_seconds: i64) -> bool {
-    X509Certificate::from_der(der).is_ok_and(|(_, certificate)| {
-        let validity = certificate.validity();
-        (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&unix_seconds)
-    })
-}
-
 /// The channel binding `tls-server-end-point` (RFC 5929, 4.1): the certificate's digest by the hash
 /// of its own signature, where MD5 and SHA-1 count as SHA-256. `None` if its signature names no
 /// hash (Ed25519), for which the RFC has no rule.

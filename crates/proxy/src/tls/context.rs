@@ -6,14 +6,19 @@ use std::{path::Path, sync::Arc};
 use config::{AuthType, Global, SslMode};
 use engine::auth::Secured;
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    ClientConfig, ServerConfig, SupportedProtocolVersion,
     crypto::{CryptoProvider, aws_lc_rs, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    server::WebPkiClientVerifier,
+    sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
+use x509::{Anchors, Certificate};
 
-use super::{certificate, session::RECORD_LEN, verify::ServerVerifier};
+use super::{
+    certificate,
+    session::RECORD_LEN,
+    verify::{ClientVerifier, ServerVerifier},
+};
 
 /// What both ends of TLS call what is spoken within (PostgreSQL 17's direct TLS demands it).
 pub(super) const PROTOCOL: &[u8] = b"postgresql";
@@ -90,25 +95,22 @@ fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
                 .into(),
         });
     }
-    let chain = certificates("client_tls_cert_file", cert_file)?;
-    let end_point = chain.first().and_then(|own| certificate::end_point(own)).unwrap_or_default();
+    let own =
+        own(&provider, ("client_tls_cert_file", cert_file), ("client_tls_key_file", key_file))?;
+    let end_point = own.end_entity_cert().ok().and_then(|own| certificate::end_point(own));
+    let end_point = end_point.unwrap_or_default();
     let versions = protocols("client_tls_protocols", &global.client_tls_protocols)?;
-    let builder = ServerConfig::builder_with_provider(provider.clone())
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|error| TlsError::new("client_tls_protocols", error))?;
-    let builder = match mode {
-        SslMode::VerifyCa | SslMode::VerifyFull => {
-            let roots = Arc::new(authorities("client_tls_ca_file", &global.client_tls_ca_file)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
-                .build()
-                .map_err(|error| TlsError::new("client_tls_ca_file", error))?;
-            builder.with_client_cert_verifier(verifier)
-        }
-        _ => builder.with_no_client_auth(),
+    let is_mandatory = matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull);
+    let builder = if is_mandatory || !global.client_tls_ca_file.is_empty() {
+        let anchors = anchors("client_tls_ca_file", &global.client_tls_ca_file)?;
+        builder.with_client_cert_verifier(Arc::new(ClientVerifier::new(anchors, is_mandatory)))
+    } else {
+        builder.with_no_client_auth()
     };
-    let mut config = builder
-        .with_single_cert(chain, key("client_tls_key_file", key_file)?)
-        .map_err(|error| TlsError::new("client_tls_cert_file", error))?;
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.max_fragment_size = Some(RECORD_LEN);
     config.ticketer =
@@ -126,14 +128,14 @@ fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
     })?;
     let checks_name = mode == SslMode::VerifyFull;
     let checks_chain = checks_name || mode == SslMode::VerifyCa;
-    let trusted = match checks_chain {
-        true => certificates("server_tls_ca_file", &global.server_tls_ca_file)?,
-        false => Vec::new(),
+    let anchors = match (checks_chain, global.server_tls_ca_file.as_str()) {
+        (false, _) => None,
+        (true, "") => Some(system_anchors("server_tls_ca_file")?),
+        (true, file) => Some(anchors("server_tls_ca_file", file)?),
     };
-    let verifier = ServerVerifier::new(trusted, checks_name, &provider)
-        .map_err(|reason| TlsError { key: "server_tls_ca_file", reason })?;
+    let verifier = ServerVerifier { anchors, checks_name };
     let versions = protocols("server_tls_protocols", &global.server_tls_protocols)?;
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .map_err(|error| TlsError::new("server_tls_protocols", error))?
         .dangerous()
@@ -142,12 +144,9 @@ fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
     let mut config = if key_file.is_empty() || cert_file.is_empty() {
         builder.with_no_client_auth()
     } else {
-        builder
-            .with_client_auth_cert(
-                certificates("server_tls_cert_file", cert_file)?,
-                key("server_tls_key_file", key_file)?,
-            )
-            .map_err(|error| TlsError::new("server_tls_cert_file", error))?
+        let own =
+            own(&provider, ("server_tls_cert_file", cert_file), ("server_tls_key_file", key_file))?;
+        builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
     };
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.max_fragment_size = Some(RECORD_LEN);
@@ -270,12 +269,43 @@ fn certificates(key: &'static str, file: &str) -> Result<Vec<CertificateDer<'sta
     Ok(found)
 }
 
-fn authorities(key: &'static str, file: &str) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(key, file)? {
-        roots.add(certificate).map_err(|error| TlsError::new(key, format!("{file}: {error}")))?;
+/// What peers are shown: a certificate of any version with its chain, and its key.
+fn own(
+    provider: &CryptoProvider,
+    (cert_key, cert_file): (&'static str, &str),
+    (key_key, key_file): (&'static str, &str),
+) -> Result<CertifiedKey, TlsError> {
+    let chain = certificates(cert_key, cert_file)?;
+    let signer = provider.key_provider.load_private_key(key(key_key, key_file)?);
+    let signer = signer.map_err(|error| TlsError::new(key_key, format!("{key_file}: {error}")))?;
+    let own = parsed(cert_key, cert_file, &chain)?.swap_remove(0);
+    if signer.public_key().is_some_and(|public| public.as_ref() != own.key_der()) {
+        let reason = format!("{cert_file}: the key in {key_file} belongs to another certificate");
+        return Err(TlsError::new(cert_key, reason));
     }
-    Ok(roots)
+    Ok(CertifiedKey::new(chain, signer))
+}
+
+fn anchors(key: &'static str, file: &str) -> Result<Anchors, TlsError> {
+    parsed(key, file, &certificates(key, file)?).map(Anchors::new)
+}
+
+fn parsed(
+    key: &'static str,
+    file: &str,
+    certificates: &[CertificateDer<'_>],
+) -> Result<Vec<Certificate>, TlsError> {
+    let parsed = certificates.iter().map(|certificate| Certificate::read(certificate));
+    parsed.collect::<Result<_, _>>().map_err(|error| TlsError::new(key, format!("{file}: {error}")))
+}
+
+/// The authorities that the system trusts.
+fn system_anchors(key: &'static str) -> Result<Anchors, TlsError> {
+    let anchors = super::verify::system_anchors();
+    if anchors.is_empty() {
+        return Err(TlsError::new(key, "is not set, and the system trusts no authority"));
+    }
+    Ok(anchors)
 }
 
 fn key(key: &'static str, file: &str) -> Result<PrivateKeyDer<'static>, TlsError> {

@@ -34,6 +34,7 @@ use super::{
     certificate,
     context::{ForClients, ForServers, PROTOCOL},
     session::{Progress, Standing, Tls},
+    verify::reason,
 };
 use crate::{
     log,
@@ -250,7 +251,7 @@ pub(super) fn identified(
     unix_seconds: i64,
 ) -> Result<Arc<Secured>, String> {
     let Some(shown) = tls.peer_certificate() else { return Ok(unnamed) };
-    if !certificate::is_within_its_dates(shown, unix_seconds) {
+    if !x509::Certificate::read(shown).is_ok_and(|own| own.is_within_its_dates(unix_seconds)) {
         return Err("TLS client certificate has run out".into());
     }
     let (names, end_point) = (certificate::names(shown), unnamed.end_point.clone());
@@ -317,7 +318,7 @@ async fn shake_hands(
                 sent.map_err(|error| error.to_string())?;
             }
         }
-        match standing.map_err(|error| error.to_string())? {
+        match standing.map_err(|error| reason(&error))? {
             Standing::Open => return Ok(progress.plain),
             Standing::PeerClosed => return Err("peer closed the connection".into()),
             Standing::Handshaking => {}

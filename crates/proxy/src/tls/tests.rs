@@ -4,14 +4,28 @@ use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
-    ClientConfig, DEFAULT_VERSIONS, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    ClientConfig, DEFAULT_VERSIONS, ServerConfig, SupportedProtocolVersion,
     crypto::{CryptoProvider, ring},
-    pki_types::{PrivateKeyDer, ServerName},
-    server::WebPkiClientVerifier,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName},
     version::{TLS12, TLS13},
 };
+use x509::{Anchors, Certificate};
 
-use super::{Progress, Standing, handshake::identified, session::Tls, verify::ServerVerifier};
+use super::{
+    Progress, Standing,
+    handshake::identified,
+    session::Tls,
+    verify::{ClientVerifier, ServerVerifier},
+};
+
+fn anchors(trusted: &CertificateDer<'_>) -> Anchors {
+    Anchors::new(vec![Certificate::read(trusted).unwrap()])
+}
+
+/// Demands this server, by its name.
+fn only(trusted: &CertificateDer<'_>) -> Arc<ServerVerifier> {
+    Arc::new(ServerVerifier { anchors: Some(anchors(trusted)), checks_name: true })
+}
 
 /// Ours has a certificate for `localhost`, signed by itself.
 fn ends() -> (Tls, Tls) {
@@ -33,12 +47,12 @@ fn ends_with(
         .with_single_cert(chain.clone(), key)
         .unwrap();
     server.max_fragment_size = Some(super::session::RECORD_LEN);
-    let verifier = ServerVerifier::new(chain, true, &provider).unwrap();
+    let verifier = only(&chain[0]);
     let client = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     let name = ServerName::try_from("localhost").unwrap();
     (Tls::accept(server.into()).unwrap(), Tls::connect(client.into(), name).unwrap())
@@ -157,11 +171,7 @@ fn ends_that_disagree(refuses: Refuses) -> (Tls, Tls) {
     let ((server_chain, server_key), (client_chain, client_key)) =
         (certificate("localhost"), certificate("alice"));
     let (stranger, _) = certificate("stranger");
-    let mut roots = RootCertStore::empty();
-    roots.add(stranger[0].clone()).unwrap();
-    let demanding = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
-        .build()
-        .unwrap();
+    let demanding = Arc::new(ClientVerifier::new(anchors(&stranger[0]), true));
     let server = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(DEFAULT_VERSIONS)
         .unwrap()
@@ -169,12 +179,12 @@ fn ends_that_disagree(refuses: Refuses) -> (Tls, Tls) {
         .with_single_cert(server_chain.clone(), server_key)
         .unwrap();
     let trusted = if refuses == Refuses::Client { stranger } else { server_chain };
-    let verifier = ServerVerifier::new(trusted, true, &provider).unwrap();
+    let verifier = only(&trusted[0]);
     let client = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(DEFAULT_VERSIONS)
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(verifier)
         .with_client_auth_cert(client_chain, client_key)
         .unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -235,27 +245,22 @@ fn regulars(version: &'static SupportedProtocolVersion) -> impl FnMut() -> (Tls,
         let own = params.signed_by(&key, &issuer).unwrap();
         (vec![own.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
     };
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone()).unwrap();
     let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let verifier = ClientVerifier::new(anchors(authority.der()), true);
     let (chain, key) = issued("localhost");
     let mut server = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[version])
         .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_client_cert_verifier(Arc::new(verifier))
         .with_single_cert(chain, key)
         .unwrap();
     server.ticketer = ring::Ticketer::new().unwrap();
     let (chain, key) = issued("alice");
-    let trusted = vec![authority.der().clone()];
     let client = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[version])
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(
-            ServerVerifier::new(trusted, true, &provider).unwrap(),
-        ))
+        .with_custom_certificate_verifier(only(authority.der()))
         .with_client_auth_cert(chain, key)
         .unwrap();
     let (server, client) = (Arc::new(server), Arc::new(client));
