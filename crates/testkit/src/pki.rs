@@ -1,6 +1,8 @@
 //! Certificates made for one test: authorities, and what they sign. Files belong to the
 //! unprivileged user, as PostgreSQL demands of its key.
 
+mod manual;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use rcgen::{
     PKCS_ED25519, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 
+pub use self::manual::ManualAuthority;
 use crate::{guest, scratch};
 
 /// Who signs certificates.

@@ -1,5 +1,6 @@
 //! TLS on either side of the pooler, with certificates made for each test, psql and PostgreSQL.
 
+mod certificates;
 mod outside;
 mod servers;
 

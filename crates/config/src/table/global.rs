@@ -42,7 +42,7 @@ keys! {
     client_login_timeout: Duration = "60", reload, acts;
     /// Cipher suites offered to clients with TLS 1.3. Not set: the library's choice.
     client_tls13_ciphers: Option<String> = unset, reload, acts;
-    /// Certificates of the authorities that may sign client certificates.
+    /// Certificates of the authorities that may sign client certificates, which are then asked for.
     client_tls_ca_file: String = "", reload, acts;
     /// Certificate shown to clients.
     client_tls_cert_file: String = "", reload, acts;
@@ -162,7 +162,7 @@ keys! {
     server_round_robin: bool = "0", reload, acts;
     /// Cipher suites offered to servers with TLS 1.3. Not set: the library's choice.
     server_tls13_ciphers: Option<String> = unset, reload, acts;
-    /// Certificates of the authorities that may sign server certificates.
+    /// Certificates of the authorities that may sign server certificates; without it, the system's.
     server_tls_ca_file: String = "", reload, acts;
     /// Certificate shown to servers.
     server_tls_cert_file: String = "", reload, acts;

@@ -120,7 +120,10 @@ fn a_rule_may_ask_for_a_certificate_and_map_its_name() {
     pooler.log_contains("ident map: staff does not have a match");
 
     // Where certificates are not asked for, none is there.
-    pooler.reconfigure(|ini| ini.set("client_tls_sslmode", "require"));
+    pooler.reconfigure(|ini| {
+        ini.set("client_tls_sslmode", "require");
+        ini.set("client_tls_ca_file", "");
+    });
     pooler.signal("HUP");
     eventually("certificates are no longer asked for", Duration::from_secs(20), || {
         let output = psql(&pooler, &database, "app", &jane).output().expect("psql runs");

@@ -1,0 +1,144 @@
+//! Which certificates are accepted: those of version 1, which PostgreSQL's manual makes, and clients'
+//! where they need not show one. The crate `x509` compares many more with OpenSSL's verdicts.
+
+use std::process::Command;
+
+use super::{psql, refusal, setup, value};
+use crate::support;
+use testkit::{
+    Authority, Identity, ManualAuthority, Pooler, Postgres, RawClient, Setup, open_folder,
+};
+
+const IN_USE: &str = "SELECT ssl::text FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+
+/// psql over TLS with that certificate.
+fn showing(pooler: &Pooler, database: &str, own: &Identity) -> Command {
+    let mut command = psql(pooler, database, &[("PGSSLMODE", "require")]);
+    command.envs([("PGSSLCERT", own.certificate()), ("PGSSLKEY", own.key())]);
+    command
+}
+
+/// A pooler before that server, which is reached by this name.
+fn before(postgres: &Postgres, host: &str, sslmode: &str) -> (Setup, String) {
+    let database = postgres.database();
+    let setup = Pooler::before(postgres)
+        .set("server_tls_sslmode", sslmode)
+        .set("server_login_retry", 0)
+        .set("query_wait_timeout", 2)
+        .database_at(&database, &format!("host={host} port={}", postgres.port()));
+    (setup, database)
+}
+
+#[test]
+fn a_server_may_have_a_certificate_of_version_1() {
+    let (authority, stranger) = (ManualAuthority::new("root"), ManualAuthority::new("stranger"));
+    let postgres = Postgres::start();
+    postgres.offer_tls(&authority.issue("localhost"));
+    for (host, mode, ca) in [
+        ("127.0.0.1", "prefer", None),
+        ("127.0.0.1", "require", None),
+        ("127.0.0.1", "verify-ca", Some(&authority)),
+        // There is no alternative name, so the common name counts.
+        ("localhost", "verify-full", Some(&authority)),
+    ] {
+        let (mut setup, database) = before(&postgres, host, mode);
+        if let Some(ca) = ca {
+            setup = setup.set("server_tls_ca_file", ca.file());
+        }
+        assert_eq!(setup.start().client(&database).value(IN_USE), "true", "{mode}");
+    }
+    for (host, mode, ca) in [
+        ("127.0.0.1", "verify-full", &authority),
+        ("localhost", "verify-full", &stranger),
+        ("localhost", "verify-ca", &stranger),
+    ] {
+        let (setup, database) = before(&postgres, host, mode);
+        let pooler = setup.set("server_tls_ca_file", ca.file()).start();
+        assert!(!is_served(&pooler, &database), "{mode}");
+        pooler.log_contains("TLS to a server failed: invalid peer certificate");
+    }
+}
+
+fn is_served(pooler: &Pooler, database: &str) -> bool {
+    let mut client = RawClient::connect(pooler.port());
+    let startup = [("user", testkit::Role::APP), ("database", database)];
+    client.authenticate(&startup, testkit::Role::APP_PASSWORD).is_ok()
+}
+
+#[test]
+fn without_a_ca_file_the_systems_authorities_count_for_servers() {
+    if !support::only_weir() {
+        return;
+    }
+    let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
+    let postgres = Postgres::start();
+    postgres.offer_tls(&authority.server());
+    for (system, served) in [(&authority, true), (&stranger, false)] {
+        let (setup, database) = before(&postgres, "localhost", "verify-full");
+        let pooler = setup.environment("SSL_CERT_FILE", system.file()).start();
+        assert_eq!(is_served(&pooler, &database), served);
+    }
+}
+
+#[test]
+fn a_client_and_weir_may_have_certificates_of_version_1() {
+    let (authority, stranger) = (ManualAuthority::new("root"), ManualAuthority::new("stranger"));
+    let (setup, database) = setup("verify-full", &authority.issue("localhost"));
+    let pooler = setup.set("client_tls_ca_file", authority.file()).start();
+    let mut command = showing(&pooler, &database, &authority.issue("app"));
+    command.envs([("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", authority.file())]);
+    assert_eq!(value(&mut command, "SELECT 2"), "2");
+    refusal(&mut showing(&pooler, &database, &stranger.issue("app")));
+}
+
+#[test]
+fn a_certificate_need_not_be_shown_but_must_be_good() {
+    let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
+    for mode in ["allow", "prefer", "require"] {
+        let (setup, database) = setup(mode, &authority.server());
+        let pooler = setup.set("client_tls_ca_file", authority.file()).start();
+        let mut silent = psql(&pooler, &database, &[("PGSSLMODE", "require")]);
+        assert_eq!(value(&mut silent, "SELECT 2"), "2", "{mode}");
+        let mut good = showing(&pooler, &database, &authority.user("app"));
+        assert_eq!(value(&mut good, "SELECT 3"), "3", "{mode}");
+        refusal(&mut showing(&pooler, &database, &stranger.user("app")));
+        pooler.log_contains("TLS handshake failed: invalid peer certificate");
+    }
+}
+
+#[test]
+fn a_rule_may_ask_for_a_certificate_where_tls_does_not() {
+    let authority = Authority::new("weir test");
+    let rules = open_folder("cert").join("hba.conf");
+    std::fs::write(&rules, "hostssl all app all cert\n").expect("our own folder");
+    let own = authority.user("app");
+    for (ca, is_let_in) in [(authority.file(), true), ("", false)] {
+        let (setup, database) = setup("prefer", &authority.server());
+        let pooler = setup
+            .set("client_tls_ca_file", ca)
+            .set("auth_type", "hba")
+            .set("auth_hba_file", rules.display())
+            .start();
+        let refused = "certificate authentication failed";
+        let said = refusal(&mut psql(&pooler, &database, &[("PGSSLMODE", "require")]));
+        assert!(said.contains(refused), "{said}");
+        let mut shown = showing(&pooler, &database, &own);
+        if is_let_in {
+            assert_eq!(value(&mut shown, "SELECT 2"), "2");
+        } else {
+            let said = refusal(&mut shown);
+            assert!(said.contains(refused), "{said}");
+        }
+    }
+}
+
+/// The table of `x509` has the other files that are no authorities.
+#[test]
+fn a_file_with_only_an_intermediate_lets_nobody_in() {
+    let authority = Authority::new("weir test");
+    let between = authority.intermediate("between");
+    let (setup, database) = setup("verify-full", &authority.server());
+    let pooler = setup.set("client_tls_ca_file", between.file()).start();
+    refusal(&mut showing(&pooler, &database, &between.user("app")));
+    pooler.log_contains("TLS handshake failed: invalid peer certificate");
+}
