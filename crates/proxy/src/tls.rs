@@ -19,7 +19,7 @@ pub(crate) use self::{
     context::ForServers,
     handshake::{Handshakes, Job, SecuredClient, SecuredServer, TlsArrival},
     session::{Progress, Standing},
-    verify::reason,
+    verify::{ServerVerifier, reason, system_anchors},
 };
 pub use self::{
     context::{TlsContexts, TlsError},

@@ -1,6 +1,6 @@
 //! Whether a certificate is for a host, by libpq's rules.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use crate::{Certificate, extensions::SubjectName};
 

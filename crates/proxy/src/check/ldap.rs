@@ -1,10 +1,12 @@
 //! Asks an LDAP server whether a password is right, by binding with it, as PostgreSQL does (its
 //! chapter "LDAP Authentication").
 //!
-//! TLS is ours (rustls). Which authorities are trusted is said where OpenLDAP's own programs, and so
-//! PgBouncer, look for it: `LDAPTLS_CACERT`, then `TLS_CACERT` in `ldap.conf`; else the system's.
+//! TLS is ours (rustls). Which authorities are trusted, and whether they have to be, is said where
+//! OpenLDAP's own programs, and so PgBouncer, look for it (`conf.rs`); without that, the system's.
 
-use std::{env, io, path::Path, sync::Arc, time::Duration};
+mod conf;
+
+use std::{env, fs, io, path::Path, sync::Arc, time::Duration};
 
 use config::ldap::{Find, LdapOptions, Scope};
 use ldap3::{
@@ -12,13 +14,18 @@ use ldap3::{
     SearchResult,
 };
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig,
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 use tokio::{task, time};
+use x509::{Anchors, Certificate};
 
-use crate::warning;
+use self::conf::{Conf, Demand};
+use crate::{
+    tls::{ServerVerifier, system_anchors},
+    warning,
+};
 
 /// How long it may take to be connected to one server, with TLS.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -160,46 +167,55 @@ async fn connect_to(
 
 /// Read anew each time: so a certificate that was replaced counts at once.
 async fn tls() -> Result<Arc<ClientConfig>, Trouble> {
-    let authorities = task::spawn_blocking(authorities).await;
-    let authorities = authorities.map_err(|error| Trouble::Tls(error.to_string()))?;
-    let authorities = authorities.map_err(|error| Trouble::Tls(error.to_string()))?;
+    let verifier = task::spawn_blocking(verifier).await;
+    let verifier = verifier.map_err(|error| Trouble::Tls(error.to_string()))?;
+    let verifier = verifier.map_err(|error| Trouble::Tls(error.to_string()))?;
     let config = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| Trouble::Tls(error.to_string()))?
-        .with_root_certificates(authorities)
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
 
-fn authorities() -> io::Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    let file = env::var("LDAPTLS_CACERT").ok().or_else(|| cacert(&ldap_conf()?));
-    let certificates = match file {
-        Some(file) => CertificateDer::pem_slice_iter(&config::read_file(Path::new(&file))?)
-            .collect::<Result<_, _>>()
-            .map_err(|error| io::Error::other(format!("{file}: {error}")))?,
-        None => rustls_native_certs::load_native_certs().certs,
+fn verifier() -> io::Result<ServerVerifier> {
+    let file = |place: &Path| String::from_utf8(config::read_file(place).ok()?).ok();
+    let conf = Conf::read(|name| env::var(name).ok(), file);
+    let anchors = match conf.demand {
+        Demand::Any => None,
+        Demand::Good => Some(authorities(&conf)?),
     };
-    roots.add_parsable_certificates(certificates);
-    Ok(roots)
+    Ok(ServerVerifier { anchors, checks_name: true })
 }
 
-/// The content of OpenLDAP's configuration for clients, where Debian and others have it.
-fn ldap_conf() -> Option<String> {
-    let places = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
-    let named = env::var("LDAPCONF").ok();
-    named.iter().map(String::as_str).chain(places).find_map(|place| {
-        let bytes = config::read_file(Path::new(place)).ok()?;
-        String::from_utf8(bytes).ok()
-    })
+fn authorities(conf: &Conf) -> io::Result<Anchors> {
+    if conf.ca_file.is_none() && conf.ca_folder.is_none() {
+        return Ok(system_anchors());
+    }
+    let mut found = Vec::new();
+    if let Some(file) = &conf.ca_file {
+        found = certificates(file)?;
+    }
+    if let Some(folder) = &conf.ca_folder {
+        // Other things may stand there, too.
+        for entry in fs::read_dir(folder)? {
+            found.extend(certificates(&entry?.path()).unwrap_or_default());
+        }
+    }
+    Ok(Anchors::new(found))
 }
 
-/// The value of `TLS_CACERT` in it (manual page `ldap.conf(5)`).
-fn cacert(conf: &str) -> Option<String> {
-    conf.lines().find_map(|line| {
-        let (key, value) = line.split_once(|c: char| c.is_ascii_whitespace())?;
-        key.eq_ignore_ascii_case("TLS_CACERT").then(|| value.trim().to_owned())
+fn certificates(file: &Path) -> io::Result<Vec<Certificate>> {
+    let failed =
+        |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
+    let text = config::read_file(file).map_err(|error| failed(&error))?;
+    let ders = CertificateDer::pem_slice_iter(&text);
+    ders.map(|der| {
+        let der = der.map_err(|error| failed(&error))?;
+        Certificate::read(&der).map_err(|error| failed(&error))
     })
+    .collect()
 }
 
 #[cfg(test)]
@@ -214,12 +230,5 @@ mod tests {
         for name in ["*", "jane)(uid=*", "jane\\2a", "a/b", "("] {
             assert_eq!(filter_for(filter, name), None, "{name}");
         }
-    }
-
-    #[test]
-    fn openldaps_file_names_the_authorities() {
-        let conf = "# TLS_CACERT /none\nBASE dc=example\ntls_cacert\t /etc/ssl/own.pem \n";
-        assert_eq!(cacert(conf).as_deref(), Some("/etc/ssl/own.pem"));
-        assert_eq!(cacert("TLS_CACERTDIR /etc\n"), None);
     }
 }

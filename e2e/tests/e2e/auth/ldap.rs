@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use self::directory::{Directory, READER_PASSWORD, between, reader, search, url};
 use super::requests;
 use crate::support;
-use testkit::{Authority, Pooler, Postgres, RawClient, Role, ServerAuth, Setup, open_folder};
+use testkit::{
+    Authority, ManualAuthority, Pooler, Postgres, RawClient, Role, ServerAuth, Setup, open_folder,
+};
 
 const REFUSED: &str = "LDAP authentication failed";
 
@@ -132,6 +134,42 @@ fn tls_is_from_the_beginning_or_on_demand_and_makes_sure_who_it_is() {
     let pooler = setup.start();
     let answer = login(&pooler, &database, &role.name, &role.password);
     assert_eq!(answer, Err(REFUSED.into()));
+}
+
+/// Where libldap looks, and so PgBouncer.
+#[test]
+fn openldaps_configuration_says_which_certificates_are_good() {
+    if !support::only_weir() {
+        return;
+    }
+    let (authority, stranger) = (Authority::new("weir test"), ManualAuthority::new("weir test"));
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    // A certificate of version 1, for the address by its common name.
+    let directory = Directory::start(&[&role], &stranger.issue("127.0.0.1"), true);
+    let options = format!("{} ldapscheme=ldaps", between(directory.tls_port));
+    let folder = open_folder("authorities");
+    let own = std::fs::read(stranger.file()).expect("our own file");
+    std::fs::write(folder.join("own.pem"), own).expect("our own folder");
+    let conf = folder.join("ldap.conf");
+    std::fs::write(&conf, "TLS_REQCERT never\n").expect("our own folder");
+    let (conf, folder) = (conf.to_str().expect("plain"), folder.to_str().expect("plain"));
+    for (variables, is_good) in [
+        (&[("LDAPTLS_CACERT", stranger.file())][..], true),
+        (&[("LDAPTLS_CACERT", authority.file())], false),
+        (&[("LDAPTLS_CACERT", authority.file()), ("LDAPTLS_CACERTDIR", folder)], true),
+        (&[("LDAPTLS_CACERT", authority.file()), ("LDAPTLS_REQCERT", "allow")], true),
+        (&[("LDAPCONF", conf)], true),
+        (&[("LDAPCONF", conf), ("LDAPTLS_REQCERT", "demand")], false),
+    ] {
+        let (mut setup, database) = setup(&options);
+        for (name, value) in variables {
+            setup = setup.environment(name, value);
+        }
+        let pooler = setup.start();
+        let answer = login(&pooler, &database, &role.name, &role.password);
+        let expected = if is_good { Ok(role.name.clone()) } else { Err(REFUSED.into()) };
+        assert_eq!(answer, expected, "{variables:?}: {}", pooler.log());
+    }
 }
 
 #[test]
