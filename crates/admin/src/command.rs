@@ -61,8 +61,9 @@ pub(crate) const VERBS: [Verb; 14] = [
     Verb {
         form: "RELOAD",
         about: "Reads the configuration again, as SIGHUP does. If it is wrong, the old one stays \
-                in force and the log says why. If only its users or its HBA rules cannot be read, \
-                those before stay in force, and a notice says so. Servers whose host, port, \
+                in force and the log says why. If only its users, its HBA rules or its TLS files \
+                cannot be used, those before stay in force and all else is new; the answer is an \
+                error and a notice says which. Servers whose host, port, \
                 database or user has changed are replaced; databases that are gone are dropped \
                 with their clients.",
     },

@@ -39,11 +39,11 @@ pub trait Control: Send + Sync {
     /// What there is at this moment.
     fn snapshot(&self) -> Boxed<'_, Snapshot>;
 
-    /// Reads the configuration again, as SIGHUP does. Returns what stays as it was all the same.
+    /// Reads the configuration again, as SIGHUP does.
     ///
     /// # Errors
-    /// What is wrong with it, for the operator; the old one stays in force.
-    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>>;
+    /// The parts that stay as they were, in an operator's words; none named means all of them.
+    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>>;
 
     /// Why an order cannot even be tried as things stand, in PgBouncer's words.
     fn refusal(&self, order: &Order) -> Option<String>;
@@ -61,11 +61,12 @@ pub trait Control: Send + Sync {
     /// No operator is left.
     fn abandoned(&self);
 
-    /// Gives a global key of the configuration another value until the next reload.
+    /// Gives a global key of the configuration another value until the next reload. Returns a text for
+    /// the operator if the value does not act yet.
     ///
     /// # Errors
     /// When there is no such key, or that is no value for it.
-    fn set(&self, key: String, value: String) -> Boxed<'_, Result<(), String>>;
+    fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>>;
 
     /// Writes what an operator did into the log.
     fn note(&self, what: &str);

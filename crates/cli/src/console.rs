@@ -13,8 +13,8 @@ use std::{
 
 use admin::{Boxed, Console, Control, Login, Order, Shutdown, Snapshot};
 use proxy::{
-    ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, TlsStream, error, log,
-    warning,
+    ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, ReloadError, TlsStream,
+    error, log, warning,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
@@ -104,15 +104,16 @@ impl Control for Pooler {
         })
     }
 
-    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>> {
+    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>> {
         let controller = self.0.clone();
         Box::pin(async move {
             // It reads files, and this thread has to answer others meanwhile.
             let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
             self.0.heard().await;
             match reloaded {
-                Ok(result) => result.map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(ReloadError::Partly(kept))) => Err(kept),
+                Ok(Err(_)) | Err(_) => Err(Vec::new()),
             }
         })
     }
@@ -136,7 +137,7 @@ impl Control for Pooler {
         self.0.console_abandoned();
     }
 
-    fn set(&self, key: String, value: String) -> Boxed<'_, Result<(), String>> {
+    fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>> {
         let controller = self.0.clone();
         Box::pin(async move {
             // As a reload, it may read files.

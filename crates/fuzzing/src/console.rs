@@ -116,8 +116,8 @@ impl Control for Process {
         Box::pin(std::future::ready(snapshot()))
     }
 
-    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>> {
-        Box::pin(std::future::ready(self.change().map(|()| vec!["kept".into()])))
+    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>> {
+        Box::pin(std::future::ready(self.change().map_err(|kept| vec![kept])))
     }
 
     fn shutdown(&self, _: Shutdown) {
@@ -136,8 +136,8 @@ impl Control for Process {
 
     fn abandoned(&self) {}
 
-    fn set(&self, _: String, _: String) -> Boxed<'_, Result<(), String>> {
-        Box::pin(std::future::ready(self.change()))
+    fn set(&self, _: String, _: String) -> Boxed<'_, Result<Option<String>, String>> {
+        Box::pin(std::future::ready(self.change().map(|()| None)))
     }
 
     fn note(&self, _: &str) {}

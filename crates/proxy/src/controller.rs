@@ -224,21 +224,21 @@ impl Controller {
     }
 
     /// Reads the configuration again and puts it in force. Reads files, so it is not for a
-    /// thread that must not wait for the disk. Returns what stays as it was since a further file could
-    /// not be read.
+    /// thread that must not wait for the disk.
     ///
     /// # Errors
-    /// When there is no file, or mistakes in it; the old configuration stays in force then, and
-    /// the mistakes have been logged.
-    pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
+    /// When there is no file, or mistakes in it: the old configuration stays in force then. When a further
+    /// file cannot be used: what it says stays as it was, all else is in force. Why has been logged.
+    pub fn reload(&self) -> Result<(), ReloadError> {
         crate::pooler::reload(self)
     }
 
-    /// Gives a global key another value until the next reload.
+    /// Gives a global key another value until the next reload. Returns a text for the operator if the
+    /// value does not act yet.
     ///
     /// # Errors
     /// When there is no such key, or that is no value for it; why is in the log, too.
-    pub fn set(&self, key: &str, value: &str) -> Result<(), String> {
+    pub fn set(&self, key: &str, value: &str) -> Result<Option<String>, String> {
         crate::pooler::set(self, key, value).inspect_err(|reason| error!("{reason}"))
     }
 

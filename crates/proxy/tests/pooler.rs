@@ -235,8 +235,8 @@ fn a_reload_that_finds_no_auth_file_keeps_the_users() {
     fs::remove_file(folder.0.join("users.txt")).unwrap();
     for _ in 0..2 {
         assert_eq!(
-            controller.reload().unwrap(),
-            ["auth_file could not be read, keeping its users"]
+            controller.reload().unwrap_err().to_string(),
+            "auth_file could not be read, keeping its users"
         );
         assert_eq!(users(), ["admin"]);
     }
@@ -259,16 +259,16 @@ fn rules_hold_on_while_their_files_cannot_be_read() {
         "weir.ini",
         &format!("{ini}auth_type = hba\nauth_hba_file = {rules}\nauth_ident_file = {maps}\n"),
     );
-    assert_eq!(controller.reload().unwrap(), [""; 0]);
+    controller.reload().unwrap();
     let before = controller.config().hba.clone();
     assert_eq!(before.rules.len(), 1);
 
     for name in [&rules, &maps, &names] {
         let content = fs::read_to_string(name).unwrap();
         fs::remove_file(name).unwrap();
-        let told = controller.reload().unwrap();
+        let told = controller.reload().unwrap_err().to_string();
         let expected = "auth_hba_file or auth_ident_file could not be read, keeping the rules";
-        assert_eq!(told, [expected], "{name}");
+        assert_eq!(told, expected, "{name}");
         assert_eq!(controller.config().hba, before, "{name}");
         fs::write(name, content).unwrap();
     }
@@ -281,7 +281,7 @@ fn rules_hold_on_while_their_files_cannot_be_read() {
     }
 
     fs::write(&rules, "local all all reject\nhost all all 127.0.0.1/32 reject\n").unwrap();
-    assert_eq!(controller.reload().unwrap(), [""; 0]);
+    controller.reload().unwrap();
     assert_eq!(controller.config().hba.rules.len(), 2);
 }
 
@@ -291,7 +291,7 @@ fn what_cannot_be_used_for_tls_is_not_set() {
     let pooler = start(&folder, 1, None);
     let controller = pooler.controller();
     let before = controller.config();
-    for (key, value) in [("client_tls_sslmode", "require"), ("server_tls_sslmode", "verify-full")] {
+    for (key, value) in [("client_tls_sslmode", "require"), ("server_tls_ciphers", "NONE-SUCH")] {
         assert!(controller.set(key, value).is_err(), "{key}");
     }
     assert_eq!(controller.config().global, before.global);

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::support;
-use testkit::{Authority, Identity, Pooler, Setup, Wanted, eventually};
+use testkit::{Authority, Flavour, Identity, Pooler, Setup, Wanted, eventually, flavour};
 
 /// A pooler that shows clients this certificate.
 fn setup(sslmode: &str, own: &Identity) -> (Setup, String) {
@@ -207,7 +207,9 @@ fn a_reload_shows_the_new_certificate_and_disturbs_nobody() {
     assert!(trusting(&new) && !trusting(&old));
     // A broken file changes nothing.
     std::fs::write(own.certificate(), "nonsense").expect("our own file");
-    let _ = pooler.try_admin("RELOAD");
+    // PgBouncer says that it has succeeded.
+    let failed = pooler.try_admin("RELOAD").error.is_some();
+    assert_eq!(failed, flavour() == Flavour::Weir);
     assert!(trusting(&new));
     pooler.log_contains("TLS configuration could not be reloaded, keeping old configuration");
     assert_eq!(bystander.value("SELECT 4"), "4");
@@ -239,6 +241,31 @@ fn what_is_set_on_the_console_holds_from_then_on() {
     pooler.log_contains("client_tls_ca_file: /nowhere");
     refusal(&mut require());
     assert_eq!(value(&mut shown(), "SELECT 2"), "2");
+}
+
+/// One after the other: the old pair is shown until both are there.
+#[test]
+fn a_key_and_its_certificate_can_be_set() {
+    if !support::only_weir() {
+        return;
+    }
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let (setup, database) = setup("allow", &old.server());
+    let pooler = setup.start();
+    let trusting = |authority: &Authority| {
+        let verified = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", authority.file())];
+        run(&mut psql(&pooler, &database, &verified), "SELECT 2").status.success()
+    };
+    let mut console = pooler.console();
+    let own = new.server();
+    let key = console.query(&format!("SET client_tls_key_file = '{}'", own.key()));
+    assert!(key.error.is_none() && key.notices[0].contains("still using old"), "{key:?}");
+    assert!(trusting(&old));
+    // Other keys are not half of anything.
+    assert!(console.query("SET client_tls_sslmode = 'require'").error.is_some());
+    let cert = console.query(&format!("SET client_tls_cert_file = '{}'", own.certificate()));
+    assert!(cert.error.is_none() && cert.notices.is_empty(), "{cert:?}");
+    assert!(trusting(&new) && !trusting(&old));
 }
 
 #[test]

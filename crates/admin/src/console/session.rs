@@ -201,17 +201,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 let shown = if Global::is_secret(&key) { "(secret)" } else { value.as_str() };
                 let tag = format!("SET {key}={shown}");
                 // If it fails, why is in the log.
-                control.set(key, value).await.map_err(|_| self.refuse("SET failed"))?;
+                let notice =
+                    control.set(key, value).await.map_err(|_| self.refuse("SET failed"))?;
+                notice.iter().for_each(|notice| reply::notice(&mut self.out, notice, None));
                 reply::done(&mut self.out, &tag);
             }
             Command::Reload => {
                 control.note("RELOAD command issued");
-                // What is wrong with the file has been logged.
-                let Ok(kept) = control.reload().await else {
+                // What is wrong has been logged.
+                if let Err(kept) = control.reload().await {
+                    kept.iter().for_each(|what| reply::notice(out, what, None));
                     let message = "RELOAD failed, see logs for additional details";
                     return Err(self.refuse_with(reply::CONFIG_FILE_ERROR, message));
-                };
-                kept.iter().for_each(|what| reply::notice(out, what, None));
+                }
                 reply::done(out, "RELOAD");
             }
             Command::Order(order) => self.order(order).await?,

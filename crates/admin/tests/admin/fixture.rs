@@ -218,10 +218,8 @@ pub(crate) struct Recorder {
     pub(crate) notes: Mutex<Vec<String>>,
     /// What it wrote there of what was refused.
     pub(crate) errors: Mutex<Vec<String>>,
-    /// Why a reload fails, if it does.
-    pub(crate) reload_error: Option<String>,
-    /// What stays as it was by a reload.
-    pub(crate) kept: Vec<String>,
+    /// What a reload leaves as it was; `None`: it succeeds.
+    pub(crate) not_reloaded: Option<Vec<String>>,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,
 }
@@ -237,9 +235,9 @@ impl Control for Recorder {
         Box::pin(async { snapshot() })
     }
 
-    fn reload(&self) -> Boxed<'_, Result<Vec<String>, String>> {
+    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>> {
         self.record("reload".to_owned());
-        Box::pin(async { self.reload_error.clone().map_or(Ok(self.kept.clone()), Err) })
+        Box::pin(async { self.not_reloaded.clone().map_or(Ok(()), Err) })
     }
 
     fn shutdown(&self, how: Shutdown) {
@@ -270,8 +268,12 @@ impl Control for Recorder {
         self.record("abandoned".to_owned());
     }
 
-    fn set(&self, key: String, value: String) -> Boxed<'_, Result<(), String>> {
-        let result = if key == "wrong" { Err("no such key".to_owned()) } else { Ok(()) };
+    fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>> {
+        let result = match key.as_str() {
+            "wrong" => Err("no such key".to_owned()),
+            "half" => Ok(Some("the other half is missing".to_owned())),
+            _ => Ok(None),
+        };
         self.record(format!("set {key} to {value}"));
         Box::pin(async move { result })
     }

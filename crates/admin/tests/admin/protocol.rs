@@ -272,8 +272,7 @@ async fn commands_are_carried_out() {
 
 #[tokio::test]
 async fn a_failed_reload_is_told_with_a_code_of_its_own() {
-    let reload_error = Some("pgbouncer.ini:3: no such key".to_owned());
-    let recorder = Recorder { reload_error, ..Recorder::default() };
+    let recorder = Recorder { not_reloaded: Some(Vec::new()), ..Recorder::default() };
     let mut peer = Peer::admin(&Arc::new(Console::new(Arc::new(recorder)))).await;
     let expected = "ERROR F0000: RELOAD failed, see logs for additional details";
     assert_eq!(peer.query("RELOAD").await, [Reply::Said(expected.to_owned())]);
@@ -281,11 +280,20 @@ async fn a_failed_reload_is_told_with_a_code_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_reload_could_not_read_is_told_beside_its_success() {
-    let recorder = Recorder { kept: vec!["keeping the rules".to_owned()], ..Recorder::default() };
+async fn what_a_reload_could_not_read_is_told_and_is_an_error() {
+    let not_reloaded = Some(vec!["keeping the rules".to_owned()]);
+    let recorder = Recorder { not_reloaded, ..Recorder::default() };
     let mut peer = Peer::admin(&Arc::new(Console::new(Arc::new(recorder)))).await;
     let told = Reply::Said("NOTICE 00000: keeping the rules".to_owned());
-    assert_eq!(peer.query("RELOAD").await, [told, Reply::Done("RELOAD".to_owned())]);
+    let failed = "ERROR F0000: RELOAD failed, see logs for additional details";
+    assert_eq!(peer.query("RELOAD").await, [told, Reply::Said(failed.to_owned())]);
+}
+
+#[tokio::test]
+async fn a_value_that_does_not_act_yet_is_told_beside_its_success() {
+    let mut peer = Peer::admin(&Arc::new(Console::new(Arc::new(Recorder::default())))).await;
+    let told = Reply::Said("NOTICE 00000: the other half is missing".to_owned());
+    assert_eq!(peer.query("SET half = 1").await, [told, Reply::Done("SET half=1".to_owned())]);
 }
 
 #[tokio::test]

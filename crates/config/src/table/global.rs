@@ -284,6 +284,12 @@ impl Global {
         key.starts_with("client_tls") || key.starts_with("server_tls")
     }
 
+    /// Does the key name half of what we show of ourselves, a certificate or its private key?
+    #[must_use]
+    pub fn is_tls_identity(key: &str) -> bool {
+        Self::concerns_tls(key) && (key.ends_with("_cert_file") || key.ends_with("_key_file"))
+    }
+
     /// All that is said of TLS to servers: other texts mean other connections.
     #[must_use]
     pub fn server_tls(&self) -> Vec<String> {

@@ -24,11 +24,13 @@ pub enum ReloadError {
     NoFile,
     #[error("config file loading failed")]
     Mistakes(ConfigError),
+    /// All is in force but for these parts, whose files cannot be used.
+    #[error("{}", .0.join(", "))]
+    Partly(Vec<String>),
 }
 
-/// Reads the file and puts it in force. Returns what stays as it was since a further file could not be
-/// read.
-pub(crate) fn reload(controller: &Controller) -> Result<Vec<String>, ReloadError> {
+/// Reads the file and puts it in force, but for what stays as it was since a further file cannot be used.
+pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     let control = &controller.0;
     // SIGHUP may come in the middle of a RELOAD: one after the other, so that the last one counts.
     let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,14 +49,17 @@ pub(crate) fn reload(controller: &Controller) -> Result<Vec<String>, ReloadError
             return Err(error);
         }
     };
+    let mut kept = config.keep_unread(&running);
+    let mut tls_kept = None;
     match TlsContexts::load(&config.global) {
         Ok(contexts) => control.shared.set_tls(contexts),
         Err(error) => {
-            error!("TLS configuration could not be reloaded, keeping old configuration: {error}");
+            let what = "TLS configuration could not be reloaded, keeping old configuration";
+            error!("{what}: {error}");
             config.global.keep_tls(&running.global);
+            tls_kept = Some(what.to_owned());
         }
     }
-    let kept = config.keep_unread(&running);
     for name in config.keep_forced_users(&running) {
         warning!("{name}: losing forced user not supported, keeping old setting");
     }
@@ -66,7 +71,8 @@ pub(crate) fn reload(controller: &Controller) -> Result<Vec<String>, ReloadError
         warning!("{line}");
     }
     put_in_force(control, Arc::new(config));
-    Ok(kept)
+    kept.extend(tls_kept);
+    if kept.is_empty() { Ok(()) } else { Err(ReloadError::Partly(kept)) }
 }
 
 fn report(config: &Config) {
@@ -114,8 +120,13 @@ fn reopen_log(global: &Global) {
 /// reads is accepted and changes nothing, as in PgBouncer.
 ///
 /// # Errors
-/// When there is no such key, or that is no value for it.
-pub(crate) fn set(controller: &Controller, key: &str, value: &str) -> Result<(), String> {
+/// When there is no such key, or that is no value for it. A key and a certificate that do not belong to
+/// each other are no error: the second of them may still come. Until then the old ones are used.
+pub(crate) fn set(
+    controller: &Controller,
+    key: &str,
+    value: &str,
+) -> Result<Option<String>, String> {
     let control = &controller.0;
     let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
     let running = controller.config();
@@ -131,11 +142,20 @@ pub(crate) fn set(controller: &Controller, key: &str, value: &str) -> Result<(),
         report(&config);
         return Err(kept.join(", "));
     }
+    let mut notice = None;
     if Global::concerns_tls(key) {
-        let contexts = TlsContexts::load(&config.global).map_err(|error| error.to_string())?;
-        control.shared.set_tls(contexts);
+        match TlsContexts::load(&config.global) {
+            Ok(contexts) => control.shared.set_tls(contexts),
+            // A new key comes before its certificate, or behind it.
+            Err(error) if error.is_mismatch && Global::is_tls_identity(key) => {
+                warning!("{error}");
+                let what = "TLS settings could not be applied, still using old configuration";
+                notice = Some(what.to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+        }
     }
     report(&config);
     put_in_force(control, Arc::new(config));
-    Ok(())
+    Ok(notice)
 }

@@ -30,6 +30,8 @@ pub struct TlsError {
     /// The key to be mended.
     pub key: &'static str,
     pub reason: String,
+    /// Every file is good, but a certificate and a private key do not belong to each other.
+    pub is_mismatch: bool,
 }
 
 /// How connections are secured, on either side.
@@ -65,7 +67,7 @@ impl TlsContexts {
     pub fn load(global: &Global) -> Result<Self, TlsError> {
         if global.auth_type == AuthType::Cert && global.client_tls_sslmode != SslMode::VerifyFull {
             let reason = "auth_type=cert requires client_tls_sslmode=SSLMODE_VERIFY_FULL";
-            return Err(TlsError { key: "auth_type", reason: reason.into() });
+            return Err(TlsError::new("auth_type", reason));
         }
         Ok(Self {
             clients: match global.client_tls_sslmode {
@@ -88,12 +90,9 @@ fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
     })?;
     let (key_file, cert_file) = (&global.client_tls_key_file, &global.client_tls_cert_file);
     if key_file.is_empty() || cert_file.is_empty() {
-        return Err(TlsError {
-            key: "client_tls_sslmode",
-            reason: "To allow TLS connections from clients, client_tls_key_file and \
-                     client_tls_cert_file must be set."
-                .into(),
-        });
+        let reason = "To allow TLS connections from clients, client_tls_key_file and \
+                      client_tls_cert_file must be set.";
+        return Err(TlsError::new("client_tls_sslmode", reason));
     }
     let own =
         own(&provider, ("client_tls_cert_file", cert_file), ("client_tls_key_file", key_file))?;
@@ -156,7 +155,7 @@ fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
 
 impl TlsError {
     fn new(key: &'static str, reason: impl std::fmt::Display) -> Self {
-        Self { key, reason: reason.to_string() }
+        Self { key, reason: reason.to_string(), is_mismatch: false }
     }
 }
 
@@ -185,7 +184,7 @@ fn protocols(
     if versions.is_empty() {
         let reason =
             format!("{value:?} allows neither TLSv1.2 nor TLSv1.3, which are what Weir has");
-        return Err(TlsError { key, reason });
+        return Err(TlsError::new(key, reason));
     }
     Ok(versions)
 }
@@ -211,7 +210,7 @@ fn provider(choice: &Choice<'_>) -> Result<Arc<CryptoProvider>, TlsError> {
                 let reason = format!(
                     "unknown curve {value:?}; expected auto, X25519, prime256v1 or secp384r1"
                 );
-                return Err(TlsError { key, reason });
+                return Err(TlsError::new(key, reason));
             }
         };
         provider.kx_groups.retain(|group| group.name() == wanted);
@@ -237,7 +236,7 @@ fn keep_ciphers(
         let known: Vec<String> =
             provider.cipher_suites.iter().filter(|s| is_of_version(s)).map(openssl_name).collect();
         let reason = format!("{list:?} names no cipher suite of {}", known.join(", "));
-        return Err(TlsError { key, reason });
+        return Err(TlsError::new(key, reason));
     }
     provider.cipher_suites.retain(|suite| !is_of_version(suite) || is_named(suite));
     Ok(())
@@ -281,7 +280,7 @@ fn own(
     let own = parsed(cert_key, cert_file, &chain)?.swap_remove(0);
     if signer.public_key().is_some_and(|public| public.as_ref() != own.key_der()) {
         let reason = format!("{cert_file}: the key in {key_file} belongs to another certificate");
-        return Err(TlsError::new(cert_key, reason));
+        return Err(TlsError { is_mismatch: true, ..TlsError::new(cert_key, reason) });
     }
     Ok(CertifiedKey::new(chain, signer))
 }
