@@ -38,12 +38,21 @@ impl ManualAuthority {
 
     /// Signs a certificate of version 1 for this common name.
     pub fn issue(&self, name: &str) -> Identity {
+        self.issue_for(name, &["-newkey", "rsa:2048"])
+    }
+
+    /// Signs one with a key on this curve, such as `P-521`.
+    pub fn issue_on(&self, name: &str, curve: &str) -> Identity {
+        let curve = format!("ec_paramgen_curve:{curve}");
+        self.issue_for(name, &["-newkey", "ec", "-pkeyopt", &curve])
+    }
+
+    fn issue_for(&self, name: &str, new_key: &[&str]) -> Identity {
         let file = |ending: &str| format!("{name}.{ending}");
         let (request, key, own) = (file("csr"), file("key"), file("crt"));
         let subject = format!("/CN={name}");
-        self.openssl(&[
-            "req", "-new", "-nodes", "-out", &request, "-keyout", &key, "-subj", &subject,
-        ]);
+        let ask = ["req", "-new", "-nodes", "-out", &request, "-keyout", &key, "-subj", &subject];
+        self.openssl(&[&ask[..], new_key].concat());
         self.openssl(&[
             "x509",
             "-req",

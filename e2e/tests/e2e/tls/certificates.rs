@@ -91,6 +91,31 @@ fn a_client_and_weir_may_have_certificates_of_version_1() {
     refusal(&mut showing(&pooler, &database, &stranger.issue("app")));
 }
 
+/// A server with P-521 needs TLS 1.3: in 1.2 it wants to agree on keys by that curve as well.
+#[test]
+fn keys_may_be_on_each_usual_curve() {
+    let authority = ManualAuthority::new("root");
+    let postgres = Postgres::start();
+    for curve in ["P-256", "P-384", "P-521"] {
+        let (own, server) =
+            (authority.issue_on("app", curve), authority.issue_on("localhost", curve));
+        postgres.offer_tls(&server);
+        for version in ["TLSv1.2", "TLSv1.3"] {
+            let (setup, database) = before(&postgres, "localhost", "verify-full");
+            let pooler = setup
+                .set("server_tls_ca_file", authority.file())
+                .set("client_tls_sslmode", "verify-full")
+                .set("client_tls_ca_file", authority.file())
+                .set("client_tls_cert_file", server.certificate())
+                .set("client_tls_key_file", server.key())
+                .start();
+            let mut command = showing(&pooler, &database, &own);
+            command.env("PGSSLMAXPROTOCOLVERSION", version);
+            assert_eq!(value(&mut command, IN_USE), "true", "{curve}, {version}");
+        }
+    }
+}
+
 #[test]
 fn a_certificate_need_not_be_shown_but_must_be_good() {
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
