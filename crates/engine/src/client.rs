@@ -60,7 +60,7 @@ pub struct Client {
     pub counted: bool,
     /// Has it been told that it is logged in?
     pub welcomed: bool,
-    /// Has it been told that it waits (`query_wait_notify`)? That is said once.
+    /// Has it been told that it waits (`query_wait_notify`)? That is said once for each wait.
     pub notified: bool,
     /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
     pub key: u64,

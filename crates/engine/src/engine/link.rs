@@ -55,6 +55,7 @@ impl<X: Exchange> Engine<X> {
             }
             Grant::Queued { ticket, open } => {
                 let client = self.client_mut(id);
+                client.notified &= matches!(client.phase, ClientPhase::Waiting(_));
                 client.phase = ClientPhase::Waiting(Waiter { client: id, ticket, since });
                 if let (true, Some(pool)) = (open, client.pool) {
                     self.open_server(pool, now, io);

@@ -199,11 +199,13 @@ fn filling_a_pool_closes_no_server_of_others() {
 }
 
 #[test]
-fn one_who_waits_is_told_once() {
+fn one_who_waits_is_told_once_for_each_wait() {
     let rig = Rig::of_size(1);
     let (busy, waiting) = (rig.client(), rig.client());
     busy.send([query("begin")]);
-    rig.server(0).send([complete("BEGIN"), ready('T')]);
+    let server = rig.server(0);
+    server.take();
+    server.send([complete("BEGIN"), ready('T')]);
     waiting.send([query("one")]);
     rig.wait(5);
     waiting.expect([]);
@@ -212,6 +214,16 @@ fn one_who_waits_is_told_once() {
     waiting.expect([notice(text)]);
     rig.wait(10);
     waiting.expect([]);
+    busy.send([query("commit")]);
+    server.answers("commit");
+    server.answers("one");
+    waiting.take();
+    busy.send([query("begin")]);
+    server.take();
+    server.send([complete("BEGIN"), ready('T')]);
+    waiting.send([query("two")]);
+    rig.wait(6);
+    waiting.expect([notice(text)]);
     let unwelcomed = Rig::transaction().manual();
     let client = unwelcomed.connect();
     client.say_hello(&[]);
