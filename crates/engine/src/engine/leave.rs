@@ -77,7 +77,8 @@ impl<X: Exchange> Engine<X> {
         self.refuse_client(id, &ErrorFields::new("FATAL", PROTOCOL_VIOLATION, why), now, io);
     }
 
-    /// Close the client with this error, which may be one that PostgreSQL gave.
+    /// Close the client with this error, which may be one that PostgreSQL gave. The log has it before the
+    /// client, who may look there at once.
     pub(super) fn refuse_client(
         &mut self,
         id: ClientId,
@@ -85,6 +86,9 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
+        let why = error.message();
+        let leaving = Leaving::Refused(&why);
+        self.tell_closing(id, leaving, now, io);
         let client = self.client(id);
         let mut out = Vec::new();
         // In the middle of a message of the server's nothing can be said any more.
@@ -93,7 +97,7 @@ impl<X: Exchange> Engine<X> {
             wire::backend::error(&mut out, error);
             io.send_client(id, &out);
         }
-        self.drop_client(id, Leaving::Refused(&error.message()), now, io);
+        self.remove_client(id, leaving, now, io);
     }
 
     /// Take the client out, and its server from it.
@@ -104,16 +108,27 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let client = self.clients.remove(id.0 as usize);
-        if !(leaving == Leaving::Lost && client.is_probe()) {
-            io.event(Event::ClientClosing {
-                client: id,
-                name: client.name(),
-                reason: leaving.reason(),
-                age: now.saturating_sub(client.connected_at),
-                error: matches!(leaving, Leaving::Refused(_)),
-            });
+        self.tell_closing(id, leaving, now, io);
+        self.remove_client(id, leaving, now, io);
+    }
+
+    /// The log is told.
+    fn tell_closing(&self, id: ClientId, leaving: Leaving<'_>, now: Micros, io: &mut impl Io) {
+        let client = self.client(id);
+        if leaving == Leaving::Lost && client.is_probe() {
+            return;
         }
+        io.event(Event::ClientClosing {
+            client: id,
+            name: client.name(),
+            reason: leaving.reason(),
+            age: now.saturating_sub(client.connected_at),
+            error: matches!(leaving, Leaving::Refused(_)),
+        });
+    }
+
+    fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, now: Micros, io: &mut impl Io) {
+        let client = self.clients.remove(id.0 as usize);
         if client.key != 0 {
             self.keys.remove(&client.key);
         }
