@@ -1,0 +1,177 @@
+/*
+ * compat.h: everything that differs between PostgreSQL 15, 16, 17 and 18.
+ */
+#ifndef WEIR_COMPAT_H
+#define WEIR_COMPAT_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+
+#if PG_VERSION_NUM < 150000
+#error "the library weir needs PostgreSQL 15 or later"
+#endif
+
+/* What the server has to find in the library; the Makefile hides everything else. */
+#if PG_VERSION_NUM >= 160000
+#define WEIR_EXPORT PGDLLEXPORT
+#else
+#define WEIR_EXPORT __attribute__((visibility("default")))
+#endif
+
+/* How the library introduces itself. */
+#if PG_VERSION_NUM >= 180000
+#define WEIR_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "weir", .version = WEIR_VERSION)
+#else
+#define WEIR_MODULE_MAGIC                                                          \
+    extern WEIR_EXPORT const Pg_magic_struct *PG_MAGIC_FUNCTION_NAME(void);        \
+    PG_MODULE_MAGIC
+#endif
+
+/* Memory of values and extras of settings: the server frees it by the same means. */
+#if PG_VERSION_NUM >= 160000
+#define compat_guc_malloc(size) guc_malloc(LOG, size)
+#define compat_guc_free(pointer) guc_free(pointer)
+#define compat_guc_strdup(text) guc_strdup(LOG, text)
+#else
+#define compat_guc_malloc(size) malloc(size)
+#define compat_guc_free(pointer) free(pointer)
+#define compat_guc_strdup(text) strdup(text)
+#endif
+
+/* Whether this backend is in any lock's list of holders. */
+static inline bool
+compat_holds_locks(void)
+{
+    for (int i = 0; i < NUM_LOCK_PARTITIONS; i++) {
+#if PG_VERSION_NUM >= 160000
+        if (!dlist_is_empty(&MyProc->myProcLocks[i]))
+            return true;
+#else
+        if (!SHMQueueEmpty(&MyProc->myProcLocks[i]))
+            return true;
+#endif
+    }
+    return false;
+}
+
+/*
+ * A walk over the settings that may have been set.
+ *
+ * From 16 on the server keeps a circular list of the settings that differ from the default. Its
+ * head is private to guc.c: it is the one node of the circle that is in no setting. It is found
+ * once, by comparing the nodes with the addresses of all settings.
+ */
+#if PG_VERSION_NUM >= 160000
+
+typedef struct SettingsList {
+    dlist_node *head; /* NULL: not found */
+} SettingsList;
+
+typedef struct SettingsWalk {
+    dlist_node *at;
+} SettingsWalk;
+
+static int
+compat_compare_addresses(const void *a, const void *b)
+{
+    uintptr_t left = (uintptr_t) *(struct config_generic *const *) a;
+    uintptr_t right = (uintptr_t) *(struct config_generic *const *) b;
+
+    return (left > right) - (left < right);
+}
+
+static inline void
+compat_settings_find(SettingsList *list)
+{
+    int count;
+    struct config_generic **all = get_guc_variables(&count);
+    dlist_node *node = NULL;
+
+    list->head = NULL;
+    for (int i = 0; i < count && node == NULL; i++)
+        if (all[i]->source != PGC_S_DEFAULT)
+            node = &all[i]->nondef_link;
+    qsort(all, count, sizeof(*all), compat_compare_addresses);
+    for (int steps = 0; node != NULL && steps <= count; steps++) {
+        struct config_generic *around = dlist_container(struct config_generic, nondef_link, node);
+
+        if (bsearch(&around, all, count, sizeof(*all), compat_compare_addresses) == NULL) {
+            list->head = node;
+            break;
+        }
+        node = node->next;
+    }
+    pfree(all);
+}
+
+static inline bool
+compat_settings_begin(const SettingsList *list, SettingsWalk *walk)
+{
+    walk->at = list->head;
+    return list->head != NULL;
+}
+
+static inline struct config_generic *
+compat_settings_next(const SettingsList *list, SettingsWalk *walk)
+{
+    walk->at = walk->at->next;
+    if (walk->at == list->head)
+        return NULL;
+    return dlist_container(struct config_generic, nondef_link, walk->at);
+}
+
+#else
+
+typedef struct SettingsList {
+    char nothing;
+} SettingsList;
+
+typedef struct SettingsWalk {
+    struct config_generic **at;
+    struct config_generic **end;
+} SettingsWalk;
+
+static inline void
+compat_settings_find(SettingsList *list)
+{
+}
+
+static inline bool
+compat_settings_begin(const SettingsList *list, SettingsWalk *walk)
+{
+    walk->at = get_guc_variables();
+    walk->end = walk->at + GetNumConfigOptions();
+    return true;
+}
+
+static inline struct config_generic *
+compat_settings_next(const SettingsList *list, SettingsWalk *walk)
+{
+    return walk->at == walk->end ? NULL : *walk->at++;
+}
+
+#endif
+
+/* A setting by its name, of which there must be one. */
+static inline struct config_generic *
+compat_setting(const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+    return find_option(name, false, true, ERROR);
+#else
+    struct config_generic **all = get_guc_variables();
+    int count = GetNumConfigOptions();
+
+    for (int i = 0; i < count; i++)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
+    return NULL;
+#endif
+}
+
+#endif /* WEIR_COMPAT_H */

@@ -1,0 +1,172 @@
+/*
+ * report.c: when a report of the session's state is sent, and how.
+ *
+ * ReadyForQuery goes out through the table PqCommMethods. The library puts a table of its own in
+ * its place, and writes a ParameterStatus `weir.state` before each ReadyForQuery whose status is I:
+ * the transaction is over by then, and the next one has not begun.
+ *
+ * No error leaves report_send: what fails is reported as `u`.
+ */
+#include "weir.h"
+#include "compat.h"
+
+#include "access/xact.h"
+#include "libpq/libpq.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+/* More than once only where test/cost measures what one takes. */
+#ifndef WEIR_REPEAT
+#define WEIR_REPEAT 1
+#endif
+
+/* Longer reports are not sent. */
+#define REPORT_MAX (60 * 1024)
+
+/* What follows the state: the library's version and the numbered events. */
+#define TAIL_MAX 256
+
+/* The parameter's name with its NUL, and the value's beginning. */
+static const char head[] = "weir.state\0v1";
+#define HEAD_LEN (sizeof(head) - 1)
+
+/* One holds the last report, the other is written to. */
+static char buffers[2][HEAD_LEN + REPORT_MAX + TAIL_MAX + 1];
+static size_t last_len = 0; /* of the last report's state; 0: none was sent */
+static int last = 0;
+
+static const PQcommMethods *core = NULL;
+static PQcommMethods ours;
+static MemoryContext memory = NULL;
+static bool failed_before = false;
+
+static int put_message(char type, const char *body, size_t len);
+static void report_send(void);
+
+/* Begins to report; has no effect when called again. */
+void
+report_install(void)
+{
+    if (core != NULL)
+        return;
+    events_install();
+    objects_install();
+    core = PqCommMethods;
+    ours = *core;
+    ours.putmessage = put_message;
+    PqCommMethods = &ours;
+}
+
+bool
+report_is_on(void)
+{
+    return core != NULL;
+}
+
+static int
+put_message(char type, const char *body, size_t len)
+{
+    if (type == 'Z' && len == 1 && body[0] == 'I')
+        for (int i = 0; i < WEIR_REPEAT; i++)
+            report_send();
+    return core->putmessage(type, body, len);
+}
+
+static bool
+write_state(Text *out)
+{
+    return settings_write(out) && statements_write(out) && objects_write(out);
+}
+
+/* Tells the server's log, and not the client, why there is no report. */
+static void
+log_failure(MemoryContext context)
+{
+    PG_TRY();
+    {
+        ErrorData *error;
+
+        MemoryContextSwitchTo(context);
+        error = CopyErrorData();
+        FlushErrorState();
+        ereport(LOG_SERVER_ONLY,
+                (errmsg("weir: the session's state cannot be reported: %s",
+                        error->message ? error->message : "no message")));
+    }
+    PG_CATCH();
+    {
+        FlushErrorState();
+    }
+    PG_END_TRY();
+}
+
+/* Writes the state, or tells that it cannot be told. */
+static bool
+try_to_write_state(Text *out)
+{
+    MemoryContext before = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    uint32 holdoff = InterruptHoldoffCount;
+    uint32 cancel_holdoff = QueryCancelHoldoffCount;
+    volatile bool told = false;
+
+    /* A cancel request that comes too late for the transaction must not end this. */
+    HOLD_INTERRUPTS();
+    PG_TRY();
+    {
+        if (memory == NULL)
+            memory = AllocSetContextCreate(TopMemoryContext, "weir", ALLOCSET_DEFAULT_SIZES);
+        MemoryContextSwitchTo(memory);
+        told = write_state(out);
+        MemoryContextReset(memory);
+    }
+    PG_CATCH();
+    {
+        told = false;
+        if (!failed_before)
+            log_failure(before);
+        else
+            FlushErrorState();
+        LWLockReleaseAll();
+        AbortOutOfAnyTransaction();
+        failed_before = true;
+    }
+    PG_END_TRY();
+    InterruptHoldoffCount = holdoff;
+    QueryCancelHoldoffCount = cancel_holdoff;
+    CurrentResourceOwner = owner;
+    MemoryContextSwitchTo(before);
+    if (told)
+        failed_before = false;
+    return told && !out->full;
+}
+
+static void
+report_send(void)
+{
+    bool first = last_len == 0;
+    char *buffer = buffers[!last];
+    Text out = {.start = buffer, .end = buffer + HEAD_LEN};
+    size_t len;
+
+    memcpy(buffer, head, HEAD_LEN);
+    out.limit = out.end + REPORT_MAX;
+    if (!try_to_write_state(&out)) {
+        out.end = buffer + HEAD_LEN;
+        out.full = false;
+        text_item(&out, "u");
+    }
+    len = out.end - buffer;
+    if (!first && !events_pending() && len == last_len && memcmp(buffer, buffers[last], len) == 0)
+        return;
+    last = !last;
+    last_len = len;
+    out.limit += TAIL_MAX;
+    if (first)
+        text_item(&out, "w:" WEIR_VERSION);
+    events_write(&out);
+    *out.end++ = '\0';
+    (void) core->putmessage('S', buffer, out.end - buffer);
+}

@@ -1,0 +1,16 @@
+/*
+ * fault.h: failures that a test asks for by the setting app.fault. Only test/run builds with it.
+ */
+#ifndef WEIR_FAULT_H
+#define WEIR_FAULT_H
+
+static inline void
+fault_point(const char *name)
+{
+    const char *wanted = GetConfigOption("app.fault", true, false);
+
+    if (wanted != NULL && strcmp(wanted, name) == 0)
+        elog(ERROR, "fault at %s", name);
+}
+
+#endif /* WEIR_FAULT_H */

@@ -1,0 +1,62 @@
+"""The library under AddressSanitizer or valgrind."""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass, field
+
+from servers import EXTENSION
+
+
+@dataclass
+class Tool:
+    words: str = ""
+    flags: list = field(default_factory=list)
+    wrapper: list = field(default_factory=list)
+
+    def judge(self, run, cluster):
+        """Nothing to look for."""
+
+
+class Asan(Tool):
+    """Only the library is instrumented: what it writes to, and what it reads through libc."""
+
+    def judge(self, run, cluster):
+        found = re.findall(r"ERROR: AddressSanitizer.*|runtime error:.*", cluster.log.read_text())
+        run.failures += found
+
+
+class Valgrind(Tool):
+    """What is found counts if the library's own code is in the stack. PostgreSQL writes bytes that
+    it has not set; that is none of ours."""
+
+    def judge(self, run, cluster):
+        files = "|".join(path.stem for path in EXTENSION.glob("*.c"))
+        ours = re.compile(rf"weir\.so|\(({files})\.c:")
+        blocks = re.split(r"^==\d+== $", cluster.log.read_text(errors="replace"), flags=re.MULTILINE)
+        run.failures += [block.strip() for block in blocks if "==" in block and ours.search(block)]
+
+
+def tool(options, work):
+    if options.asan:
+        runtime = subprocess.run(
+            ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        flags = "-fsanitize=address,undefined -fno-omit-frame-pointer -g -O1"
+        return Asan(
+            words=" with AddressSanitizer",
+            flags=[f"PG_CFLAGS={flags}", f"PG_LDFLAGS={flags}", f"SHLIB_LINK={flags}"],
+            # The sanitizer of gcc 12 hangs where the kernel places memory at random.
+            wrapper=[
+                "setarch", "-R", "env", f"LD_PRELOAD={os.path.realpath(runtime)}",
+                "ASAN_OPTIONS=detect_leaks=0", "UBSAN_OPTIONS=print_stacktrace=1",
+            ],
+        )
+    if options.valgrind:
+        return Valgrind(
+            words=" under valgrind",
+            flags=["PG_CFLAGS=-g -O1"],
+            wrapper=["valgrind", "--quiet", "--trace-children=yes", "--leak-check=no",
+                     "--undef-value-errors=yes", "--error-exitcode=0"],
+        )
+    return Tool()

@@ -1,0 +1,85 @@
+/*
+ * weir.h: what the files of the library share.
+ *
+ * Order of calls: _PG_init (weir.c) defines the parameters. When the startup packet asks for
+ * reports, report_install hooks into the backend. From then on report.c asks the other files to
+ * write what the session holds, before each ReadyForQuery with status I.
+ *
+ * Rule for every function that report.c calls: it may raise an ERROR (report.c catches it and
+ * reports `u`), it runs no query, and it never waits for a lock.
+ */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include "postgres.h"
+
+#include "utils/guc.h"
+
+#define WEIR_VERSION "1.0"
+
+/* The highest form of the report that this library can send. */
+#define WEIR_REPORT_FORM 1
+
+/* Where a test makes the library fail. */
+#ifdef WEIR_TEST_FAULTS
+#include "test/fault.h"
+#else
+#define fault_point(name) ((void) 0)
+#endif
+
+/* weir.c: the parameters. */
+
+typedef enum Unsupported {
+    UNSUPPORTED_PIN,
+    UNSUPPORTED_WARN,
+    UNSUPPORTED_ERROR
+} Unsupported;
+
+extern int weir_unsupported;
+extern char *weir_key;
+extern bool weir_client_address;
+
+/* text.c: a report's text, of limited length. What does not fit sets `full`. */
+
+typedef struct Text {
+    char *start;
+    char *end; /* behind what is written */
+    char *limit;
+    bool full;
+} Text;
+
+extern void text_literal(Text *out, const char *literal);
+extern void text_escaped(Text *out, const char *bytes, size_t len);
+extern void text_item(Text *out, const char *letter);
+
+/* report.c */
+extern void report_install(void);
+extern bool report_is_on(void);
+
+/* settings.c */
+extern bool settings_write(Text *out);
+
+/* events.c */
+extern void events_install(void);
+extern bool events_pending(void);
+extern void events_write(Text *out);
+extern void events_note_slot(void);
+
+/* statements.c */
+extern void statements_note(const char *name);
+extern void statements_forget_all(void);
+extern bool statements_write(Text *out);
+extern void channels_note(void);
+extern void channels_write(Text *out);
+
+/* objects.c */
+extern void objects_install(void);
+extern bool objects_write(Text *out);
+extern void slots_note(void);
+extern bool slots_held(void);
+
+/* client.c */
+extern bool client_check(char **newval, void **extra, GucSource source);
+extern void client_assign(const char *newval, void *extra);
+
+#endif /* WEIR_H */
