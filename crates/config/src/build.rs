@@ -144,6 +144,11 @@ impl Builder {
         }
         let mut database = Database { name: name.clone(), ..Database::default() };
         self.assign_all(&mut database, place, settings);
+        // Without a host there is one place to connect to.
+        if !database.port.fit(database.hosts.len().max(1)) {
+            let reason = format!("invalid number of ports: {}", database.port);
+            self.report.error(place, "port", reason);
+        }
         // Here 0 means "as the global key says", while there it means no limit or one use.
         database.max_db_connections = database.max_db_connections.filter(|max| *max > 0);
         database.max_db_client_connections =
@@ -272,6 +277,10 @@ pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
             Some(format!("cannot use the reserved \"{CONSOLE}\" database as an auth_dbname"))
         }
         (Scope::Global, "peer_id", id) => too_large(key, id, PEER_ID_MAX),
+        // PgBouncer counts them in an int.
+        (Scope::Global, "max_prepared_statements", value) => {
+            too_large(key, value, i32::MAX.unsigned_abs())
+        }
         (Scope::Global, "tcp_keepidle" | "tcp_keepintvl", value) => {
             too_large(key, value, KEEPALIVE_SECONDS_MAX)
         }

@@ -52,13 +52,15 @@ fn native(key: &Key, value: &str) -> String {
         key.default_in(Source::Toml).is_some_and(|text| text.len() > 1 && text.starts_with('0'));
     match (key.kind, value.parse::<u32>()) {
         (Kind::Integer, Ok(number)) if is_octal => format!("{number:#o}"),
-        (Kind::Integer | Kind::Seconds, Ok(number)) => number.to_string(),
+        (Kind::Integer | Kind::Numbers | Kind::Seconds, Ok(number)) => number.to_string(),
         (Kind::Switch, _) => (value != "0").to_string(),
         (Kind::List, _) => {
             let items = value.split(',').map(|item| quoted(item.trim()));
             format!("[{}]", items.collect::<Vec<_>>().join(", "))
         }
-        (Kind::Text | Kind::Integer | Kind::Seconds | Kind::Choice(_), _) => quoted(value),
+        (Kind::Text | Kind::Integer | Kind::Numbers | Kind::Seconds | Kind::Choice(_), _) => {
+            quoted(value)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::config::{AccessPolicy, Config};
 use crate::table::{Database, Keyed};
 
-/// The configuration in plain words, ending with the keys that are set in vain and the warnings.
+/// The configuration in plain words, ending with the keys that have no effect and the warnings.
 pub fn describe(config: &Config) -> String {
     let mut text = String::new();
     listeners(&mut text, config);
@@ -13,7 +13,7 @@ pub fn describe(config: &Config) -> String {
     access(&mut text, config);
     databases(&mut text, config);
     users(&mut text, config);
-    list(&mut text, "Set in vain", &config.set_in_vain());
+    list(&mut text, "Keys with no effect", &config.set_in_vain());
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     list(&mut text, "Warnings", &warnings);
     let errors: Vec<_> = config.errors.iter().map(ToString::to_string).collect();

@@ -55,9 +55,69 @@ impl Value for Vec<Host> {
     }
 }
 
+/// The ports of a database entry: one for all its hosts, or one for each.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Ports(Vec<u16>);
+
+impl Ports {
+    /// The port of the host at this place of the list.
+    pub fn of(&self, host: usize) -> u16 {
+        self.0.get(host).or(self.0.first()).copied().unwrap_or_default()
+    }
+
+    /// Is there one port, or as many as hosts?
+    pub fn fit(&self, hosts: usize) -> bool {
+        self.0.len() == 1 || self.0.len() == hosts
+    }
+}
+
+impl From<u16> for Ports {
+    fn from(port: u16) -> Self {
+        Self(vec![port])
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.0.iter().map(u16::to_string).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
+impl Value for Ports {
+    const KIND: Kind = Kind::Numbers;
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let ports: Vec<u16> =
+            text.split(',').map(<u16 as Value>::parse).collect::<Result<_, _>>()?;
+        match ports.contains(&0) {
+            true => Err(ValueError::Expected("ports from 1 to 65535".to_owned())),
+            false => Ok(Self(ports)),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_is_for_all_hosts_or_each_has_its_own() {
+        let one = Ports::parse("5432").unwrap();
+        assert_eq!((one.of(0), one.of(2)), (5432, 5432));
+        assert!(one.fit(0) && one.fit(3));
+        let two = Ports::parse("5432, 5433").unwrap();
+        assert_eq!((two.of(0), two.of(1)), (5432, 5433));
+        assert!(two.fit(2) && !two.fit(1) && !two.fit(3));
+        assert_eq!(two.show().as_deref(), Some("5432,5433"));
+        for text in ["", "0", "5432,", "5432,x", "65536"] {
+            assert!(Ports::parse(text).is_err(), "{text:?}");
+        }
+    }
 
     #[test]
     fn the_first_character_decides() {

@@ -166,8 +166,11 @@ impl Parts {
         if self.servers.is_empty() {
             return Err("authentication method \"ldap\" requires argument \"ldapserver\"".into());
         }
-        let searches = [&self.base, &self.bind_dn, &self.bind_password, &self.attribute];
-        let searches = searches.iter().any(|part| part.is_some()) || self.filter.is_some();
+        // A URL without a base only names the server.
+        let base = self.base.as_ref().filter(|base| !base.is_empty());
+        let searches = [base, self.bind_dn.as_ref(), self.bind_password.as_ref()];
+        let searches = searches.into_iter().chain([self.attribute.as_ref(), self.filter.as_ref()]);
+        let searches = searches.flatten().next().is_some();
         let find = match (self.prefix.is_some() || self.suffix.is_some(), self.base) {
             (true, _) if searches => {
                 return Err("cannot mix options for simple bind and search+bind modes".into());
@@ -305,6 +308,18 @@ mod tests {
         assert_eq!(filter, "(x=$username)");
     }
 
+    /// As Active Directory is asked.
+    #[test]
+    fn a_url_that_only_names_the_server() {
+        for url in ["ldaps://ad.example", "ldaps://ad.example/"] {
+            let text = format!("ldapurl=\"{url}\" ldapprefix=\"EXAMPLE\\\" ldapsuffix=\"\"");
+            let options = LdapOptions::parse(&text).unwrap();
+            assert_eq!((&*options.servers[0], options.port()), ("ad.example", 636));
+            let find = Find::Between { prefix: "EXAMPLE\\".into(), suffix: String::new() };
+            assert_eq!(options.find, find);
+        }
+    }
+
     #[test]
     fn what_cannot_be_is_refused() {
         for text in [
@@ -312,6 +327,8 @@ mod tests {
             "ldapserver=a",
             "ldapprefix=x",
             "ldapserver=a ldapprefix=x ldapbasedn=y",
+            "ldapurl=ldap://a/dc=x ldapprefix=y",
+            "ldapurl=ldap://a/?uid ldapprefix=y",
             "ldapserver=a ldapbasedn=x ldapsearchattribute=u ldapsearchfilter=f",
             "ldapserver=a ldapprefix=x ldapport=0",
             "ldapserver=a ldapprefix=x nope=1",

@@ -42,6 +42,13 @@ mod weight;
 /// expect.
 pub const PGBOUNCER_VERSION: &str = "1.25.2";
 
+/// Returns the text of SHOW VERSION: `PgBouncer X.Y.Z (Weir X.Y.Z)`. Exporters read PgBouncer's version
+/// from it.
+#[must_use]
+pub fn version() -> String {
+    format!("PgBouncer {PGBOUNCER_VERSION} (Weir {})", env!("CARGO_PKG_VERSION"))
+}
+
 /// The user the console belongs to; only by name, since whoever may look has a name of his own.
 pub const CONSOLE_USER: &str = "pgbouncer";
 
@@ -55,7 +62,7 @@ pub use crate::convert::to_toml;
 pub use crate::describe::describe;
 pub use crate::error::{ConfigError, Mistake, in_words};
 pub use crate::help::{help, markdown};
-pub use crate::host::Host;
+pub use crate::host::{Host, Ports};
 pub use crate::load::read_file;
 pub use crate::network::Network;
 pub use crate::pattern::Pattern;

@@ -151,7 +151,10 @@ fn text(
 fn native(value: &DeValue<'_>, kind: Kind) -> Option<String> {
     match (kind, value) {
         (_, DeValue::String(text)) => Some(text.to_string()),
-        (Kind::Integer | Kind::Seconds | Kind::Switch, DeValue::Integer(number)) => {
+        (
+            Kind::Integer | Kind::Numbers | Kind::Seconds | Kind::Switch,
+            DeValue::Integer(number),
+        ) => {
             let number = i64::from_str_radix(number.as_str(), number.radix()).ok()?;
             Some(number.to_string())
         }

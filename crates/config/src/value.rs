@@ -15,6 +15,8 @@ pub enum Kind {
     List,
     /// A whole number, decimal, octal (leading 0) or hexadecimal (leading 0x).
     Integer,
+    /// Such a number, or several separated by commas.
+    Numbers,
     /// 0 or 1.
     Switch,
     /// Seconds, a fraction allowed, never negative.
@@ -30,6 +32,7 @@ impl Kind {
             Self::Text => "text".to_owned(),
             Self::List => "list, separated by commas".to_owned(),
             Self::Integer => "whole number".to_owned(),
+            Self::Numbers => "whole number, or a list separated by commas".to_owned(),
             Self::Switch => "0 or 1".to_owned(),
             Self::Seconds => "seconds".to_owned(),
             Self::Choice(words) => words.join(", "),

@@ -74,6 +74,8 @@ stateful! {
     "pg_create_logical_replication_slot": SLOT,
     "pg_copy_physical_replication_slot": SLOT,
     "pg_copy_logical_replication_slot": SLOT,
+    "pg_cancel_backend": Signs::SIGNALS,
+    "pg_terminate_backend": Signs::SIGNALS,
     "query_to_xml": RUNS_SQL,
     "query_to_xmlschema": RUNS_SQL,
     "query_to_xml_and_xmlschema": RUNS_SQL,

@@ -10,6 +10,8 @@
 //! the names of prepared statements (PREPARE, EXECUTE, DEALLOCATE). The text itself is neither
 //! changed nor answered.
 //!
+//! [`signal_call`] reads a text that only cancels or terminates a backend.
+//!
 //! [`literals`] gives a text's strings, some of which are read as the time at which they are parsed.
 //!
 //! It is not a parser. The lexer is exact about what a token is (PostgreSQL's manual, "Lexical
@@ -50,6 +52,7 @@ mod mark;
 mod name;
 mod names;
 mod scanner;
+mod signals;
 mod signs;
 mod statements;
 #[cfg(test)]
@@ -59,5 +62,6 @@ pub use cache::Cache;
 pub use identifier::identifier;
 pub use literals::literals;
 pub use scanner::{Scanner, scan, scan_either};
+pub use signals::{Process, SignalCall, signal_call};
 pub use signs::{Seen, Signs};
 pub use statements::{Discarded, Statement, Statements, Verb, statements};

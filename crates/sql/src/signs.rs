@@ -42,6 +42,8 @@ impl Signs {
     pub const DRAWS: Self = Self(1 << 12);
     /// A setting for the transaction alone: SET LOCAL, `set_config` whose last argument is `true`.
     pub const LOCAL: Self = Self(1 << 13);
+    /// Cancels or terminates a backend by its process id.
+    pub const SIGNALS: Self = Self(1 << 14);
 
     /// What a function may bring whose name cannot be read.
     pub(crate) const CALLABLE: Self = Self::SETTINGS
@@ -87,7 +89,7 @@ impl Signs {
         Self(bits)
     }
 
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 15] = [
         "SETTINGS",
         "TEMPORARY",
         "LOCK",
@@ -102,6 +104,7 @@ impl Signs {
         "SEED",
         "DRAWS",
         "LOCAL",
+        "SIGNALS",
     ];
 }
 

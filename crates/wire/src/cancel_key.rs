@@ -21,12 +21,32 @@ pub type Tag = [u8; TAG_LEN];
 /// How often a request may be passed on at most.
 const TTL_MASK: u64 = 3;
 const PEER_MASK: u64 = 0x00ff_ff00_0000_0000;
+/// The greatest process id that Linux can be told to give out (`PID_MAX_LIMIT`).
+const PROCESS_ID_MAX: u64 = 4_194_304;
+/// A bit of the process id that the peer's number leaves free.
+const ABOVE_PROCESS_IDS: u64 = 1 << 62;
 
 /// Makes a key one of this peer's.
 #[must_use]
 pub fn of_peer(key: u64, peer: u16) -> u64 {
     let [low, high] = peer.to_le_bytes();
     fresh(key & !PEER_MASK) | u64::from(low) << 48 | u64::from(high) << 40
+}
+
+/// Makes the key's process id one that no process can have. Otherwise a client that gives its id to
+/// `pg_terminate_backend` could end another client's server.
+#[must_use]
+pub fn of_no_process(key: u64) -> u64 {
+    match key >> 32 <= PROCESS_ID_MAX {
+        true => key | ABOVE_PROCESS_IDS,
+        false => key,
+    }
+}
+
+/// Is it a process id that no process can have, and so one that we may have given out?
+#[must_use]
+pub fn is_of_no_process(process_id: u32) -> bool {
+    u64::from(process_id) > PROCESS_ID_MAX
 }
 
 /// Whose key it is, among peers.
@@ -75,6 +95,20 @@ mod tests {
         let mut wrong = given;
         wrong[TAG_LEN - 1] ^= 1;
         assert!(!verify(&[1; 32], 7, &wrong));
+    }
+
+    #[test]
+    fn a_process_id_of_ours_is_above_those_of_the_system() {
+        for (key, expected) in [
+            (0x0000_0000_eeff_1123, 0x4000_0000_eeff_1123),
+            (0x0040_0000_eeff_1123, 0x4040_0000_eeff_1123),
+            (0x0040_0001_eeff_1123, 0x0040_0001_eeff_1123),
+            (0x7fff_ffff_eeff_1123, 0x7fff_ffff_eeff_1123),
+        ] {
+            assert_eq!(of_no_process(key), expected, "{key:x}");
+        }
+        let key = of_no_process(of_peer(0x0000_0012_eeff_1123, 1));
+        assert_eq!((key >> 32, peer(key)), (0x4001_0012, 1));
     }
 
     #[test]

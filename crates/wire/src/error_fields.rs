@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::messages::MessageError;
+use crate::messages::error::MessageError;
 use crate::reader::Reader;
 use crate::writer::cstr;
 

@@ -92,16 +92,20 @@ pub fn bind_header(out: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest_len:
 
 /// A bind to the unnamed portal with all values and all results as text.
 pub fn bind_text(out: &mut Vec<u8>, statement: &[u8], values: &[Option<&[u8]>]) {
-    message(out, BIND, |out| {
-        cstr(out, b"");
-        cstr(out, statement);
-        out.extend_from_slice(&count(0));
-        out.extend_from_slice(&count(values.len()));
-        for one in values {
-            value(out, *one);
-        }
-        out.extend_from_slice(&count(0));
-    });
+    bind(out, b"", statement, &text_values(values));
+}
+
+/// The `rest` of a [`bind`] with all values and all results as text.
+#[must_use]
+pub fn text_values(values: &[Option<&[u8]>]) -> Vec<u8> {
+    let mut rest = Vec::new();
+    rest.extend_from_slice(&count(0));
+    rest.extend_from_slice(&count(values.len()));
+    for one in values {
+        value(&mut rest, *one);
+    }
+    rest.extend_from_slice(&count(0));
+    rest
 }
 
 pub fn describe_statement(out: &mut Vec<u8>, name: &[u8]) {

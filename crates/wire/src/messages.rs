@@ -5,40 +5,17 @@
 //! through unread.
 
 mod backend;
+pub(crate) mod error;
 mod frontend;
-
-use thiserror::Error;
 
 pub use self::backend::{
     AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, Mechanisms,
     NegotiateProtocolVersion, NotificationResponse, ParameterStatus, ReadyForQuery, Values,
 };
+pub use self::error::MessageError;
 pub use self::frontend::{
-    Bind, Execute, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names,
-    bind_values,
+    Bind, Execute, FirstParameter, Parse, Password, Query, SaslInitialResponse, StatementOrPortal,
+    bind_names, bind_values, first_parameter, parameter_count,
 };
-use crate::reader::Reader;
-
-/// A message whose body is not what its code promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("malformed {message}: expected {expected}")]
-pub struct MessageError {
-    /// The message's name in the protocol chapter.
-    pub message: &'static str,
-    /// What should have stood where the body ended or went on.
-    pub expected: &'static str,
-}
-
-impl MessageError {
-    pub(crate) const fn new(message: &'static str, expected: &'static str) -> Self {
-        Self { message, expected }
-    }
-
-    /// Fails when the body goes on behind its last field.
-    pub(crate) fn check_end(reader: &Reader<'_>, message: &'static str) -> Result<(), Self> {
-        if reader.is_empty() { Ok(()) } else { Err(Self::new(message, "the end of the message")) }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::keys;
 use crate::choice::{LoadBalanceHosts, PoolMode};
-use crate::host::Host;
+use crate::host::{Host, Ports};
 use crate::weight::Weight;
 
 keys! {
@@ -19,8 +19,8 @@ keys! {
     /// Host name, IP address, folder of a Unix socket (`/dir`), abstract socket (`@name`), or a
     /// comma list of these. Not set: the Unix socket in `unix_socket_dir`.
     hosts ("host"): Vec<Host> = unset, reload, acts;
-    /// TCP port, and suffix of the Unix socket name.
-    port: u16 = "5432", reload, acts;
+    /// TCP port, and suffix of the Unix socket name. With several hosts, a list has a port for each.
+    port: Ports = "5432", reload, acts;
     /// User to log in to the server with, whoever the client is. Not set: the client's user.
     user: Option<String> = unset, reload, acts;
     /// Password of `user`. Not set: looked up in `auth_file`.

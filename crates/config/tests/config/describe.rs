@@ -53,7 +53,7 @@ Databases
 Users with settings of their own
   alice: pool_size = 3
 
-Set in vain
+Keys with no effect
   pkt_buf is set, and has no effect: connections at rest have no buffer
 
 Warnings

@@ -54,7 +54,7 @@ sizes = pool_size=-1 min_pool_size=3 max_db_connections=0 server_lifetime=0 pool
     assert_eq!(config.databases["bardb"].dbname(), "bazdb");
 
     let forced = &config.databases["forcedb"];
-    assert_eq!((forced.port, forced.user.as_deref()), (300, Some("baz")));
+    assert_eq!((forced.port.of(0), forced.user.as_deref()), (300, Some("baz")));
     assert_eq!(forced.password.as_deref(), Some("foo"));
     assert_eq!(forced.connect_query.as_deref(), Some("SELECT 1"));
     assert_eq!(forced.client_encoding.as_deref(), Some("UNICODE"));

@@ -47,6 +47,10 @@ fn each_mistake_in_the_main_section() {
             "peer_id: invalid value \"16384\" for parameter peer_id: at most 16383",
         ),
         (
+            "max_prepared_statements = 2147483648",
+            "max_prepared_statements: invalid value \"2147483648\" for parameter max_prepared_statements: at most 2147483647",
+        ),
+        (
             "tcp_keepidle = 32768",
             "tcp_keepidle: invalid value \"32768\" for parameter tcp_keepidle: at most 32767",
         ),
@@ -84,6 +88,9 @@ fn each_mistake_in_an_entry() {
         ("databases", "a = host=", "a: syntax error in connection string"),
         ("databases", "a = port=0", "a.port: invalid port: 0"),
         ("databases", "a = port=x", "a.port: invalid port: x"),
+        ("databases", "a = host=b,c port=1,x", "a.port: invalid port: 1,x"),
+        ("databases", "a = host=b port=1,2", "a.port: invalid number of ports: 1,2"),
+        ("databases", "a = host=b,c,d port=1,2", "a.port: invalid number of ports: 1,2"),
         (
             "databases",
             "a = pool_mode=transactions",

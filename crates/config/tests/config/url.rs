@@ -16,12 +16,15 @@ fn user_and_password_are_the_only_way_in_and_the_way_on() {
     assert_eq!(config.access, AccessPolicy::UrlUser { user, password });
     assert_eq!(config.global.auth_type, AuthType::ScramSha256);
     let app = config.database("app").unwrap();
-    assert_eq!((app.dbname(), app.port), ("app", 5433));
+    assert_eq!((app.dbname(), app.port.of(0)), ("app", 5433));
     assert_eq!(app.hosts, [Host::Tcp("db.example.com".into())]);
     assert_eq!(app.user.as_deref(), Some("bob"));
     assert_eq!(app.password.as_deref(), Some("s:cret@"));
     let other = config.database("other").unwrap();
-    assert_eq!((other.dbname(), other.port, other.user.as_deref()), ("other", 5433, Some("bob")));
+    assert_eq!(
+        (other.dbname(), other.port.of(0), other.user.as_deref()),
+        ("other", 5433, Some("bob"))
+    );
     assert!(!format!("{config:?}").contains("s:cret"));
 }
 
@@ -31,7 +34,7 @@ fn without_a_user_the_server_proves_the_password() {
     assert_eq!(config.access, AccessPolicy::ProvenByServer);
     assert!(config.databases.is_empty() && config.auth_file.users.is_empty());
     let database = config.database("any").unwrap();
-    assert_eq!((database.dbname(), database.port, &database.user), ("any", 5432, &None));
+    assert_eq!((database.dbname(), database.port.of(0), &database.user), ("any", 5432, &None));
 }
 
 #[test]
@@ -67,7 +70,7 @@ fn parameters_are_libpqs_words_and_weirs_global_keys() {
     );
     assert!(matches!(config.access, AccessPolicy::UrlUser { .. }));
     let database = &config.databases["d b"];
-    assert_eq!((database.dbname(), database.port), ("d b", 1));
+    assert_eq!((database.dbname(), database.port.of(0)), ("d b", 1));
     assert_eq!(database.application_name.as_deref(), Some("x"));
     let global = &config.global;
     assert_eq!(global.server_tls_sslmode, SslMode::Prefer);

@@ -65,6 +65,18 @@ fn settings() {
 }
 
 #[test]
+fn signals() {
+    check(&[
+        ("SELECT pg_cancel_backend(1)", Signs::SIGNALS),
+        ("SELECT pg_catalog.pg_terminate_backend($1, 1)", Signs::SIGNALS),
+        ("SELECT pg_cancel_backend(pid) FROM pg_stat_activity", Signs::SIGNALS),
+        ("SELECT mine.pg_cancel_backend(1)", Signs::SIGNALS | OPAQUE),
+        ("SELECT 'pg_cancel_backend(1)'", NONE),
+        ("SELECT pg_reload_conf()", NONE),
+    ]);
+}
+
+#[test]
 fn set_config() {
     check(&[
         ("SELECT set_config('a', 'b', false)", SETTINGS),

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::messages::{
-    Bind, Parse, Password, Query, SaslInitialResponse, StatementOrPortal, bind_names, bind_values,
+    Bind, FirstParameter, Parse, Password, Query, SaslInitialResponse, StatementOrPortal,
+    bind_names, bind_values, first_parameter, parameter_count,
 };
 use crate::startup::{StartupRequest, packet_len};
 use crate::{HEADER_LEN, Header};
@@ -104,6 +105,13 @@ proptest! {
         let body = body(BIND, |out| bind(out, b"p", b"s", &rest));
         let there: Vec<_> = values.iter().flatten().map(Vec::as_slice).collect();
         prop_assert_eq!(bind_values(&body).collect::<Vec<_>>(), &there[..]);
+        let first = values.first().map(|value| FirstParameter {
+            is_binary: formats.first() == Some(&1),
+            value: value.as_deref(),
+            count: values.len() as u16,
+        });
+        prop_assert_eq!(first_parameter(&body), first);
+        prop_assert_eq!(parameter_count(&body), Some(values.len() as u16));
         // All that is there is found in the first part of one.
         let part: Vec<_> = bind_values(&body[..cut.index(body.len())]).collect();
         prop_assert!(part.iter().zip(&there).all(|(part, whole)| whole.starts_with(part)));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::MessageError;
+use super::error::MessageError;
 use crate::backend::authentication;
 use crate::reader::Reader;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::MessageError;
+use super::error::MessageError;
 use crate::reader::Reader;
 
 /// A statement to prepare.
@@ -88,6 +88,44 @@ pub fn bind_values(partial_body: &[u8]) -> impl Iterator<Item = &[u8]> {
         }
         None
     })
+}
+
+/// The first of a Bind's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstParameter<'a> {
+    pub is_binary: bool,
+    /// `None` for NULL.
+    pub value: Option<&'a [u8]>,
+    /// How many there are in all.
+    pub count: u16,
+}
+
+/// The first parameter in a Bind's body. `None` if there is none, or the body is malformed up to it.
+#[must_use]
+pub fn first_parameter(body: &[u8]) -> Option<FirstParameter<'_>> {
+    let (is_binary, mut reader) = parameters(body)?;
+    let count = reader.u16()?;
+    let value = match usize::try_from(reader.i32()?) {
+        Ok(len) => Some(reader.bytes(len)?),
+        Err(_) => None,
+    };
+    Some(FirstParameter { is_binary, value, count })
+}
+
+/// How many parameters a Bind's body gives. `None` if it is malformed up to that.
+#[must_use]
+pub fn parameter_count(body: &[u8]) -> Option<u16> {
+    parameters(body)?.1.u16()
+}
+
+/// Whether the first parameter is binary, and what follows the formats.
+fn parameters(body: &[u8]) -> Option<(bool, Reader<'_>)> {
+    let (.., rest_at) = bind_names(body)?;
+    let mut reader = Reader::new(body.get(rest_at..)?);
+    let formats = reader.u16()?;
+    // One format is that of all parameters; without any, all are text.
+    let first = Reader::new(reader.bytes(2 * usize::from(formats))?).u16();
+    Some((first.is_some_and(|code| code != 0), reader))
 }
 
 /// A portal to be run.

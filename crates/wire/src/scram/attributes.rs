@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::ScramError;
+use super::exchange::ScramError;
 
 /// Reads attributes one after the other.
 pub(super) struct Attributes<'a, P: FnMut(&u8) -> bool> {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 use super::attributes::{attributes, decode, decode_key, encode, is_nonce};
-use super::keys::{ScramKeys, hmac, sha256, xor};
-use super::verifier::parse_iterations;
-use super::{
+use super::exchange::{
     GS2_BELIEVES_WE_CANNOT, GS2_BOUND, GS2_UNBOUND, ITERATIONS_MAX, MECHANISM, MECHANISM_PLUS,
     NONCE_LEN, ScramError,
 };
+use super::keys::{ScramKeys, hmac, sha256, xor};
+use super::verifier::parse_iterations;
 
 /// What we log in with. `Debug` shows only which.
 #[derive(Clone)]

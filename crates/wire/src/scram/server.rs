@@ -8,11 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::attributes::{attributes, decode_key, encode, is_nonce};
-use super::keys::{hmac, xor};
-use super::{
+use super::exchange::{
     GS2_BELIEVES_WE_CANNOT, GS2_BOUND, GS2_UNBOUND, MECHANISM, MECHANISM_PLUS, NONCE_LEN,
-    ScramError, ScramVerifier,
+    ScramError,
 };
+use super::keys::{hmac, xor};
+use super::verifier::ScramVerifier;
 
 /// One exchange; it answers each of the client's two messages once.
 pub struct ScramServer {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use subtle::ConstantTimeEq;
 
-use super::MECHANISM;
 use super::attributes::{decode, decode_key, encode};
+use super::exchange::MECHANISM;
 use super::keys::{ScramKeys, hmac, sha256};
 
 /// The value PostgreSQL keeps in `pg_authid.rolpassword`. It suffices to check a client's proof,
