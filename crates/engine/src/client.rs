@@ -18,6 +18,7 @@ use crate::prepared::ClientStatements;
 use crate::replication::Replication;
 use crate::session::Session;
 use crate::shell::CancelFate;
+use crate::signaling::Signaling;
 use crate::stream::Stream;
 use crate::values::{Digest, Values};
 use crate::vars::Slots;
@@ -62,6 +63,8 @@ pub struct Client {
     pub welcomed: bool,
     /// Has it been told that it waits (`query_wait_notify`)? That is said once for each wait.
     pub notified: bool,
+    /// Has it been looked at what it has sent (`engine/signal/ahead.rs`)? That is done once for each wait.
+    pub looked_at: bool,
     /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
     pub key: u64,
     /// Was it given a long secret (protocol 3.2)?
@@ -117,6 +120,8 @@ pub struct Extended {
     pub renewed: bool,
     /// Which of its portals may discard prepared statements when they are executed.
     pub discarding: Discarding,
+    /// It signals another client, and is held back until that is decided.
+    pub signaling: Option<Box<Signaling>>,
 }
 
 /// Portals of a client that may discard prepared statements.
@@ -130,6 +135,11 @@ pub struct Discarding {
 }
 
 impl Extended {
+    /// Has the client a prepared statement, named or unnamed?
+    pub fn has_statements(&self) -> bool {
+        self.unnamed != 0 || !self.statements.is_empty()
+    }
+
     /// Message `serial` uses that name; those before `first` have been answered.
     pub fn note_name(&mut self, serial: u64, name: Arc<[u8]>, first: u64) {
         while self.uses.front().is_some_and(|(serial, _)| *serial < first) {
@@ -156,6 +166,7 @@ impl Client {
             counted: false,
             welcomed: false,
             notified: false,
+            looked_at: false,
             key: 0,
             long_key: false,
             resent: false,
@@ -184,6 +195,25 @@ impl Client {
         if let Some(own) = &mut self.extended {
             own.awaits = 0;
         }
+    }
+
+    /// It waits for a server anew.
+    pub fn begin_wait(&mut self) {
+        if std::mem::take(&mut self.looked_at)
+            && let Some(own) = &mut self.extended
+        {
+            own.signaling = None;
+        }
+    }
+
+    /// Is another client being signaled for it, or was it?
+    pub fn signals(&self) -> bool {
+        self.extended.as_ref().is_some_and(|own| own.signaling.is_some())
+    }
+
+    /// The process id that it was told at its login.
+    pub fn process_id(&self) -> u32 {
+        (self.key >> 32) as u32
     }
 
     /// The pool it waits for a server of, and its place in the queue.

@@ -2,8 +2,9 @@
 //! which number that was: `currval`, `lastval` (`pool_mode = auto`). A digest of the table or the
 //! function stands for the text.
 //!
-//! A client whose text is *watched* has its server to itself from the draw to its next transaction, so
-//! the question finds the number. A text is watched until it was run a few times in a row without a
+//! A client whose text is *watched* has its server to itself from the draw on for a few transactions,
+//! so the question finds the number: drivers deallocate a statement before they ask, or look up the
+//! sequence's name. A text is watched until it was run a few times in a row without a
 //! question, and again from the next question on.
 
 use std::collections::HashMap;
@@ -14,6 +15,9 @@ use crate::ids::Micros;
 
 /// So many transactions in a row without a question: the text is not watched any more.
 const UNASKED_MAX: u8 = 8;
+/// So many transactions without a draw may come between the draw and the question. DBD::Pg has three:
+/// it prepares and executes a query for the sequence's name, and prepares the question.
+const BETWEEN_MAX: u8 = 4;
 /// So many texts at most. When there are more they are watched anew.
 const TEXTS_MAX: usize = 4_096;
 /// How long a client keeps a server that others wait for, between two transactions: if nobody is known
@@ -86,6 +90,8 @@ pub struct Drawn {
     pub texts: Vec<u32>,
     /// Transactions with such a text.
     transactions: u8,
+    /// Transactions without one since the last of them.
+    between: u8,
     /// Is the present one of them?
     is_drawing: bool,
 }
@@ -104,8 +110,13 @@ impl Drawn {
 
     /// The transaction is over. True if the question is to be waited for.
     pub fn end_transaction(&mut self) -> bool {
-        self.transactions = self.transactions.saturating_add(1);
-        std::mem::take(&mut self.is_drawing) && self.transactions < UNASKED_MAX
+        if std::mem::take(&mut self.is_drawing) {
+            self.transactions = self.transactions.saturating_add(1);
+            self.between = 0;
+        } else {
+            self.between += 1;
+        }
+        self.transactions < UNASKED_MAX && self.between <= BETWEEN_MAX
     }
 }
 
@@ -159,6 +170,19 @@ mod tests {
         assert_eq!(waited, UNASKED_MAX - 1);
         draws.note_silence(&drawn);
         assert!(!draws.is_watched(7));
+    }
+
+    #[test]
+    fn a_client_that_does_something_else_is_waited_for_a_few_transactions_from_its_last_draw_on() {
+        let mut drawn = Drawn::default();
+        for _ in 0..2 {
+            drawn.add(7);
+            for _ in 0..=BETWEEN_MAX {
+                assert!(drawn.end_transaction());
+            }
+        }
+        assert!(!drawn.end_transaction());
+        assert_eq!(drawn.transactions, 2);
     }
 
     #[test]

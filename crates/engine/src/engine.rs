@@ -21,6 +21,7 @@
 //! * `leave.rs`: a client or a server goes
 //! * `control.rs`: what an operator orders
 //! * `handover.rs`: clients and servers go to another process, or come from one
+//! * `signal.rs`: a client cancels or terminates another one by its process id
 //! * `cancel.rs`, `tick.rs` (timeouts), `inspect.rs` (reports, invariants)
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -67,6 +68,7 @@ mod replies;
 mod requests;
 mod resend;
 mod seat;
+mod signal;
 mod stand_in;
 mod startup;
 mod statements;
@@ -110,8 +112,8 @@ pub struct Engine<X> {
     shared_vars: SharedVars,
     /// What texts may leave in a session (`pool_mode = auto`).
     texts: sql::Cache,
-    /// Who may be cancelled: key to client.
-    keys: HashMap<u64, ClientId, RandomState>,
+    /// The clients that may be cancelled, by their keys, in the order of the process ids.
+    keys: BTreeMap<u64, ClientId>,
     cancels: HashMap<u64, cancel::Cancel, RandomState>,
     nobody: Arc<Identity>,
     /// Counts messages, connections and cancel requests of this worker; never 0.
@@ -160,7 +162,7 @@ impl<X: Exchange> Engine<X> {
                 u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8])),
                 TEXTS_MAX,
             ),
-            keys: HashMap::default(),
+            keys: BTreeMap::new(),
             cancels: HashMap::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
             serial: 0,
@@ -193,7 +195,7 @@ impl<X: Exchange> Engine<X> {
     pub fn accept(&mut self, peer: Peer, now: Micros, _io: &mut impl Io) -> Option<ClientId> {
         let id = ClientId(u32::try_from(self.clients.vacant_key()).ok()?);
         let login = Login { peer, ..Login::default() };
-        let serial = self.next_serial();
+        let serial = self.exchange.next_connection();
         self.clients.insert(Client::new(serial, login, now, self.nobody.clone()));
         Some(id)
     }
@@ -233,6 +235,14 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => {
                 debug_assert!(false, "bytes were read from a client that has no server");
             }
+        }
+    }
+
+    /// The socket of a new server is connected. It is not secure yet.
+    pub fn server_reached(&mut self, id: ServerId) {
+        let phase = self.servers.get_mut(id.0 as usize).map(|server| &mut server.phase);
+        if let Some(ServerPhase::Connecting(login)) = phase {
+            login.reached = true;
         }
     }
 
@@ -311,6 +321,15 @@ impl<X: Exchange> Engine<X> {
             Mail::Cancel { key, requester } => self.cancel_asked(key, requester, now, io),
             Mail::CancelDone { requester, serial, fate } => {
                 self.cancel_answered(requester, serial, fate, now, io)
+            }
+            Mail::FindProcess { process_id, requester } => {
+                self.process_asked(process_id, requester, now, io);
+            }
+            Mail::ProcessFound { requester, serial, found } => {
+                self.process_found(requester, serial, found, now, io);
+            }
+            Mail::Signal { client, serial, terminates, requester } => {
+                self.signal_asked((client, serial), terminates, requester, now, io);
             }
             Mail::Listen { pool, subscription } => self.subscribe(pool, subscription, now, io),
             Mail::Unlisten { pool, who, channels } => {

@@ -154,11 +154,18 @@ impl Interner {
         if self.known.len() < self.sweep_at.max(1024) {
             return;
         }
+        self.forget_unused();
+    }
+
+    /// Forgets the statements that are in no use any more. A few bytes of each stay until then, among what
+    /// its text took, and the allocator could give nothing of that back to the system.
+    pub fn forget_unused(&mut self) {
         self.known.retain(|_, twins| {
             twins.retain(|weak| weak.strong_count() > 0);
             !twins.is_empty()
         });
         self.sweep_at = self.known.len() * 2;
+        self.known.shrink_to(self.sweep_at);
     }
 
     pub fn len(&self) -> usize {
@@ -249,6 +256,20 @@ mod tests {
             interner.intern(format!("select {n}").as_bytes(), b"\0\0", Realm::COMMON);
         }
         assert!(interner.len() <= 2048, "{} statements kept", interner.len());
+    }
+
+    #[test]
+    fn unused_statements_are_forgotten_when_that_is_asked_for() {
+        let mut interner = Interner::default();
+        let intern = |interner: &mut Interner, n: u32| {
+            interner.intern(format!("select {n}").as_bytes(), b"", Realm::COMMON)
+        };
+        let mut kept: Vec<_> = (0..5_000).map(|n| intern(&mut interner, n)).collect();
+        kept.truncate(10);
+        assert_eq!(interner.len(), 5_000);
+        interner.forget_unused();
+        assert_eq!(interner.len(), 10);
+        assert!(Arc::ptr_eq(&kept[7], &intern(&mut interner, 7)));
     }
 
     #[test]

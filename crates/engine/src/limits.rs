@@ -191,6 +191,8 @@ pub struct Limits {
     /// Pools that may open a server when fewer are being opened, in the order in which they asked; each
     /// once.
     turns: VecDeque<PoolId>,
+    /// Pools whose listener found no seat because of other listeners; each once.
+    deaf: Vec<(PoolId, Arc<Identity>, Scope)>,
     shares: Shares,
     pub guesses: Guesses,
     serial: u64,
@@ -208,6 +210,7 @@ impl Default for Limits {
             openings_max: OPENINGS_MAX,
             begun_at: 0,
             turns: VecDeque::new(),
+            deaf: Vec::new(),
             shares: Shares::default(),
             guesses: Guesses::default(),
             serial: 0,
@@ -371,11 +374,16 @@ impl Limits {
     /// Returns the limit that is reached, if closing an idle server of another pool would help.
     pub fn listener_seat(&mut self, claim: &Claim, now: Micros) -> Result<(), Option<Starving>> {
         self.pass(now);
+        self.deaf.retain(|(pool, ..)| *pool != claim.pool);
         let is_last = |scope: &Scope| {
             let (limit, tally) = self.limit_of(claim, *scope);
             limit > 0 && tally.listeners + 1 >= limit
         };
-        if SCOPES.iter().any(is_last) || !self.has_turn(now) {
+        if let Some(scope) = SCOPES.into_iter().find(is_last) {
+            self.deaf.push((claim.pool, claim.identity.clone(), scope));
+            return Err(None);
+        }
+        if !self.has_turn(now) {
             return Err(None);
         }
         if let Some(scope) = self.full(claim) {
@@ -385,6 +393,20 @@ impl Limits {
         self.begin(claim, now);
         self.count_listener(&claim.identity, |tally| tally.listeners += 1);
         Ok(())
+    }
+
+    /// Does another pool lack a listener because this one has one?
+    pub fn listener_is_lacked(&self, pool: PoolId, identity: &Identity) -> bool {
+        let Identity { database, user, .. } = identity;
+        let lacks = |(other, its, scope): &(PoolId, Arc<Identity>, Scope)| {
+            *other != pool && scope.spans(its, database, user)
+        };
+        self.deaf.iter().any(lacks)
+    }
+
+    /// The pool needs no listener any more.
+    pub fn needs_no_listener(&mut self, pool: PoolId) {
+        self.deaf.retain(|(other, ..)| *other != pool);
     }
 
     /// A connection that listened is gone, or could not be opened. Its seat is given up by
@@ -499,6 +521,7 @@ impl Limits {
         self.let_go(pool);
         self.starving.retain(|one| one.claim.pool != pool);
         self.turns.retain(|other| *other != pool);
+        self.needs_no_listener(pool);
     }
 
     /// Who starves for want of a seat of this database and user, and the serial of that.

@@ -39,6 +39,8 @@ pub struct Listener {
     pub stage: Stage,
     /// No attempt to open it is made before.
     pub retry_at: Micros,
+    /// It found no seat: other pools' listeners that are not needed make room for it.
+    pub lacks_seat: bool,
     /// Since when nobody listens.
     pub unused_since: Micros,
     channels: BTreeMap<Channel, Listened>,

@@ -22,6 +22,13 @@ use crate::ids::{Micros, PoolId};
 /// who has more waiting than that is closed.
 pub const UNTOLD_LEN_MAX: usize = 4 << 20;
 
+/// What is kept of what a client has notified itself until the listener has told it, too, in bytes.
+pub const ECHOES_LEN_MAX: usize = 4 << 20;
+
+/// So many of the news kept for a client are compared with what its server tells. What is beyond is told
+/// twice: the work for one notification has to be bounded.
+const KEPT_COMPARED_MAX: usize = 1_024;
+
 /// More channels are not carried: all of them are listened to on each server that the client gets.
 pub const CHANNELS_MAX: usize = 64;
 
@@ -51,6 +58,7 @@ pub struct Listening {
     /// What the client has heard of its own doing from its server, and what the listener will tell
     /// once more.
     echoes: VecDeque<Box<[u8]>>,
+    echoes_len: usize,
     /// What the client is not told before its transaction is over.
     untold: VecDeque<News>,
     untold_len: usize,
@@ -89,6 +97,7 @@ impl Listening {
             is_warned: false,
             retry_at: 0,
             echoes: VecDeque::new(),
+            echoes_len: 0,
             untold: VecDeque::new(),
             untold_len: 0,
         }
@@ -105,9 +114,7 @@ impl Listening {
             return Hearing::Drop;
         }
         if self.unheard && !is_own {
-            // Nobody else tells of it, unless the listener did before it was lost.
-            self.take_kept(said);
-            return Hearing::Pass;
+            return self.hear_in_place_of_listener(said);
         }
         if self.live.get(said.channel).is_some() {
             if !is_own {
@@ -120,31 +127,49 @@ impl Listening {
         Hearing::Pass
     }
 
+    /// Only the server tells of it, unless the listener did before it was lost. What the client is still
+    /// to be told comes first.
+    fn hear_in_place_of_listener(&mut self, said: &NotificationResponse<'_>) -> Hearing {
+        if self.kept(said).is_some() {
+            return Hearing::Drop;
+        }
+        if !self.has_untold() || self.untold_len > UNTOLD_LEN_MAX {
+            return Hearing::Pass;
+        }
+        self.keep(News::Notification(body_of(said).into()));
+        Hearing::Drop
+    }
+
     /// PostgreSQL tells the one who notifies before its command has ended, and so the server has
     /// done; the listener's word may have come already, or is still to come.
     fn expect_echo(&mut self, said: &NotificationResponse<'_>) {
         // A listener that is lost does not tell. If the next one does, it is told twice, which is
         // better than an echo for which another's notification is taken later.
-        if self.take_kept(said) || self.unheard {
+        if self.take_kept(said) || self.unheard || self.untold.len() > KEPT_COMPARED_MAX {
             return;
         }
-        let mut body = said.pid.to_be_bytes().to_vec();
-        for text in [said.channel, said.payload] {
-            body.extend_from_slice(text);
-            body.push(0);
+        let body = body_of(said);
+        // What is not kept is told twice.
+        if self.echoes_len + body.len() <= ECHOES_LEN_MAX {
+            self.echoes_len += body.len();
+            self.echoes.push_back(body.into());
         }
-        self.echoes.push_back(body.into());
     }
 
-    /// The client is told of this now. False if it is not among what is kept for it.
-    fn take_kept(&mut self, said: &NotificationResponse<'_>) -> bool {
+    /// Where it stands among the first that are kept for the client.
+    fn kept(&self, said: &NotificationResponse<'_>) -> Option<usize> {
         let is_it = |news: &News| match news {
             News::Notification(body) => {
                 NotificationResponse::decode(body).is_ok_and(|other| other == *said)
             }
             News::Gap | News::Deaf => false,
         };
-        let at = self.untold.iter().position(is_it);
+        self.untold.iter().take(KEPT_COMPARED_MAX).position(is_it)
+    }
+
+    /// The client is told of this now. False if it is not among what is kept for it.
+    fn take_kept(&mut self, said: &NotificationResponse<'_>) -> bool {
+        let at = self.kept(said);
         if let Some(News::Notification(body)) = at.and_then(|at| self.untold.remove(at)) {
             self.untold_len -= body.len();
         }
@@ -161,6 +186,7 @@ impl Listening {
         match self.echoes.iter().position(|echo| **echo == *body) {
             Some(at) => {
                 self.echoes.remove(at);
+                self.echoes_len -= body.len();
                 false
             }
             None => true,
@@ -170,15 +196,17 @@ impl Listening {
     /// Of channels that the client has given up nothing is heard, nor awaited.
     pub fn give_up_all_but(&mut self, wanted: &Carried) {
         self.live = self.live.shared_with(wanted);
-        let Self { live, echoes, .. } = self;
+        let Self { live, echoes, echoes_len, .. } = self;
         echoes.retain(|body| {
             NotificationResponse::decode(body).is_ok_and(|said| live.get(said.channel).is_some())
         });
+        *echoes_len = echoes.iter().map(|body| body.len()).sum();
     }
 
     /// The listener is gone, and with it what it would have told.
     pub fn lose_listener(&mut self) {
         self.echoes.clear();
+        self.echoes_len = 0;
         self.request = 0;
         self.unheard |= self.hands_over() || !self.live.is_empty();
         if !self.hands_over() {
@@ -218,6 +246,15 @@ impl Listening {
     pub fn is_known(&self) -> bool {
         !self.live.is_empty() || !self.moving.is_empty()
     }
+}
+
+fn body_of(said: &NotificationResponse<'_>) -> Vec<u8> {
+    let mut body = said.pid.to_be_bytes().to_vec();
+    for text in [said.channel, said.payload] {
+        body.extend_from_slice(text);
+        body.push(0);
+    }
+    body
 }
 
 #[cfg(test)]
@@ -293,12 +330,44 @@ mod tests {
         assert!(!own.hear_listener(&body(7, "other", "x")));
         assert!(own.keep(News::Notification(body(7, "live", "x"))));
         own.lose_listener();
+        assert_eq!(from_server(&mut own, "live", false), Hearing::Drop, "it is told once");
+        assert_eq!(from_server(&mut own, "other", false), Hearing::Drop, "it is told behind that");
+        let told = ["live", "other"].map(|channel| News::Notification(body(7, channel, "x")));
+        assert_eq!(own.take_untold(), told);
         assert_eq!(from_server(&mut own, "live", false), Hearing::Pass);
-        assert!(!own.has_untold(), "told twice");
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
         own.find_listener();
         assert_eq!(from_server(&mut own, "live", false), Hearing::Drop);
         assert!(own.hear_listener(&body(7, "live", "x")));
+    }
+
+    #[test]
+    fn what_the_listener_is_to_tell_once_more_has_a_limit_too() {
+        let mut own = Listening::new(PoolId(0));
+        own.live = names(&["live"]);
+        let long = body(7, "live", &"x".repeat(8000));
+        let said = NotificationResponse::decode(&long).unwrap();
+        let count = ECHOES_LEN_MAX / long.len() + 10;
+        (0..count).for_each(|_| assert_eq!(own.hear_server(&said, true), Hearing::Pass));
+        // The first ones are told once, and the others twice.
+        let told = (0..count).filter(|_| own.hear_listener(&long)).count();
+        assert_eq!((told, own.echoes_len), (10, 0));
+    }
+
+    #[test]
+    fn not_all_that_is_kept_is_compared_with_what_the_server_tells() {
+        let mut own = Listening::new(PoolId(0));
+        own.live = names(&["live"]);
+        for number in 0..=KEPT_COMPARED_MAX {
+            own.keep(News::Notification(body(8, "live", &number.to_string())));
+        }
+        own.keep(News::Notification(body(7, "live", "x")));
+        // It is told twice, and no echo of it is awaited.
+        assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
+        assert_eq!((own.echoes.len(), own.untold.len()), (0, KEPT_COMPARED_MAX + 2));
+        own.lose_listener();
+        assert_eq!(from_server(&mut own, "live", false), Hearing::Drop);
+        assert_eq!(own.untold.len(), KEPT_COMPARED_MAX + 3);
     }
 
     #[test]

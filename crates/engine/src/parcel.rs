@@ -13,17 +13,19 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::carried::Setting;
 use crate::ids::Micros;
 use crate::pins::Pinned;
 use crate::pool::Pool;
 use crate::prepared::Statement;
 use crate::replication::{Replication, ReplicationKind};
 use crate::server::Learnt;
-use crate::vars::{Slots, Welcome};
+use crate::state_report::StateReport;
+use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 13;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +64,8 @@ pub struct Estate {
     pub names: Vec<String>,
     /// What the next statements are numbered from.
     pub statements: Numbering,
+    /// How many connections there have been: those to come have higher numbers.
+    pub connections: u64,
     /// In the order of their numbers; nothing where a number is free.
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
@@ -106,12 +110,15 @@ pub struct PoolRecord {
     pub user: String,
     /// Where its servers lead (see `PoolSettings::destination`).
     pub destination: String,
+    /// The word for its mode.
+    pub mode: String,
     /// `None` if there is no welcome yet.
     pub welcome: Option<WelcomeRecord>,
     pub learnt: Option<LearntRecord>,
     /// A verifier in its stored form.
     pub proven: Option<String>,
     pub minor_version: u16,
+    pub may_ask_report: bool,
 }
 
 /// What a server has told of itself.
@@ -126,6 +133,7 @@ pub enum LearntRecord {
     Scram { client_key: [u8; 32], server_key: [u8; 32] },
     Md5(String),
     Password(String),
+    Verifier,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,10 +217,24 @@ pub struct ServerRecord {
     pub signs: u32,
     /// Has it called a function of `pin_functions`?
     pub pins_by_name: bool,
+    /// What it has reported of its session, if it does report.
+    pub state_report: Option<StateReport>,
     pub connected_at: Micros,
     pub released_at: Micros,
     pub asked_at: Micros,
     pub replied_at: Micros,
+}
+
+impl VarsRecord {
+    pub(crate) fn of(vars: &Vars) -> Self {
+        let pair = |setting: &Setting| (setting.name.to_vec(), setting.value.to_vec());
+        Self {
+            tracked: vars.tracked().map(|value| value.map(<[u8]>::to_vec)).collect(),
+            carried: vars.carried.all().iter().map(pair).collect(),
+            prepared: vars.prepared.all().iter().map(pair).collect(),
+            channels: vars.channels.all().iter().map(|one| one.name.to_vec()).collect(),
+        }
+    }
 }
 
 impl PoolRecord {
@@ -221,10 +243,12 @@ impl PoolRecord {
             database: pool.key.database.clone(),
             user: pool.key.user.clone(),
             destination: pool.settings.destination(),
+            mode: pool.settings.mode.word().to_owned(),
             welcome: pool.welcome.as_deref().map(WelcomeRecord::of),
             learnt: pool.learnt.as_ref().map(LearntRecord::of),
             proven: pool.proven.as_ref().map(ToString::to_string),
             minor_version: pool.minor_version,
+            may_ask_report: pool.may_ask_report,
         }
     }
 
@@ -234,17 +258,18 @@ impl PoolRecord {
         if pool.welcome.is_some() {
             return;
         }
-        let Self { learnt, proven, minor_version, .. } = self;
+        let Self { learnt, proven, minor_version, may_ask_report, .. } = self;
         pool.welcome = welcome;
         pool.learnt = learnt.map(LearntRecord::into_learnt);
         pool.proven = proven.as_deref().and_then(ScramVerifier::parse);
         pool.minor_version = minor_version;
+        pool.may_ask_report = may_ask_report;
     }
 }
 
 impl WelcomeRecord {
     pub(crate) fn of(welcome: &Welcome) -> Self {
-        Self { fixed: welcome.fixed().to_vec(), vars: welcome.vars.to_record() }
+        Self { fixed: welcome.fixed().to_vec(), vars: VarsRecord::of(&welcome.vars) }
     }
 }
 
@@ -256,6 +281,7 @@ impl LearntRecord {
             }
             Learnt::Md5(hash) => Self::Md5(hash.clone()),
             Learnt::Password(password) => Self::Password(password.clone()),
+            Learnt::Verifier => Self::Verifier,
         }
     }
 
@@ -266,6 +292,7 @@ impl LearntRecord {
             }
             Self::Md5(hash) => Learnt::Md5(hash),
             Self::Password(password) => Learnt::Password(password),
+            Self::Verifier => Learnt::Verifier,
         }
     }
 }

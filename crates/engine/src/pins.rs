@@ -33,7 +33,7 @@ impl Pins {
     pub const FUNCTION: Self = Self(1 << 8);
     /// What is left in the session could not be found out.
     pub const UNVERIFIED: Self = Self(1 << 9);
-    /// It has drawn a number from a sequence, and may ask for it in its next transaction.
+    /// It has drawn a number from a sequence, and may ask for it in one of its next transactions.
     pub const DRAWN: Self = Self(1 << 10);
     /// It may have a setting of its own that cannot be asked about.
     pub const SETTING: Self = Self(1 << 11);
@@ -71,6 +71,10 @@ impl Pins {
 
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     pub fn without(self, other: Self) -> Self {

@@ -86,6 +86,8 @@ pub enum Next {
 pub struct Failure {
     /// What those are told who come while no further attempt is made.
     pub error: Arc<ErrorFields>,
+    /// PostgreSQL did not let the user in, and may have named it: no stranger's business.
+    pub names_user: bool,
     /// Not before this moment is another attempt made.
     pub retry_at: Micros,
 }
@@ -104,6 +106,10 @@ pub struct Pool {
     pub failure: Option<Failure>,
     /// Servers are asked to speak protocol 3.`minor_version`.
     pub minor_version: u16,
+    /// Servers may be asked to report the states of their sessions (`state_report.rs`).
+    pub may_ask_report: bool,
+    /// A server has done so.
+    pub is_told: bool,
     /// Nobody new may come in (DISABLE).
     pub disabled: bool,
     gate: Gate,
@@ -113,6 +119,8 @@ pub struct Pool {
     epoch: u64,
     /// Servers of earlier epochs that have not gone yet.
     obsolete: u32,
+    /// Servers of the present epoch that are logged in, the listener included.
+    current: u32,
     /// Places reserved for servers that have no epoch yet.
     unbegun: u32,
     /// How often another host's turn came.
@@ -151,11 +159,14 @@ impl Pool {
             was_entered: false,
             failure: None,
             minor_version: wire::startup::MINOR_VERSION,
+            may_ask_report: true,
+            is_told: false,
             disabled: false,
             gate: Gate::Open,
             has_backlog: false,
             epoch: 0,
             obsolete: 0,
+            current: 0,
             unbegun: 0,
             target: 0,
             clients: 0,
@@ -436,9 +447,10 @@ impl Pool {
         self.servers += 1;
     }
 
-    /// The login to a new server succeeded.
-    pub fn opened(&mut self) {
+    /// The login to a new server, of that epoch, succeeded.
+    pub fn opened(&mut self, epoch: u64) {
         self.opening -= 1;
+        self.current += u32::from(epoch == self.epoch);
         self.failure = None;
     }
 
@@ -455,8 +467,8 @@ impl Pool {
         self.forget_server(epoch);
     }
 
-    /// Opening a server of that epoch failed. If `refused` (the server itself said no) and no other
-    /// server is there, everybody who waits is turned away with that error and returned here.
+    /// Opening a server of that epoch failed. If `refused` (the server itself said no) and there is no
+    /// server that they could get, all waiting clients are turned away with that error and returned here.
     pub fn open_failed(
         &mut self,
         epoch: u64,
@@ -471,6 +483,7 @@ impl Pool {
     /// An opened server is gone.
     pub fn server_gone(&mut self, epoch: u64) {
         debug_assert!(self.servers > self.opening, "a server was counted out twice");
+        self.current -= u32::from(epoch == self.epoch);
         self.forget_server(epoch);
     }
 
@@ -585,7 +598,7 @@ impl Pool {
     /// What must always hold between two calls.
     pub fn check_invariants(&self) {
         debug_assert!(self.opening <= self.servers);
-        debug_assert!(self.obsolete <= self.servers);
+        debug_assert!(self.obsolete + self.current <= self.servers);
         let idle = self.idle.iter().map(Idle::len).sum::<usize>();
         let condemned = self.condemned.iter().map(Vec::len).sum::<usize>();
         let parked = (idle + condemned) as u32;

@@ -237,6 +237,11 @@ impl ClientStatements {
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
+
+    /// Has the client no name, not even one that it has again if a Close has no effect?
+    pub fn is_surely_empty(&self) -> bool {
+        self.is_empty() && self.closes.is_empty()
+    }
 }
 
 /// In place of a serial number: the statement may be on the server or not, so it has to be closed

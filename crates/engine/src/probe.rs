@@ -20,6 +20,11 @@ use crate::vars::{quote_bytes, quote_literal};
 const OF_TRANSACTION: [&[u8]; 3] =
     [b"transaction_isolation", b"transaction_read_only", b"transaction_deferrable"];
 
+/// How names of settings of the library `weir` begin.
+pub const OURS: &[u8] = b"weir.";
+/// Those of them that clients may set.
+const OF_CLIENTS: [&[u8]; 2] = [b"weir.route", b"weir.token"];
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topics {
@@ -57,6 +62,50 @@ pub struct Left {
     /// letters beyond ASCII, they are a reason to keep the server.
     pub channels: Option<Carried>,
     pub pins: Pins,
+}
+
+impl Left {
+    /// All that is left in a session, where statements were not lent.
+    pub fn of_session(
+        settings: Vec<Setting>,
+        prepared: Vec<Setting>,
+        channels: Vec<Box<[u8]>>,
+        pins: Pins,
+    ) -> Self {
+        let topics = Topics { settings: true, objects: true };
+        Self::new(topics, settings, prepared, channels, pins)
+    }
+
+    fn new(
+        topics: Topics,
+        mut settings: Vec<Setting>,
+        prepared: Vec<Setting>,
+        channels: Vec<Box<[u8]>>,
+        mut pins: Pins,
+    ) -> Self {
+        settings.retain(|one| !OF_TRANSACTION.contains(&&*one.name) && !is_ours(&one.name));
+        let prepared = portable(prepared).unwrap_or_else(|| {
+            pins |= Pins::PREPARED;
+            Carried::default()
+        });
+        if channels.len() > CHANNELS_MAX || channels.iter().any(|name| !name.is_ascii()) {
+            pins |= Pins::LISTEN;
+        }
+        let channels = channels.into_iter().filter(|name| name.is_ascii());
+        Self {
+            settings: topics.settings.then(|| Carried::new(settings)),
+            channels: topics.objects.then(|| Carried::names(channels)),
+            prepared: topics.objects.then_some(prepared),
+            lent: Vec::new(),
+            pins,
+        }
+    }
+}
+
+/// Is it a setting between Weir and the library in the server? Where the library is not loaded,
+/// anybody can set one of that name.
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(OURS) && !OF_CLIENTS.contains(&name)
 }
 
 /// The query. `login`: the user that the server is logged in as. `customs`: names of settings that
@@ -202,10 +251,7 @@ impl Probe {
         let (name, text) = (text()?, text()?);
         self.pins |= match kind {
             b"s" => {
-                let (name, value) = (name?, text?);
-                if !OF_TRANSACTION.contains(&&*name) {
-                    self.settings.push(Setting { name: name.into(), value: value.into() });
-                }
+                self.settings.push(Setting { name: name?.into(), value: text?.into() });
                 Pins::NONE
             }
             b"l" => {
@@ -230,22 +276,8 @@ impl Probe {
 
     /// None if what came was no answer to the question.
     pub fn finish(self) -> Option<Left> {
-        let Self { topics, settings, prepared, lent, channels, mut pins, malformed } = self;
-        let prepared = portable(prepared).unwrap_or_else(|| {
-            pins |= Pins::PREPARED;
-            Carried::default()
-        });
-        if channels.len() > CHANNELS_MAX || channels.iter().any(|name| !name.is_ascii()) {
-            pins |= Pins::LISTEN;
-        }
-        let channels = channels.into_iter().filter(|name| name.is_ascii());
-        let left = Left {
-            settings: topics.settings.then(|| Carried::new(settings)),
-            channels: topics.objects.then(|| Carried::names(channels)),
-            prepared: topics.objects.then_some(prepared),
-            lent,
-            pins,
-        };
+        let Self { topics, settings, prepared, lent, channels, pins, malformed } = self;
+        let left = Left { lent, ..Left::new(topics, settings, prepared, channels, pins) };
         (!malformed).then_some(left)
     }
 }

@@ -110,6 +110,9 @@ pub struct ServerRow {
     pub reading: Reading,
     /// Its client keeps it.
     pub pinned: Option<Pinned>,
+    /// It tells what its session holds: by itself, or when it is asked. None if it is not used in auto
+    /// mode.
+    pub reports_state: Option<bool>,
     /// It is closed as soon as it is free.
     pub doomed: bool,
 }

@@ -9,6 +9,8 @@ use crate::setting_names::{Finder, SettingNames};
 
 /// Its fingerprint is made of so many bytes of it.
 pub const HEAD_LEN_MAX: usize = 4_096;
+/// What is searched for in it is found up to this length wherever the text is cut, in bytes.
+const OVERLAP: usize = 4_096;
 
 #[derive(Debug)]
 pub struct Scanning {
@@ -17,12 +19,25 @@ pub struct Scanning {
     finder: Finder,
     names: SettingNames,
     head: Vec<u8>,
+    /// The last bytes before those that come next.
+    tail: Vec<u8>,
+    /// What was searched for was found.
+    pub found: Searched,
     /// What follows in the message is no text.
     is_over: bool,
     /// Serial number of the Parse of an unnamed statement that it stands in; 0 in a Query.
     pub parse: u64,
     /// That message as far as it has come, if it is to be remembered.
     pub message: Option<Vec<u8>>,
+}
+
+/// What is searched for in a text by its words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// A function of `pin_functions`.
+    pub pinned: bool,
+    /// A setting that PostgreSQL hides.
+    pub hidden: bool,
 }
 
 impl Scanning {
@@ -34,14 +49,17 @@ impl Scanning {
             finder: Finder::new(true),
             names: SettingNames::new(letters),
             head: Vec::new(),
+            tail: Vec::new(),
+            found: Searched::default(),
             is_over: false,
             parse,
             message: None,
         }
     }
 
-    /// The next bytes of its message. The text ends with a NUL.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    /// The next bytes of its message. The text ends with a NUL. `search` looks for words in a part of
+    /// it.
+    pub fn feed(&mut self, bytes: &[u8], search: impl Fn(&[u8]) -> Searched) {
         if let Some(message) = &mut self.message {
             message.extend_from_slice(bytes);
         }
@@ -55,6 +73,18 @@ impl Scanning {
         self.finder.feed(text, &mut self.names);
         let room = HEAD_LEN_MAX - self.head.len();
         self.head.extend_from_slice(&text[..text.len().min(room)]);
+        // The seam first, and then what begins behind it.
+        self.tail.extend_from_slice(&text[..text.len().min(OVERLAP)]);
+        for part in [&self.tail[..], text] {
+            let found = search(part);
+            self.found.pinned |= found.pinned;
+            self.found.hidden |= found.hidden;
+        }
+        if text.len() >= OVERLAP {
+            self.tail = text[text.len() - OVERLAP..].to_vec();
+        } else {
+            self.tail.drain(..self.tail.len().saturating_sub(OVERLAP));
+        }
     }
 
     /// What was seen, the names that may be those of settings, and the beginning of the text.
@@ -73,7 +103,7 @@ mod tests {
 
     fn seen(pieces: &[&[u8]]) -> (Signs, Vec<u8>) {
         let mut scanning = Scanning::new(Letters::Ascii, 0);
-        pieces.iter().for_each(|piece| scanning.feed(piece));
+        pieces.iter().for_each(|piece| scanning.feed(piece, |_| Searched::default()));
         let (seen, _, head) = scanning.finish();
         (seen.signs, head)
     }
@@ -110,7 +140,7 @@ mod tests {
         let mut scanning = Scanning::new(Letters::Ascii, 0);
         let blanks = vec![b' '; 9_000];
         for piece in [&blanks[..], b"SET app.x", &blanks, b". y = 1; SET b", b".c = 2\0d.e"] {
-            scanning.feed(piece);
+            scanning.feed(piece, |_| Searched::default());
         }
         let (_, names, _) = scanning.finish();
         let names: Vec<_> = names.iter().map(|(name, _)| name).collect();
@@ -122,5 +152,19 @@ mod tests {
         let piece = vec![b' '; 3_000];
         let (signs, head) = seen(&[&piece, &piece, &piece, b"LOAD 'x'\0"]);
         assert_eq!((signs, head.len()), (Signs::LOAD, HEAD_LEN_MAX));
+    }
+
+    #[test]
+    fn words_are_found_wherever_the_text_is_cut() {
+        let text = [&[b' '; 9_000][..], b"pinned()", &[b' '; 5_000]].concat();
+        let search = |part: &[u8]| Searched {
+            pinned: part.windows(8).any(|part| part == b"pinned()"),
+            hidden: false,
+        };
+        for len in [1, 7, 100, 4_095, 4_096, 4_097, 9_004, 20_000] {
+            let mut scanning = Scanning::new(Letters::Ascii, 0);
+            text.chunks(len).for_each(|piece| scanning.feed(piece, search));
+            assert!(scanning.found.pinned, "{len}");
+        }
     }
 }

@@ -22,6 +22,7 @@ use crate::kept::{Kept, Outline};
 use crate::ledger::Ledger;
 use crate::lore::{CANDIDATES_MAX, Called};
 use crate::pins::{Pinned, Pins};
+pub use crate::preparation::Preparation;
 use crate::prepared::ServerStatements;
 use crate::probe::Probe;
 use crate::replication::ReplicationKind;
@@ -29,6 +30,7 @@ use crate::resets::Resets;
 use crate::scanning::Scanning;
 use crate::session::{Deallocations, Lent, Numbers, Traces};
 use crate::setting_names::SettingNames;
+use crate::state_report::StateReport;
 use crate::stream::Stream;
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
@@ -57,74 +59,10 @@ pub enum ServerPhase {
     Listening,
 }
 
-/// What a server is being asked before its client's bytes may follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preparation {
-    /// Nothing yet: another worker had it and may not have read all that it has said. An idle server
-    /// has nothing to say but bad news.
-    Hear,
-    /// Is it alive (`server_check_query`)?
-    Check,
-    /// Take the client's values of parameters.
-    Apply,
-    /// The same in another order, the server having refused it in the usual one.
-    Reapply,
-    /// Prepare statements that the client has prepared by SQL.
-    Statements,
-    /// Tell which of them there are.
-    Recount,
-    /// Come to the end of the batch that was refused (see [`crate::kept`]).
-    Unwind,
-    /// Prepare the refused statement anew.
-    Renew,
-    /// Prepare a statement that the server does not have, and tell what it returns now.
-    Confirm,
-    /// Drop a client's settings, before `auth_query` is asked.
-    Restore,
-    /// Answer `auth_query`.
-    Ask,
-    /// Nothing yet: a cancel request is under way that would hit the question.
-    AwaitCancel,
-    /// Tell what its client's last transaction has left in the session.
-    Probe,
-    /// Send a mark to the listener, and listen no more.
-    HandOver,
-}
-
-impl Preparation {
-    /// Is a statement of the client's prepared? That may wait for a lock, as its own request would.
-    pub fn renews(self) -> bool {
-        match self {
-            Self::Renew | Self::Confirm => true,
-            Self::Hear
-            | Self::Check
-            | Self::Apply
-            | Self::Reapply
-            | Self::Statements
-            | Self::Recount
-            | Self::Unwind
-            | Self::Restore
-            | Self::Ask
-            | Self::AwaitCancel
-            | Self::Probe
-            | Self::HandOver => false,
-        }
-    }
-
-    /// Is the server being given what a client has in its session, or losing it?
-    pub fn applies(self) -> bool {
-        match self {
-            Self::Apply | Self::Reapply | Self::Statements | Self::Recount | Self::Restore => true,
-            Self::Hear
-            | Self::Check
-            | Self::Unwind
-            | Self::Renew
-            | Self::Confirm
-            | Self::Ask
-            | Self::AwaitCancel
-            | Self::Probe
-            | Self::HandOver => false,
-        }
+impl ServerPhase {
+    /// Is its client held back since it signals another one?
+    pub fn is_signaling(&self) -> bool {
+        matches!(self, Self::Preparing(Preparation::Signal))
     }
 }
 
@@ -137,6 +75,9 @@ pub enum Learnt {
     Scram(ScramKeys),
     /// `md5` and 32 digits.
     Md5(String),
+    /// `auth_query` told a SCRAM verifier, and the client has not shown its keys: no server that wants a
+    /// proof can be logged in to.
+    Verifier,
 }
 
 impl std::fmt::Debug for Learnt {
@@ -145,6 +86,7 @@ impl std::fmt::Debug for Learnt {
             Self::Password(_) => "Learnt::Password",
             Self::Scram(_) => "Learnt::Scram",
             Self::Md5(_) => "Learnt::Md5",
+            Self::Verifier => "Learnt::Verifier",
         })
     }
 }
@@ -186,6 +128,8 @@ impl Errand {
 /// A login to PostgreSQL in progress.
 #[derive(Debug, Default)]
 pub struct ServerLogin {
+    /// Its socket is connected, and is being secured.
+    pub reached: bool,
     /// It is asked to speak protocol 3.`minor`.
     pub minor: u16,
     /// It has agreed to that, or negotiated, or at any rate gone on.
@@ -199,6 +143,9 @@ pub struct ServerLogin {
     pub authenticated: bool,
     /// The last step.
     pub connect_query: Option<ConnectQuery>,
+    /// It is asked to report the state of its session.
+    pub asks_report: bool,
+    pub state_report: Option<StateReport>,
 }
 
 /// How far a new server has come with `connect_query`.
@@ -210,6 +157,16 @@ pub enum ConnectQuery {
 }
 
 impl ServerLogin {
+    /// It has reported the state of its session.
+    pub fn hear_state(&mut self, value: &[u8]) {
+        match &mut self.state_report {
+            Some(report) => report.hear(value, false),
+            None if self.asks_report => self.state_report = StateReport::at_login(value),
+            None => {}
+        }
+        self.state_report.take_if(|report| !report.is_known());
+    }
+
     /// The client's password, if that is what is to be found out.
     pub fn proof(&self) -> Option<&[u8]> {
         self.errand.as_ref().and_then(Errand::password)
@@ -301,6 +258,8 @@ pub struct Server {
     pub forgetting: bool,
     /// It has told of what a client listens to that has left it.
     pub disturbed: bool,
+    /// What it has reported of its session, if it does report.
+    pub state_report: Option<Box<StateReport>>,
     /// It speaks the replication protocol: it never is anybody else's, and ends with its client.
     pub replication: Option<ReplicationKind>,
 }
@@ -352,6 +311,7 @@ impl Server {
             drew: 0,
             forgetting: false,
             disturbed: false,
+            state_report: None,
             replication: None,
         }
     }
@@ -423,20 +383,83 @@ impl Server {
         self.traces.incomplete || count > CANDIDATES_MAX
     }
 
+    /// Of PostgreSQL, as it reports it.
+    pub fn version(&self) -> &[u8] {
+        self.reported(b"server_version").unwrap_or_default()
+    }
+
     /// That of its database.
     fn encoding(&self) -> Option<&[u8]> {
+        self.reported(b"server_encoding")
+    }
+
+    /// What it reported at its login and cannot change.
+    fn reported(&self, parameter: &[u8]) -> Option<&[u8]> {
         let mut reported = self.welcome.fixed().iter();
-        let found = reported.find(|(name, _)| name == b"server_encoding");
+        let found = reported.find(|(name, _)| name == parameter);
         found.map(|(_, value)| value.as_slice())
     }
 
     /// Notes what a text that is about to be run may set.
     pub fn note_settings(&mut self, note: impl FnOnce(&mut SettingNames)) {
+        if self.state_report.is_some() {
+            // It tells of all of them.
+            return;
+        }
         let letters = self.letters_of_client();
         let names = self.setting_names.get_or_insert_with(|| SettingNames::new(letters).into());
         names.letters = letters;
         note(names);
         self.traces.incomplete |= names.incomplete;
+    }
+
+    /// It has reported the state of its session.
+    pub fn hear_state(&mut self, value: &[u8]) {
+        let is_clients = match self.phase {
+            ServerPhase::Linked | ServerPhase::Finishing => true,
+            ServerPhase::Preparing(step) => step.is_clients(),
+            ServerPhase::Connecting(_)
+            | ServerPhase::Login(_)
+            | ServerPhase::Parked
+            | ServerPhase::Settling
+            | ServerPhase::Listening => false,
+        };
+        if is_clients {
+            self.remember_vars();
+        }
+        let Some(report) = &mut self.state_report else { return };
+        report.hear(value, is_clients);
+        if is_clients {
+            self.traces.note_report();
+        } else if !report.is_known() {
+            // What a client leaves behind that would not show, since it is as unknown as this.
+            self.state_report = None;
+        }
+    }
+
+    /// A tracked parameter has changed, and no text was seen that may have changed it.
+    pub fn note_unexplained(&mut self, slot: usize) {
+        self.traces.note_report();
+        if let Some(report) = &mut self.state_report {
+            report.note_unexplained(slot);
+        }
+    }
+
+    /// Is there more to be judged than that nothing has changed?
+    pub fn needs_verdict(&self) -> bool {
+        let Traces { signs, named, deallocates, resets, .. } = self.traces;
+        let says = Signs::SETTINGS | Signs::DISCARD | Signs::PREPARED;
+        let is_news = self.state_report.as_ref().is_some_and(|report| report.is_news());
+        is_news || signs.intersects(says) || named || deallocates || resets || !self.lent.is_empty()
+    }
+
+    /// Reasons to keep it that are seen neither in its state nor by a probe.
+    pub fn unseen_pins(&self) -> Pins {
+        let named = if self.traces.named { Pins::FUNCTION } else { Pins::NONE };
+        match &self.state_report {
+            Some(report) => named | report.events().pins,
+            None => named | self.traces.unseen_pins(),
+        }
     }
 
     /// Something may change them, or changes them, for the first time in the transaction.
@@ -465,6 +488,21 @@ impl Server {
     pub fn keeps_numbers(&self) -> bool {
         let asks = self.traces.signs.intersects(Signs::SEQUENCE);
         asks || self.pinned.as_ref().is_some_and(|one| one.pins.contains(Pins::SEQUENCE))
+    }
+
+    /// Has its client asked for a number where no text shows it?
+    pub fn has_asked_unseen(&self) -> bool {
+        let report = self.state_report.as_ref();
+        report.is_some_and(|report| report.events().pins.contains(Pins::SEQUENCE))
+    }
+
+    /// Its client does not keep it for a question about numbers any more. Returns what was drawn.
+    pub fn take_hold(&mut self) -> Drawn {
+        if let Some(pinned) = &mut self.pinned {
+            pinned.pins = pinned.pins.without(Pins::DRAWN);
+        }
+        self.pinned.take_if(|pinned| pinned.pins.is_empty());
+        std::mem::take(&mut self.drawn)
     }
 
     /// May its client ask for a number that it has drawn?

@@ -10,6 +10,7 @@ use sql::Signs;
 use crate::carried::Order;
 use crate::listening::Listening;
 use crate::lore::Called;
+use crate::pins::Pins;
 use crate::values::Values;
 
 /// What has to be known of a client's session besides its present settings (`Client::vars`).
@@ -19,7 +20,8 @@ pub struct Session {
     pub startup: Values,
     /// The order in which a server has taken its settings, if that was not the usual one.
     pub order: Option<Order>,
-    /// A server has refused its settings: the one that it is being given was opened for that.
+    /// A server has refused its settings: the one that it is being given was opened for that. False again
+    /// when it has a server that is ready.
     pub renews: bool,
     /// If it listens, or has listened.
     pub listening: Option<Box<Listening>>,
@@ -183,6 +185,27 @@ impl Traces {
         self.put_off = false;
         self.signs |= signs;
         self.fingerprint = fingerprint;
+    }
+
+    /// The server has reported what the transaction has left.
+    pub fn note_report(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+        self.put_off = false;
+        self.signs |= Signs::OPAQUE;
+    }
+
+    /// Reasons to keep the server that no probe would show.
+    pub fn unseen_pins(self) -> Pins {
+        let all = [
+            (Signs::LOAD, Pins::LOAD),
+            (Signs::SEED, Pins::SEED),
+            (Signs::SEQUENCE, Pins::SEQUENCE),
+        ];
+        let found = all.into_iter().filter(|(sign, _)| self.signs.contains(*sign));
+        let incomplete = if self.incomplete { Pins::SETTING } else { Pins::NONE };
+        found.fold(incomplete, |pins, (_, pin)| pins | pin)
     }
 
     /// Functions that left it, if anything was left.

@@ -49,6 +49,8 @@ pub struct PoolSettings {
     /// One is chosen for each new connection.
     pub targets: Vec<Target>,
     pub load_balance_hosts: LoadBalanceHosts,
+    /// The messages by which clients are told of the pooler at login.
+    pub introduction: Vec<u8>,
     /// What the configuration says of TLS to servers; nothing where all are at unix sockets.
     pub tls: Vec<String>,
     /// The startup packet's parameters.
@@ -106,9 +108,12 @@ impl PoolSettings {
             },
             weight: config.pool_weight(database, user),
             round_robin: global.server_round_robin,
-            targets: hosts.iter().map(|host| Target::new(host, database.port)).collect(),
+            targets: (hosts.iter().enumerate())
+                .map(|(at, host)| Target::new(host, database.port.of(at)))
+                .collect(),
             tls: if is_remote { global.server_tls() } else { Vec::new() },
             load_balance_hosts: database.load_balance_hosts,
+            introduction: introduction(config, config.pool_mode(database, user)),
             startup: startup_parameters(database, user),
             secret: server_secret(config, database, user),
             forced_user: database.user.as_deref() == Some(user),
@@ -159,13 +164,18 @@ impl PoolSettings {
             && login(self) == login(other)
     }
 
-    /// What [`PoolSettings::leads_to_the_same`] compares, as a text for another process.
+    /// What [`PoolSettings::leads_to_the_same`] compares, but for the mode, as a text for another process.
     pub fn destination(&self) -> String {
         let login = self.startup.iter();
         let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
         let login = login.collect::<Vec<_>>();
-        let beginning = (&self.connect_query, self.mode.word());
+        let beginning = &self.connect_query;
         format!("{:?} {:?} {login:?} {} {beginning:?}", self.targets, self.tls, self.forced_user)
+    }
+
+    /// Is refused what needs a session of its own?
+    pub fn refuses(&self) -> bool {
+        self.auto_unsupported == Unsupported::Error
     }
 
     /// Whom servers are logged in as.
@@ -223,6 +233,23 @@ fn statements_max(mode: PoolMode, limit: u32) -> u32 {
     }
 }
 
+/// The parameters by which drivers recognise PgBouncer (since 1.26) and what to expect of it. In auto mode
+/// there is nothing to expect but PostgreSQL, so nothing is said.
+fn introduction(config: &Config, mode: PoolMode) -> Vec<u8> {
+    let mut messages = Vec::new();
+    if mode != PoolMode::Auto {
+        let statements = config.global.max_prepared_statements.to_string();
+        for (name, value) in [
+            ("pgbouncer.version", config::PGBOUNCER_VERSION),
+            ("pgbouncer.pool_mode", mode.word()),
+            ("pgbouncer.max_prepared_statements", &statements),
+        ] {
+            wire::backend::parameter_status(&mut messages, name.as_bytes(), value.as_bytes());
+        }
+    }
+    messages
+}
+
 fn startup_parameters(database: &Database, user: &str) -> Vec<(String, String)> {
     let dbname = database.dbname.as_ref().unwrap_or(&database.name);
     let mut all =
@@ -241,9 +268,10 @@ fn startup_parameters(database: &Database, user: &str) -> Vec<(String, String)> 
     all
 }
 
-/// `password=` of the database entry if it is this user's, else what auth_file has for it.
+/// `password=` of the database entry if it is this user's, else what auth_file has for it. Without `user=`
+/// it has no effect, as with PgBouncer.
 fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Secret> {
-    let is_own = database.user.as_deref().is_none_or(|forced| forced == user);
+    let is_own = database.user.as_deref() == Some(user);
     match database.password.as_ref().filter(|_| is_own) {
         Some(password) => Some(Secret::parse(password)),
         None => config.auth_file.users.get(user).map(|stored| Secret::parse(stored)),

@@ -7,6 +7,7 @@ use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
 use crate::auth::{Judge, Password};
+use crate::client::Identity;
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId, WorkerId};
 use crate::limits::Limits;
 use crate::listener::{Subscriber, Subscription};
@@ -16,6 +17,7 @@ use crate::realm::Realm;
 use crate::replication::ReplicationKind;
 use crate::server::Server;
 use crate::settings::{PoolKey, Target};
+use crate::signaling::Found;
 
 /// Another process of an online restart that still serves clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,12 @@ pub trait Io {
     /// Bytes that were sent to this client and that it has not read so far, as far as it is known.
     fn client_unsent(&self, client: ClientId) -> usize;
 
+    /// Copies what this client has sent and nobody has read yet, and leaves it where it is. Returns the
+    /// number of bytes; 0 if it cannot be known.
+    fn peek_client(&mut self, _client: ClientId, _buffer: &mut [u8]) -> usize {
+        0
+    }
+
     /// The slot is free from now on. Bytes not yet taken by the kernel are still delivered if the
     /// peer takes them in reasonable time.
     fn close_client(&mut self, client: ClientId);
@@ -53,7 +61,7 @@ pub trait Io {
     fn connect(&mut self, server: ServerId, target: &Target);
 
     /// Open a socket to where `server` is connected to, send `packet`, wait for the other end to
-    /// close, then call `cancel_finished(cancel)`. That call also comes if anything fails.
+    /// close, then call `cancel_finished(cancel, end)`. That call also comes if anything fails.
     fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]);
 
     /// Open a socket to that peer and send `packet`; the rest is as for `send_cancel`.
@@ -155,6 +163,10 @@ pub trait Exchange {
     /// Has the schema changed since that statement was first prepared?
     fn is_outdated(&mut self, statement: &Statement) -> bool;
 
+    /// A number for a new connection, of a client or a server. No other connection of the process has
+    /// or will have it.
+    fn next_connection(&mut self) -> u64;
+
     /// Run `f` on the counts of all connections under their lock. Never nested with another.
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R;
 }
@@ -205,6 +217,24 @@ pub enum Mail {
         serial: u64,
         fate: CancelFate,
     },
+    /// Was one of your clients told this process id? Answer with `ProcessFound`.
+    FindProcess {
+        process_id: u32,
+        requester: (WorkerId, ClientId, u64),
+    },
+    ProcessFound {
+        requester: ClientId,
+        serial: u64,
+        found: Found,
+    },
+    /// Cancel what your client with that serial number does, or terminate it. Answer with
+    /// `CancelDone`, at once or when the request was delivered.
+    Signal {
+        client: ClientId,
+        serial: u64,
+        terminates: bool,
+        requester: (WorkerId, ClientId, u64),
+    },
     /// Your pool's listener is to tell a client of channels. Answer with `Listening` when it listens.
     Listen {
         pool: PoolId,
@@ -249,6 +279,17 @@ pub enum Weight {
     Error,
 }
 
+/// How passing on a cancel request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelEnd {
+    /// The other side has taken it and closed the connection.
+    Taken,
+    /// It could not be sent.
+    Unsent,
+    /// `cancel_wait_timeout` has passed. `sent`: it may be carried out at any moment.
+    Late { sent: bool },
+}
+
 /// What became of a cancel request; of several answers the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CancelFate {
@@ -256,6 +297,10 @@ pub enum CancelFate {
     Unknown,
     /// Its owner waits for nothing.
     Idle,
+    /// It could not be passed on.
+    Unsent,
+    /// It took longer than `cancel_wait_timeout`.
+    Late,
     /// It was passed on.
     Sent,
 }
@@ -267,6 +312,10 @@ pub struct ConsoleLogin {
     pub user: String,
     /// May it change things, or only SHOW them?
     pub admin: bool,
+    /// As whom it counts in [`Limits`] until it ends.
+    pub counted: Option<Arc<Identity>>,
+    /// The connection's number, see [`Exchange::next_connection`].
+    pub serial: u64,
     pub connected_at: Micros,
     /// For cancel requests.
     pub process_id: u32,

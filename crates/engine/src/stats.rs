@@ -24,6 +24,8 @@ pub struct Stats {
     pub client_parses: u64,
     pub server_parses: u64,
     pub binds: u64,
+    /// Clients let in.
+    pub logins: u64,
 }
 
 impl Stats {
@@ -41,6 +43,7 @@ impl Stats {
             client_parses: join(self.client_parses, other.client_parses),
             server_parses: join(self.server_parses, other.server_parses),
             binds: join(self.binds, other.binds),
+            logins: join(self.logins, other.logins),
         }
     }
 

@@ -7,18 +7,24 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::carried::{Carried, Order, Setting};
-use crate::parcel::VarsRecord;
 use crate::values::Values;
 
-/// Names in the order of their slots. The first five are always tracked, as PgBouncer does.
+/// Names in the order of their slots. The first six are always tracked, as PgBouncer does; the sixth since
+/// its 1.26: without it a client that makes itself read-only leaves that to the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackedNames(Vec<String>);
 
-const ALWAYS: [&str; 5] =
-    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"];
+const ALWAYS: [&str; 6] = [
+    "client_encoding",
+    "DateStyle",
+    "TimeZone",
+    "standard_conforming_strings",
+    "application_name",
+    "default_transaction_read_only",
+];
 
 impl TrackedNames {
-    /// The fixed five and those of `track_extra_parameters`.
+    /// The fixed six and those of `track_extra_parameters`.
     pub fn new(extra: &[String]) -> Self {
         let mut names: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
         for name in extra {
@@ -139,19 +145,9 @@ impl Vars {
         self.tracked[slot] = Some(value.into());
     }
 
-    /// For another process.
-    pub fn to_record(&self) -> VarsRecord {
-        let pair = |setting: &Setting| (setting.name.to_vec(), setting.value.to_vec());
-        VarsRecord {
-            tracked: self
-                .tracked
-                .iter()
-                .map(|value| value.as_deref().map(<[u8]>::to_vec))
-                .collect(),
-            carried: self.carried.all().iter().map(pair).collect(),
-            prepared: self.prepared.all().iter().map(pair).collect(),
-            channels: self.channels.all().iter().map(|one| one.name.to_vec()).collect(),
-        }
+    /// What is known, in the order of the slots.
+    pub fn tracked(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        self.tracked.iter().map(|value| value.as_deref())
     }
 
     /// These values, and `defaults` where nothing is known here.
@@ -200,14 +196,24 @@ impl Vars {
         }
     }
 
-    /// The SQL that turns a server with the values `have` into one with these; None if nothing
-    /// differs.
-    pub fn difference(&self, have: &Self, names: &TrackedNames, order: Order) -> Option<Vec<u8>> {
-        let mut sql = Vec::new();
+    /// The SQL that turns a server into one with these values; None if nothing differs.
+    pub fn difference(
+        &self,
+        server: &Present<'_>,
+        names: &TrackedNames,
+        order: Order,
+    ) -> Option<Vec<u8>> {
+        let (mut sql, have) = (Vec::new(), server.vars);
         for slot in 0..names.len() {
             let Some(wanted) = self.get(slot) else { continue };
             let name = names.name(slot);
             if have.get(slot).is_some_and(|value| means_the_same(name, value, wanted)) {
+                continue;
+            }
+            if !server.given.has(slot) && server.at_login.get(slot) == Some(wanted) {
+                sql.extend_from_slice(b"RESET ");
+                sql.extend_from_slice(name.as_bytes());
+                sql.push(b';');
                 continue;
             }
             if name.eq_ignore_ascii_case(NAME_LIST) {
@@ -227,6 +233,17 @@ impl Vars {
         self.channels.listen(&have.channels, &mut sql);
         (!sql.is_empty()).then_some(sql)
     }
+}
+
+/// What a server has, which is to have other values.
+#[derive(Debug)]
+pub struct Present<'a> {
+    pub vars: &'a Vars,
+    /// What it reported when it was logged in to.
+    pub at_login: &'a Vars,
+    /// Those whose wanted value somebody has given. Others go back to `at_login` by RESET:
+    /// `pg_settings` then names the source that it names on a direct connection.
+    pub given: Slots,
 }
 
 /// Are these one value of that parameter? Two schemas or users may differ by case alone.
@@ -322,7 +339,7 @@ mod tests {
 
     #[test]
     fn extra_names_are_added_once() {
-        assert_eq!(names().len(), 6);
+        assert_eq!(names().len(), 7);
         assert_eq!(names().slot(b"TIMEZONE"), Some(2));
         assert_eq!(names().slot(b"search_path"), None);
     }
@@ -342,10 +359,15 @@ mod tests {
         let (mut want, mut have) = (Vars::default(), Vars::default());
         want.set(0, b"utf8");
         have.set(0, b"UTF8");
-        assert_eq!(want.difference(&have, &names(), Order::WhoFirst), None);
+        let sql = |want: &Vars, given: Slots| {
+            let server = Present { vars: &have, at_login: want, given };
+            want.difference(&server, &names(), Order::WhoFirst)
+        };
+        assert_eq!(sql(&want, Slots::ALL), None);
         want.set(4, b"it's \\");
-        let sql = want.difference(&have, &names(), Order::WhoFirst).unwrap();
-        assert_eq!(sql, b"SET application_name =  E'it''s \\\\';");
+        let set = b"SET application_name =  E'it''s \\\\';";
+        assert_eq!(sql(&want, Slots::ALL).unwrap(), set);
+        assert_eq!(sql(&want, Slots::default()).unwrap(), b"RESET application_name;");
     }
 
     #[test]

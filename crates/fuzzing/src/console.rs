@@ -161,7 +161,12 @@ fn snapshot() -> Snapshot {
         config: Arc::new(base_config()),
         pools: vec![pool],
         clients: vec![ClientRow { state: ClientState::Active, connection: connection() }],
-        servers: vec![ServerRow { state: ServerState::Idle, connection: connection(), pin: None }],
+        servers: vec![ServerRow {
+            state: ServerState::Idle,
+            connection: connection(),
+            pin: None,
+            reports_state: None,
+        }],
         forwards: Vec::new(),
         listeners: Vec::new(),
         dns_hosts: Vec::new(),
@@ -176,6 +181,7 @@ fn snapshot() -> Snapshot {
 fn connection() -> Connection {
     Connection {
         id: 1,
+        fd: 1,
         pool: Some(PoolId(0)),
         database: "app".into(),
         user: "alice".into(),

@@ -21,6 +21,7 @@ mod seen;
 mod server_stream;
 mod sql;
 mod startup;
+mod state_report;
 mod userlist;
 mod world;
 
@@ -34,16 +35,18 @@ pub use crate::scram::scram;
 pub use crate::server_stream::server_stream;
 pub use crate::sql::sql;
 pub use crate::startup::startup;
+pub use crate::state_report::state_report;
 pub use crate::userlist::userlist;
 
 /// A target by its name.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Each has a folder of this name in `fuzz/corpus`, and perhaps in `fuzz/regressions`.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("client_stream", client_stream),
     ("server_stream", server_stream),
     ("startup", startup),
+    ("state_report", state_report),
     ("scram", scram),
     ("ledger", ledger),
     ("ini", ini),

@@ -92,7 +92,8 @@ fn play(settings: &Settings, bytes: &[u8], cuts: &Cuts) -> Seen {
     }
     world.leave(client);
     assert_eq!(world.table_sizes().0, 0, "clients left over");
-    assert_eq!(world.clients_counted(), 0, "clients still counted");
+    // Who counts for a console after the engine has handed it over is the shell's business.
+    assert_eq!(world.clients_counted() as usize, world.net.consoles, "clients still counted");
     seen
 }
 

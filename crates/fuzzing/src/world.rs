@@ -10,6 +10,7 @@ use config::{Config, PoolMode};
 use engine::Engine;
 use engine::auth::Peer;
 use engine::ids::{Micros, WorkerId};
+use engine::shell::CancelEnd;
 
 use self::net::Place;
 pub(crate) use self::net::{Client, Mind, Net};
@@ -145,7 +146,7 @@ impl World {
 
     fn finish_cancel(&mut self) -> bool {
         let Some(cancel) = self.net.cancels.pop() else { return false };
-        self.engine.cancel_finished(cancel, self.now, &mut self.net);
+        self.engine.cancel_finished(cancel, CancelEnd::Taken, self.now, &mut self.net);
         self.check_invariants();
         true
     }

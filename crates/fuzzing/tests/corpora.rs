@@ -81,6 +81,7 @@ targets!(
     client_stream,
     server_stream,
     startup,
+    state_report,
     scram,
     ledger,
     ini,

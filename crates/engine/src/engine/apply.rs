@@ -76,11 +76,10 @@ impl<X: Exchange> Engine<X> {
         let client = self.client_mut(id);
         client.vars = wanted;
         let order = client.order().other();
-        if let Some(session) = &mut client.session {
-            session.renews = false;
-            if step == Preparation::Reapply {
-                session.order = Some(order);
-            }
+        if step == Preparation::Reapply
+            && let Some(session) = &mut client.session
+        {
+            session.order = Some(order);
         }
     }
 
@@ -92,12 +91,11 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
-        let (order, there) = (client.order(), &server.vars);
-        let usual = client.vars.difference(there, &self.names, order);
-        let other = client.vars.difference(there, &self.names, order.other());
-        match other {
-            Some(sql) if usual.as_ref() != Some(&sql) && client.session.is_some() => {
+        let client = self.client(id);
+        let (order, has_session) = (client.order(), client.session.is_some());
+        let usual = self.difference(id, on, order);
+        match self.difference(id, on, order.other()) {
+            Some(sql) if usual.as_ref() != Some(&sql) && has_session => {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Reapply);
                 self.send_own_query(on, &sql, now, io);
             }

@@ -27,13 +27,16 @@ use crate::ledger::Expect;
 use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
+use crate::vars::{Present, Slots};
 
 /// Goes before the query, in its transaction, with which it ends: the owner of a database can have all
 /// its sessions begin with a `search_path` that leads to relations of his own.
 const SAFE_SEARCH_PATH: &str =
     "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
 
-const CONFIG_ERROR: &str = "bouncer config error";
+pub(super) const CONFIG_ERROR: &str = "bouncer config error";
+/// PostgreSQL cannot be asked, for a reason that is in the log.
+const FAILING: &str = "server login has been failing (server_login_retry)";
 
 /// Who asks about users that are not in `auth_file`, in which database, and how.
 struct Question {
@@ -115,7 +118,11 @@ impl<X: Exchange> Engine<X> {
         }
         let question = Question::new(&self.config, database, is_console, user)?;
         let entry = question.database.as_deref().and_then(|name| self.config.database(name));
-        let Some(entry) = entry else { return Some(Step::Refuse(CONFIG_ERROR.into())) };
+        let Some(entry) = entry else {
+            let why = format!("authentication database \"{}\" is not configured.", question.shown);
+            self.client_trouble(id, &why, io);
+            return Some(Step::Refuse(CONFIG_ERROR.into()));
+        };
         let pool = self.pool_of(&entry, &question.auth_user);
         if self.exchange.pool(pool, |pool| pool.disabled) {
             let why = format!("authentication database \"{}\" is disabled", question.shown);
@@ -144,7 +151,17 @@ impl<X: Exchange> Engine<X> {
                     self.open_server(pool, now, io);
                 }
             }
-            Grant::Refused(error) => self.refuse_client(id, &error, now, io),
+            Grant::Refused(error) => {
+                let LoginStep::Asking(asking) = &self.login_mut(id).step else { return };
+                let pool = asking.pool;
+                let is_secret = self.exchange.pool(pool, |pool| {
+                    pool.failure.as_ref().is_some_and(|failure| failure.names_user)
+                });
+                match is_secret {
+                    true => self.disconnect(id, FAILING, now, io),
+                    false => self.refuse_client(id, &error, now, io),
+                }
+            }
             Grant::Closed(reason) => self.disconnect(id, reason, now, io),
         }
     }
@@ -168,7 +185,9 @@ impl<X: Exchange> Engine<X> {
         stats.assignments += 1;
         stats.wait_time += now.saturating_sub(since);
         let server = self.server(on);
-        match server.welcome.vars.difference(&server.vars, &self.names, Order::WhoFirst) {
+        let at_login = &server.welcome.vars;
+        let present = Present { vars: &server.vars, at_login, given: Slots::ALL };
+        match at_login.difference(&present, &self.names, Order::WhoFirst) {
             Some(sql) => {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Restore);
                 self.send_own_query(on, &sql, now, io);

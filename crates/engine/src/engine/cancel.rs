@@ -12,7 +12,7 @@ use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::server::{Preparation, ServerPhase};
 use crate::settings::Target;
-use crate::shell::{CancelFate, Event, Exchange, Io, Mail, OtherProcess};
+use crate::shell::{CancelEnd, CancelFate, Event, Exchange, Io, Mail, OtherProcess};
 
 /// A request on its way to PostgreSQL, or to a peer.
 #[derive(Debug)]
@@ -29,7 +29,25 @@ impl CancelFate {
         match self {
             Self::Unknown => "failed cancel request",
             Self::Idle => "cancel request for idle client",
+            Self::Unsent => "cancel request could not be sent",
+            Self::Late => "cancel_wait_timeout",
             Self::Sent => "successfully sent cancel request",
+        }
+    }
+}
+
+impl CancelEnd {
+    /// For the log.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        self.fate().reason()
+    }
+
+    fn fate(self) -> CancelFate {
+        match self {
+            Self::Taken => CancelFate::Sent,
+            Self::Unsent => CancelFate::Unsent,
+            Self::Late { .. } => CancelFate::Late,
         }
     }
 }
@@ -141,7 +159,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn send_cancel(
+    pub(super) fn send_cancel(
         &mut self,
         on: ServerId,
         requester: Option<(WorkerId, ClientId, u64)>,
@@ -162,7 +180,10 @@ impl<X: Exchange> Engine<X> {
     /// The server that is working for the owner of this key. One request at a time is enough for
     /// it: what comes while another is under way changes nothing.
     fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelFate> {
-        let client = self.owner_of(key).ok_or(CancelFate::Unknown)?;
+        self.busy_server(self.owner_of(key).ok_or(CancelFate::Unknown)?)
+    }
+
+    pub(super) fn busy_server(&self, client: &Client) -> Result<ServerId, CancelFate> {
         let on = client.server.ok_or(CancelFate::Idle)?;
         let server = self.server(on);
         // What is found out before the client's own request may wait as long as that would.
@@ -190,26 +211,17 @@ impl<X: Exchange> Engine<X> {
         right.then_some(client)
     }
 
-    /// The request was sent, and PostgreSQL has not closed the connection in time: the request may be
-    /// carried out at any moment. So nobody else may have that server.
-    pub fn cancel_given_up(&mut self, cancel: u64, now: Micros, io: &mut impl Io) {
-        if let Some(Cancel { on: Some((server, serial)), .. }) = self.cancels.get(&cancel)
-            && let Some(found) = self.servers.get_mut(server.0 as usize)
-            && found.serial == *serial
-        {
-            found.doomed = Some("cancel request may still come");
-        }
-        self.cancel_finished(cancel, now, io);
-    }
-
-    /// PostgreSQL has taken the request and closed the connection, or it could not be delivered.
-    pub fn cancel_finished(&mut self, cancel: u64, now: Micros, io: &mut impl Io) {
+    /// A request is under way no longer. Nobody else may have a server that it may still reach.
+    pub fn cancel_finished(&mut self, cancel: u64, end: CancelEnd, now: Micros, io: &mut impl Io) {
         let Some(Cancel { on, requester }) = self.cancels.remove(&cancel) else { return };
         if let Some((server, serial)) = on
             && let Some(found) = self.servers.get_mut(server.0 as usize)
             && found.serial == serial
         {
             found.cancel_pending = false;
+            if end == (CancelEnd::Late { sent: true }) {
+                found.doomed = Some("cancel request may still come");
+            }
             let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
             let over = found.doomed.is_some() || found.ledger.is_at_rest();
             let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
@@ -221,11 +233,11 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if let Some(requester) = requester {
-            self.answer_cancel(requester, CancelFate::Sent, now, io);
+            self.answer_cancel(requester, end.fate(), now, io);
         }
     }
 
-    fn answer_cancel(
+    pub(super) fn answer_cancel(
         &mut self,
         requester: (WorkerId, ClientId, u64),
         fate: CancelFate,
@@ -251,10 +263,12 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
-        let ClientPhase::Canceling { answers_missing, fate } = &mut client.phase else { return };
         if client.serial != serial {
             return;
         }
+        let ClientPhase::Canceling { answers_missing, fate } = &mut client.phase else {
+            return self.signaled(id, answer, now, io);
+        };
         *fate = answer.max(*fate);
         let reason = fate.reason();
         *answers_missing -= 1;

@@ -16,10 +16,6 @@ use crate::shell::{Check, Checked, Exchange, Io};
 
 const NOT_THE_PEER: &str = "unix socket login rejected";
 
-/// Longer passwords are not passed on, in bytes; PgBouncer's limit. So what waits to be judged is
-/// not more than so much for each client.
-const JUDGED_LEN_MAX: usize = 2047;
-
 impl<X: Exchange> Engine<X> {
     /// Who runs the program at the other end of the unix socket? Asked for an unknown user as well,
     /// so that the time it takes does not tell who is known.
@@ -46,9 +42,6 @@ impl<X: Exchange> Engine<X> {
         if password.is_empty() {
             // To many a directory it would be no password at all, but a visit without a name.
             return Step::Refuse("empty password returned by client".into());
-        }
-        if password.len() > JUDGED_LEN_MAX {
-            return Step::Refuse("password too long".into());
         }
         let Ok(password) = str::from_utf8(password).map(|text| Password(text.to_owned())) else {
             return Step::Refuse(judge.refusal().into());

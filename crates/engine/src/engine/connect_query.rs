@@ -34,8 +34,15 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io) -> Step {
         let replicates = matches!(self.server_login(id).errand, Some(Errand::Replication { .. }));
         let settings = self.settings(self.server(id).pool);
-        if replicates || settings.connect_query.is_empty() {
+        if replicates {
             return Step::Ready;
+        }
+        if settings.connect_query.is_empty() {
+            // The report tells also what a login trigger has set.
+            return match self.reported_settings(id) {
+                Some(set) => self.begin_with(id, &set),
+                None => Step::Ready,
+            };
         }
         let mut out = Vec::new();
         frontend::query(&mut out, settings.connect_query.as_bytes());
@@ -81,6 +88,9 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+        if let Some(set) = self.reported_settings(id) {
+            return self.begin_with(id, &set);
+        }
         let pool = self.server(id).pool;
         let settings = self.settings(pool).clone();
         let is_auto = self.server(id).mode == PoolMode::Auto;
@@ -103,21 +113,35 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn connect_query_told(&mut self, id: ServerId) -> Step {
-        let names = self.names.clone();
         let login = self.server_login(id);
         let Some(ConnectQuery::Asked(probe)) = login.connect_query.take() else {
             return Step::Ready;
         };
-        let Some(set) = probe.finish().and_then(|left| left.settings) else {
-            return Step::Failed("what connect_query has set was not understood".into());
-        };
+        match probe.finish().and_then(|left| left.settings) {
+            Some(set) => self.begin_with(id, &set),
+            None => Step::Failed("what connect_query has set was not understood".into()),
+        }
+    }
+
+    /// What the session has set before anybody has it, if the server reports that.
+    fn reported_settings(&mut self, id: ServerId) -> Option<Carried> {
+        self.server_login(id).state_report.as_ref()?.state()?.settings
+    }
+
+    /// Everybody begins with these settings.
+    fn begin_with(&mut self, id: ServerId, set: &Carried) -> Step {
+        if set.is_empty() && self.server_login(id).welcome.vars.carried.is_empty() {
+            return Step::Ready;
+        }
+        let names = self.names.clone();
+        let login = self.server_login(id);
         login.welcome.vars.change(|vars| {
             // What the server reports is known already.
             let reported = |name| names.slot(name).is_some_and(|slot| vars.get(slot).is_some());
             let set = set.all().iter().filter(|setting| !reported(&setting.name));
             vars.carried = Carried::new(set.cloned().collect());
         });
-        self.learn_customs(id, &set);
+        self.learn_customs(id, set);
         Step::Ready
     }
 }

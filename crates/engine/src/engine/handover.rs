@@ -19,7 +19,7 @@ use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::parcel::{
     ClientRecord, CustomsRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord,
-    ServerRecord, StatementRecord, WelcomeRecord,
+    ServerRecord, StatementRecord, VarsRecord, WelcomeRecord,
 };
 use crate::prepared::Statement;
 use crate::server::{Server, ServerPhase};
@@ -56,7 +56,7 @@ impl Packer {
     fn vars(&mut self, vars: &Values) -> u32 {
         let all = &mut self.parcel.vars;
         *self.vars.entry(&raw const **vars).or_insert_with(|| {
-            all.push(vars.to_record());
+            all.push(VarsRecord::of(vars));
             all.len() as u32 - 1
         })
     }
@@ -138,6 +138,7 @@ impl Packer {
             lent: server.lent.iter().map(|lent| lent.name.to_vec()).collect(),
             signs: server.traces.signs.bits(),
             pins_by_name: server.traces.named || server.has_too_many_names(),
+            state_report: server.state_report.as_deref().cloned(),
             connected_at: server.connected_at,
             released_at: server.released_at,
             asked_at: server.asked_at,
@@ -168,7 +169,10 @@ impl<X: Exchange> Engine<X> {
         let Some(client) = self.clients.get(id.0 as usize) else { return false };
         let at_rest = client.stream.remaining == 0;
         match client.phase {
-            ClientPhase::Idle | ClientPhase::Waiting(_) => at_rest && client.pool.is_some(),
+            // What has been done for a call is known here only.
+            ClientPhase::Idle | ClientPhase::Waiting(_) => {
+                at_rest && client.pool.is_some() && !client.signals()
+            }
             ClientPhase::Linked => {
                 at_rest && client.welcomed && client.server.is_some_and(|on| self.rests(on))
             }

@@ -1,10 +1,10 @@
-//! A client that has drawn a number from a sequence keeps its server until its next transaction, which
+//! A client that has drawn a number from a sequence keeps its server for a few transactions, one of which
 //! may ask for that number (`pool_mode = auto`). Behind which texts that is so is in `draws.rs`.
 //!
 //! ```text
 //!  a watched text ─► held ─┬─ currval, lastval ─► pinned as `sequence`
 //!                          ├─ another watched text ─► held, a few times
-//!                          ├─ any other transaction, or the client goes ─► over
+//!                          ├─ a few other transactions, or the client goes ─► over
 //!                          └─ others wait for the server, and the client is idle ─► over
 //! ```
 
@@ -21,6 +21,9 @@ impl<X: Exchange> Engine<X> {
         if !server.is_held() {
             return;
         }
+        if server.has_asked_unseen() {
+            return self.end_hold_asked(on, now);
+        }
         if !server.drawn.end_transaction() {
             return self.end_hold(on);
         }
@@ -33,18 +36,23 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// The question came from within a function.
+    fn end_hold_asked(&mut self, on: ServerId, now: Micros) {
+        let drawn = self.server_mut(on).take_hold();
+        let server = self.server(on);
+        let (pool, drew) = (server.pool, server.drew);
+        if let Some(view) = self.pools.get_mut(pool) {
+            view.lore.draws.note_question(&drawn, drew, now);
+        }
+    }
+
     /// The question did not come.
     pub(super) fn end_hold(&mut self, on: ServerId) {
         let server = self.server_mut(on);
         if !server.is_held() {
             return;
         }
-        let drawn = std::mem::take(&mut server.drawn);
-        if let Some(pinned) = &mut server.pinned {
-            pinned.pins = pinned.pins.without(Pins::DRAWN);
-        }
-        server.pinned.take_if(|pinned| pinned.pins.is_empty());
-        let pool = server.pool;
+        let (drawn, pool) = (server.take_hold(), server.pool);
         if let Some(view) = self.pools.get_mut(pool) {
             view.lore.draws.note_silence(&drawn);
         }

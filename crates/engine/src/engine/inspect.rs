@@ -140,6 +140,12 @@ pub fn server_row(
     check_delay: Micros,
     now: Micros,
 ) -> ServerRow {
+    let is_used = server.mode == PoolMode::Auto
+        && server.replication.is_none()
+        && !matches!(
+            server.phase,
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Listening
+        );
     ServerRow {
         place,
         serial: server.serial,
@@ -152,7 +158,10 @@ pub fn server_row(
             ServerPhase::Parked => ServerState::Idle,
             // What it is asked then is its client's request, once more.
             ServerPhase::Preparing(
-                Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
+                Preparation::Unwind
+                | Preparation::Renew
+                | Preparation::Confirm
+                | Preparation::Signal,
             )
             | ServerPhase::Linked => ServerState::Active,
             ServerPhase::Preparing(Preparation::AwaitCancel) | ServerPhase::Finishing => {
@@ -176,6 +185,7 @@ pub fn server_row(
         replication: server.replication,
         // Who has gone keeps nothing, though what it left may not be taken away yet.
         pinned: server.pinned.as_deref().filter(|_| server.client.is_some()).copied(),
+        reports_state: is_used.then_some(server.state_report.is_some()),
         doomed: server.doomed.is_some(),
     }
 }

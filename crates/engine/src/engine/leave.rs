@@ -6,8 +6,10 @@ use std::sync::Arc;
 use wire::error_fields::ErrorFields;
 
 use super::Engine;
+use super::ask::CONFIG_ERROR;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::kept::QUESTIONS_MAX;
 use crate::pool::Failure;
 use crate::server::{Errand, LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
@@ -32,6 +34,8 @@ pub(super) enum Leaving<'a> {
     Unanswered(&'a str),
     /// By our own decision, which it was told if that was possible.
     Refused(&'a str),
+    /// Another client has terminated it, and it was told so if that was possible.
+    Terminated,
 }
 
 impl<'a> Leaving<'a> {
@@ -40,9 +44,14 @@ impl<'a> Leaving<'a> {
             Self::Goodbye => "client close request",
             Self::Lost => "client unexpected eof",
             Self::Refused(why) | Self::Unanswered(why) => why,
+            Self::Terminated => TERMINATED,
         }
     }
 }
+
+/// PostgreSQL's words and code for it.
+const TERMINATED: &str = "terminating connection due to administrator command";
+const ADMIN_SHUTDOWN: &str = "57P01";
 
 /// Why a server ends whose client has left it with work to do.
 pub(super) const NOT_READY: &str = "client disconnect while server was not ready";
@@ -86,8 +95,26 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let why = error.message();
-        let leaving = Leaving::Refused(&why);
+        if self.asks(id) && names_user(error) {
+            return self.disconnect(id, CONFIG_ERROR, now, io);
+        }
+        self.close_with(id, error, Leaving::Refused(&error.message()), now, io);
+    }
+
+    /// Another client terminates it, as PostgreSQL terminates a backend.
+    pub(super) fn terminate_client(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+        let error = ErrorFields::new("FATAL", ADMIN_SHUTDOWN, TERMINATED);
+        self.close_with(id, &error, Leaving::Terminated, now, io);
+    }
+
+    fn close_with(
+        &mut self,
+        id: ClientId,
+        error: &ErrorFields,
+        leaving: Leaving<'_>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         self.tell_closing(id, leaving, now, io);
         let client = self.client(id);
         let mut out = Vec::new();
@@ -123,7 +150,7 @@ impl<X: Exchange> Engine<X> {
             name: client.name(),
             reason: leaving.reason(),
             age: now.saturating_sub(client.connected_at),
-            error: matches!(leaving, Leaving::Refused(_)),
+            error: matches!(leaving, Leaving::Refused(_) | Leaving::Terminated),
         });
     }
 
@@ -160,14 +187,17 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let cancels = leaving == Leaving::Lost
-            && client.replication.is_none()
-            && self.config.global.cancel_lost_queries;
+        let cancels = match leaving {
+            Leaving::Lost => self.config.global.cancel_lost_queries,
+            Leaving::Terminated => true,
+            Leaving::Goodbye | Leaving::Unanswered(_) | Leaving::Refused(_) => false,
+        };
+        let cancels = cancels && client.replication.is_none();
         let server = self.server_mut(on);
         server.lose_client(client.serial);
         match server.phase {
             // Our own question is under way, the client has sent nothing: the answer is awaited.
-            ServerPhase::Preparing(step) => {
+            ServerPhase::Preparing(step) if step.asks() || !server.ledger.owes_nothing() => {
                 server.phase = ServerPhase::Settling;
                 let is_half = server.has_foreign_settings() || client.vars.has_untracked();
                 if step.applies() && is_half {
@@ -218,8 +248,10 @@ impl<X: Exchange> Engine<X> {
                 // asked about once more.
                 let client = server.client;
                 let pool = server.pool;
-                if let Some(client) = client {
-                    self.client_mut(client).resent |= step == Preparation::Confirm;
+                if let (Some(client), Preparation::Confirm) = (client, step) {
+                    let client = self.client_mut(client);
+                    client.resent = true;
+                    client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
                 }
                 self.close_server(id, reason, now, io);
                 if let Some(client) = client {
@@ -412,7 +444,8 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let retry = self.settings(pool).server_login_retry;
-        let failure = Failure { error: cached, retry_at: now + retry };
+        let failure =
+            Failure { error: cached, names_user: names_user(&error), retry_at: now + retry };
         let waiters = self.exchange.pool(pool, |pool| pool.open_failed(epoch, failure, refused));
         self.vacate(pool, now);
         for (worker, waiter) in waiters {
@@ -441,4 +474,9 @@ impl<X: Exchange> Engine<X> {
             age: now.saturating_sub(server.connected_at),
         });
     }
+}
+
+/// May the error name the user that was not let in (class 28, "Invalid Authorization Specification")?
+fn names_user(error: &ErrorFields) -> bool {
+    error.sqlstate().starts_with(b"28")
 }

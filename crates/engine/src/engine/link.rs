@@ -13,7 +13,7 @@ use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
-use crate::carried::Carried;
+use crate::carried::{Carried, Order};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::ledger::{Entry, Expect, Verb};
@@ -21,7 +21,10 @@ use crate::pool::{Grant, Waiter};
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
-use crate::vars::{Vars, Welcome};
+use crate::vars::{Present, Slots, Vars, Welcome};
+
+/// So many keys are drawn for one with a process id of its own.
+const KEYS_TRIED_MAX: usize = 8;
 
 /// A notice of our own.
 pub(super) fn notice(text: &str) -> ErrorFields {
@@ -55,7 +58,10 @@ impl<X: Exchange> Engine<X> {
             }
             Grant::Queued { ticket, open } => {
                 let client = self.client_mut(id);
-                client.notified &= matches!(client.phase, ClientPhase::Waiting(_));
+                if !matches!(client.phase, ClientPhase::Waiting(_)) {
+                    client.notified = false;
+                    client.begin_wait();
+                }
                 client.phase = ClientPhase::Waiting(Waiter { client: id, ticket, since });
                 if let (true, Some(pool)) = (open, client.pool) {
                     self.open_server(pool, now, io);
@@ -140,7 +146,7 @@ impl<X: Exchange> Engine<X> {
         if !client.vars.is(&server.vars) {
             self.follow_reports(id, on);
             let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
-            if let Some(sql) = client.vars.difference(&server.vars, &self.names, client.order()) {
+            if let Some(sql) = self.difference(id, on, client.order()) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
                 self.send_own_query(on, &sql, now, io);
                 return false;
@@ -152,6 +158,18 @@ impl<X: Exchange> Engine<X> {
             self.server_mut(on).vars = vars;
         }
         self.ready(id, on, now, io)
+    }
+
+    /// The SQL that gives the server the client's values.
+    pub(super) fn difference(&self, id: ClientId, on: ServerId, order: Order) -> Option<Vec<u8>> {
+        let (client, server) = (self.client(id), self.server(on));
+        // What connect_query has set RESET would undo; and in other modes it is not known what the
+        // client has set.
+        let can_reset =
+            server.mode == PoolMode::Auto && self.settings(server.pool).connect_query.is_empty();
+        let given = if can_reset { client.given } else { Slots::ALL };
+        let present = Present { vars: &server.vars, at_login: &server.welcome.vars, given };
+        client.vars.difference(&present, &self.names, order)
     }
 
     /// A message of ours during preparation was answered.
@@ -171,6 +189,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::AwaitCancel => return self.judge(id, on, now, io),
             Preparation::Probe => return self.probed(on, now, io),
             Preparation::HandOver => self.handed_over(id, on, now, io),
+            Preparation::Signal => return self.may_signal(id, on, now, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
@@ -222,8 +241,10 @@ impl<X: Exchange> Engine<X> {
         self.server_mut(on).phase = ServerPhase::Linked;
         let client = self.client_mut(id);
         client.phase = ClientPhase::Linked;
-        client.tracks =
-            tracks || client.extended.as_ref().is_some_and(|own| !own.statements.is_empty());
+        client.tracks = tracks || client.extended.as_ref().is_some_and(|own| own.has_statements());
+        if let Some(session) = &mut client.session {
+            session.renews = false;
+        }
         true
     }
 
@@ -268,15 +289,11 @@ impl<X: Exchange> Engine<X> {
         welcome: &Welcome,
         io: &mut impl Io,
     ) {
-        let mut random = [0; 8];
-        io.random(&mut random);
-        let mut key = u64::from_be_bytes(random) & 0x7fff_ffff_ffff_ffff;
-        let client = &self.clients[id.0 as usize];
-        // Among peers a key tells whose it is, and there is no room for a server's process id.
         let peer = u16::try_from(self.config.global.peer_id).unwrap_or(0);
-        if peer > 0 {
-            key = cancel_key::of_peer(key, peer);
-        } else if let Some(on) = on
+        let mut key = self.new_key(peer, io);
+        let client = &self.clients[id.0 as usize];
+        if peer == 0
+            && let Some(on) = on
             && (client.replication.is_some() || self.mode_of(on) == PoolMode::Session)
         {
             key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
@@ -288,8 +305,14 @@ impl<X: Exchange> Engine<X> {
         out.clear();
         let news = &self.config.global.login_notify_message;
         backend::authentication_ok(&mut out);
-        let client = &mut self.clients[id.0 as usize];
+        let client = &self.clients[id.0 as usize];
         welcome.write(&client.vars, &self.names, &mut out);
+        if client.replication.is_none()
+            && let Some(pool) = client.pool
+        {
+            out.extend_from_slice(&self.settings(pool).introduction);
+        }
+        let client = &mut self.clients[id.0 as usize];
         client.key = key;
         client.welcomed = true;
         let mut secret = (key as u32).to_be_bytes().to_vec();
@@ -304,6 +327,26 @@ impl<X: Exchange> Engine<X> {
         io.send_client(id, &out);
         self.scratch = out;
         self.keys.insert(key, id);
+    }
+
+    /// A key whose process id no other client of this worker has, if that can be: among peers there are
+    /// few.
+    fn new_key(&self, peer: u16, io: &mut impl Io) -> u64 {
+        let mut key = 0;
+        for _ in 0..KEYS_TRIED_MAX {
+            let mut random = [0; 8];
+            io.random(&mut random);
+            key = u64::from_be_bytes(random) & 0x7fff_ffff_ffff_ffff;
+            // Among peers a key tells whose it is, and there is no room for a server's process id.
+            if peer > 0 {
+                key = cancel_key::of_peer(key, peer);
+            }
+            key = cancel_key::of_no_process(key);
+            if self.told((key >> 32) as u32).next().is_none() {
+                break;
+            }
+        }
+        key
     }
 
     /// A simple Query of our own, on a server that owes nothing. Its replies are nobody's.

@@ -89,15 +89,20 @@ impl<X: Exchange> Engine<X> {
         let gone: Vec<_> = known.map(|one| one.name.clone()).collect();
         own.give_up_all_but(&wanted);
         let moving = Carried::new(wanted.without(&own.live).cloned().collect());
-        if own.moving != moving {
+        let is_void = own.moving != moving;
+        if is_void {
             own.moving = moving;
             own.request = 0;
             own.mark = None;
         }
-        let (pool, stays) = (own.pool, !own.moving.is_empty());
+        let (pool, stays, lacks) = (own.pool, !own.moving.is_empty(), is_void && own.unheard);
         if !gone.is_empty() {
             let mail = Mail::Unlisten { pool, who: self.subscriber(id), channels: Some(gone) };
             self.post_listener(pool, mail);
+        }
+        if lacks {
+            // The letter that is void now was also to find the listener again for what is live.
+            self.ask_listener(id);
         }
         stays
     }

@@ -1,6 +1,6 @@
 //! The connections that listen for the clients of a pool (`pool_mode = auto`), of those pools
 //! whose listener is this worker's: opened when the first client listens, closed when nobody has
-//! for `server_idle_timeout`, or another pool starves for its seat. Who listens to what is in
+//! for `server_idle_timeout`, or another pool lacks its seat. Which clients listen to what is in
 //! `listener.rs`.
 //!
 //! It has a seat like any server, and no place in its pool: see `Pool::reserve_listener`.
@@ -67,12 +67,18 @@ impl<X: Exchange> Engine<X> {
             let (needed, since) = (listener.is_needed(), listener.unused_since);
             if over(limit, since, now) {
                 self.server_closed(server, "nobody listens", now, io);
-            } else if !needed && self.is_starved_for(pool) {
+            } else if !needed && (self.is_starved_for(pool) || self.is_lacked_elsewhere(pool)) {
                 self.server_closed(server, "evicted", now, io);
             } else {
                 self.tend_listener(pool, now, io);
             }
         }
+    }
+
+    /// Is there no room for another pool's listener while this pool has one?
+    fn is_lacked_elsewhere(&mut self, pool: PoolId) -> bool {
+        let identity = self.view(pool).identity.clone();
+        self.exchange.limits(|limits| limits.listener_is_lacked(pool, &identity))
     }
 
     /// Operators have ordered something: a listener that leads to the wrong place, or whose pool
@@ -98,8 +104,11 @@ impl<X: Exchange> Engine<X> {
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         match &listener.stage {
             Stage::Closed => {
-                if listener.is_needed() && now >= listener.retry_at && !ends {
+                let (needed, due) = (listener.is_needed(), now >= listener.retry_at);
+                if needed && due && !ends {
                     self.open_listener(pool, now, io);
+                } else if !needed && std::mem::take(&mut listener.lacks_seat) {
+                    self.exchange.limits(|limits| limits.needs_no_listener(pool));
                 }
                 self.warn_deaf(pool);
             }
@@ -131,17 +140,21 @@ impl<X: Exchange> Engine<X> {
 
     fn open_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
         let claim = self.view(pool).claim(pool);
-        if self.exchange.pool(pool, Pool::reserve_listener) {
-            if self.take_listener_seat(&claim, now, io) {
-                self.listeners.entry(pool).or_default().stage = Stage::Opening;
-                return self.connect_server(pool, Some(Errand::Listen), now, io);
-            }
-            self.exchange.pool(pool, |pool| {
-                pool.listener_gone();
-                pool.withdraw_opening();
-            });
+        if !self.exchange.pool(pool, Pool::reserve_listener) {
+            // There was no place: it is looked for again with the next tick, as a seat is.
+            return;
         }
-        // There was no place or no seat: it is looked for again with the next tick.
+        let has_seat = self.take_listener_seat(&claim, now, io);
+        let listener = self.listeners.entry(pool).or_default();
+        listener.lacks_seat = !has_seat;
+        if has_seat {
+            listener.stage = Stage::Opening;
+            return self.connect_server(pool, Some(Errand::Listen), now, io);
+        }
+        self.exchange.pool(pool, |pool| {
+            pool.listener_gone();
+            pool.withdraw_opening();
+        });
     }
 
     /// A seat for a listener: a free one, or that of a server that is idle.
@@ -177,7 +190,7 @@ impl<X: Exchange> Engine<X> {
         let (pool, epoch) = (server.pool, server.epoch);
         self.listeners.entry(pool).or_default().open(id, mark.as_bytes().into());
         let (why, opens) = self.exchange.pool(pool, |pool| {
-            pool.listener_opened();
+            pool.listener_opened(epoch);
             (unfit(pool, epoch), pool.reserve_opening(now))
         });
         if opens {

@@ -28,8 +28,8 @@ mod sasl;
 
 pub use patience::LOGIN_GRACE;
 
-/// No message of a login is longer (PostgreSQL's limit for passwords and SASL answers).
-const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
+/// No password is longer, and no message of SASL (PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`).
+const PASSWORD_LEN_MAX: usize = 65_535;
 const PASSWORD_FAILED: &str = "password authentication failed";
 
 /// What one step of a login comes to.
@@ -300,8 +300,12 @@ impl<X: Exchange> Engine<X> {
         if header.code != frontend::PASSWORD {
             return Step::Drop("bad packet");
         }
-        if header.total > LOGIN_MESSAGE_LEN_MAX {
-            return Step::Refuse("password too long".into());
+        let is_text = login.step.expects_text();
+        if header.total > HEADER_LEN + PASSWORD_LEN_MAX + usize::from(is_text) {
+            return match is_text {
+                true => self.verdict(id, false, PASSWORD_FAILED, now, io),
+                false => Step::Refuse("password too long".into()),
+            };
         }
         if login.buffer.len() < header.total {
             return Step::Wait;
@@ -413,6 +417,8 @@ impl<X: Exchange> Engine<X> {
         client.replication = login.replication;
         let replicates = client.replication.is_some();
         client.pool = Some(pool);
+        self.stats(pool).logins += 1;
+        let client = self.client_mut(id);
         if *client.identity == *view_identity {
             client.identity = view_identity;
         }
@@ -447,7 +453,9 @@ impl<X: Exchange> Engine<X> {
             secret,
             database: std::mem::take(&mut login.database),
             user: client.identity.user.clone(),
+            counted: client.counted.then(|| client.identity.clone()),
             admin,
+            serial: client.serial,
             unread,
             connected_at: now,
         };

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::messages::{
     AuthenticationRequest, BackendKeyData, NegotiateProtocolVersion, ParameterStatus,
 };
-use wire::scram::{self, ScramClient, ScramSecret, ScramVerifier};
+use wire::scram::{self, ScramClient, ScramError, ScramSecret, ScramVerifier};
 use wire::secret::Secret;
 use wire::{Header, backend, frontend, md5};
 
@@ -16,10 +17,11 @@ use super::leave::PROTOCOL_VIOLATION;
 use super::replication::replication_parameters;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::limits::Limits;
-use crate::pool::OPENING_MAX;
+use crate::pool::{OPENING_MAX, Pool};
 use crate::server::{Errand, Learnt, Server, ServerLogin, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
+use crate::state_report;
 
 /// What a user is logged in with of whom no secret is known. It is never right, and who knows why the
 /// login fails is the server, whose words the client is told, as with PgBouncer.
@@ -36,8 +38,43 @@ pub(super) enum Step {
     Ready,
     /// The server said no, in these words.
     Refused(ErrorFields),
+    /// We cannot prove who we are.
+    Unable(Unable),
     /// We cannot go on, for this reason.
     Failed(String),
+}
+
+/// Why Weir cannot prove to a server who it is.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unable {
+    /// What is known of the password does not serve the server's method.
+    #[error("cannot do {0}")]
+    Secret(&'static str),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Unable {
+    /// What clients are told that wait for the server, in PgBouncer's words.
+    fn refusal(&self) -> ErrorFields {
+        let text = match self {
+            Self::Secret(_) => "server login failed: wrong password type".to_owned(),
+            Self::Other(why) => format!("server login failed: {why}"),
+        };
+        ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text)
+    }
+}
+
+impl From<&str> for Unable {
+    fn from(why: &str) -> Self {
+        Self::Other(why.to_owned())
+    }
+}
+
+impl From<ScramError> for Unable {
+    fn from(error: ScramError) -> Self {
+        Self::Other(error.to_string())
+    }
 }
 
 impl<X: Exchange> Engine<X> {
@@ -49,15 +86,19 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let serial = self.next_serial();
+        let serial = self.exchange.next_connection();
         let settings = self.view(pool).settings.clone();
-        let (minor, target, mode, (learnt, epoch)) = self.exchange.pool(pool, |pool| {
+        self.learn_from_other_pools(pool);
+        let (minor, may_ask, target, mode, (learnt, epoch)) = self.exchange.pool(pool, |pool| {
             // Epoch and mode go together, whatever this worker has heard of so far.
             let mode = pool.settings.mode;
-            (pool.minor_version, pool.choose_target(), mode, pool.begin_opening())
+            let target = pool.choose_target();
+            (pool.minor_version, pool.may_ask_report, target, mode, pool.begin_opening())
         });
         let client = errand.as_ref().and_then(Errand::client);
-        let login = ServerLogin { minor, errand, learnt, ..ServerLogin::default() };
+        let is_used = !matches!(errand, Some(Errand::Replication { .. } | Errand::Listen));
+        let asks_report = may_ask && is_used && mode == PoolMode::Auto;
+        let login = ServerLogin { minor, errand, learnt, asks_report, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
         (server.epoch, server.mode) = (epoch, mode);
@@ -95,7 +136,7 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn send_startup(&mut self, id: ServerId, io: &mut impl Io) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
-        let minor = login.minor;
+        let (minor, asks_report) = (login.minor, login.asks_report);
         let replicating = match login.errand {
             Some(Errand::Replication { client }) => server.client.filter(|own| *own == client),
             Some(Errand::Proof { .. } | Errand::Settings { .. } | Errand::Listen) | None => None,
@@ -108,6 +149,10 @@ impl<X: Exchange> Engine<X> {
             own.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         if let Some(client) = replicating {
             parameters.extend(replication_parameters(self.client(client), &self.names));
+        }
+        if asks_report {
+            parameters.push(state_report::ASK);
+            parameters.extend(settings.refuses().then_some(state_report::REFUSE));
         }
         let mut out = Vec::new();
         frontend::startup(&mut out, minor, &parameters);
@@ -151,6 +196,10 @@ impl<X: Exchange> Engine<X> {
                     return self.feed(now, io);
                 }
                 Step::Refused(error) => return self.login_refused(id, error, now, io),
+                Step::Unable(why) => {
+                    let refusal = Some(why.refusal());
+                    return self.open_failed(id, &why.to_string(), refusal, now, io);
+                }
                 Step::Failed(reason) => return self.open_failed(id, &reason, None, now, io),
             }
         }
@@ -160,12 +209,18 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn login_refused(&mut self, id: ServerId, error: ErrorFields, now: Micros, io: &mut impl Io) {
+        if self.declines_report(id, &error) {
+            let why = "it takes no parameter that asks for reports";
+            return self.open_again(id, why, |pool| pool.may_ask_report = false, now, io);
+        }
         if self.declines_version(id, &error) {
-            return self.open_older(id, now, io);
+            let why = "it speaks protocol 3.0 only";
+            return self.open_again(id, why, |pool| pool.minor_version = 0, now, io);
         }
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
         io.event(Event::ServerLoginFailed { message: &message });
-        self.open_failed(id, "login failed", Some(error), now, io);
+        let why = error.message().into_owned();
+        self.open_failed(id, &why, Some(error), now, io);
     }
 
     /// Is the protocol's version what it did not like? Who does not know how to negotiate it
@@ -177,10 +232,23 @@ impl<X: Exchange> Engine<X> {
         early && codes.iter().any(|code| error.sqlstate() == code.as_bytes())
     }
 
-    /// Another connection in this one's place, and none of its pool asks for more than protocol
-    /// 3.0 from now on.
-    fn open_older(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
-        let why = "it speaks protocol 3.0 only";
+    /// Is it a parameter of the library's that it did not like? Other poolers say so, and PostgreSQL
+    /// where the library is another version.
+    fn declines_report(&mut self, id: ServerId, error: &ErrorFields) -> bool {
+        let says = |name: &str| error.message().contains(name);
+        let ours = [state_report::ASK.0, state_report::REFUSE.0];
+        self.server_login(id).asks_report && ours.into_iter().any(says)
+    }
+
+    /// Another connection in this one's place, and further ones of its pool are as `remember` has it.
+    fn open_again(
+        &mut self,
+        id: ServerId,
+        why: &str,
+        remember: impl FnOnce(&mut Pool),
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         let errand = self.server_login(id).errand.take();
         let was_for = errand.as_ref().and_then(Errand::client);
         if was_for.is_some() && self.server(id).client.is_none() {
@@ -191,7 +259,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);
-        self.exchange.pool(server.pool, |pool| pool.minor_version = 0);
+        self.exchange.pool(server.pool, remember);
         self.connect_server(server.pool, errand, now, io);
     }
 
@@ -228,7 +296,13 @@ impl<X: Exchange> Engine<X> {
         match ParameterStatus::decode(body) {
             Ok(status) => {
                 let names = self.names.clone();
-                self.server_login(id).welcome.learn(status.name, status.value, &names);
+                let login = self.server_login(id);
+                if status.name == state_report::NAME {
+                    // No client's business, whether it was asked for or not.
+                    login.hear_state(status.value);
+                    return Step::Continue;
+                }
+                login.welcome.learn(status.name, status.value, &names);
                 Step::Continue
             }
             Err(error) => Step::Failed(error.to_string()),
@@ -257,10 +331,19 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn authentication(&mut self, id: ServerId, body: &[u8], io: &mut impl Io) -> Step {
-        let request = match AuthenticationRequest::decode(body) {
-            Ok(request) => request,
+        let answered = match AuthenticationRequest::decode(body) {
+            Ok(request) => self.prove_to(id, request, io),
             Err(error) => return Step::Failed(error.to_string()),
         };
+        answered.map_or_else(Step::Unable, |()| Step::Continue)
+    }
+
+    fn prove_to(
+        &mut self,
+        id: ServerId,
+        request: AuthenticationRequest<'_>,
+        io: &mut impl Io,
+    ) -> Result<(), Unable> {
         let settings = self.settings(self.server(id).pool).clone();
         let login = self.server_login(id);
         let mut out = Vec::new();
@@ -269,35 +352,28 @@ impl<X: Exchange> Engine<X> {
             AuthenticationRequest::Ok
                 if login.scram.as_ref().is_some_and(|client| !client.is_proven()) =>
             {
-                return Step::Failed("the server ended SCRAM before its own proof".into());
+                return Err("the server ended SCRAM before its own proof".into());
             }
             AuthenticationRequest::Ok => {
                 login.authenticated = true;
-                return Step::Continue;
+                return Ok(());
             }
-            AuthenticationRequest::Cleartext => match cleartext_password(login, &settings) {
-                Ok(password) => frontend::password(&mut out, password.as_bytes()),
-                Err(why) => return Step::Failed(why.into()),
-            },
-            AuthenticationRequest::Md5(salt) => match md5_hash(login, &settings) {
-                Some(hash) => {
-                    frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
-                    login.challenged = true;
-                }
-                None => {
-                    let why = "cannot do MD5 authentication: wrong password type";
-                    return Step::Failed(why.into());
-                }
-            },
+            AuthenticationRequest::Cleartext => {
+                let password = cleartext_password(login, &settings)?;
+                frontend::password(&mut out, password.as_bytes());
+            }
+            AuthenticationRequest::Md5(salt) => {
+                let hash = md5_hash(login, &settings)
+                    .ok_or(Unable::Secret("MD5 authentication: wrong password type"))?;
+                frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
+                login.challenged = true;
+            }
             AuthenticationRequest::Sasl(mechanisms) => {
                 if !mechanisms.contains(scram::MECHANISM) {
                     let why = "none of the server's SASL authentication mechanisms are supported";
-                    return Step::Failed(why.into());
+                    return Err(why.into());
                 }
-                let secret = match scram_secret(login, &settings) {
-                    Ok(secret) => secret,
-                    Err(why) => return Step::Failed(why),
-                };
+                let secret = scram_secret(login, &settings)?;
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
                 let offers_binding = mechanisms.contains(scram::MECHANISM_PLUS);
@@ -309,29 +385,20 @@ impl<X: Exchange> Engine<X> {
                 login.challenged = true;
             }
             AuthenticationRequest::SaslContinue(data) => {
-                let Some(client) = &mut login.scram else {
-                    return Step::Failed("unexpected SASL message".into());
-                };
-                match client.server_first(data) {
-                    Ok(answer) => frontend::sasl_response(&mut out, &answer),
-                    Err(error) => return Step::Failed(error.to_string()),
-                }
+                let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
+                frontend::sasl_response(&mut out, &client.server_first(data)?);
             }
             AuthenticationRequest::SaslFinal(data) => {
-                let Some(client) = &mut login.scram else {
-                    return Step::Failed("unexpected SASL message".into());
-                };
-                return match client.server_final(data) {
-                    Ok(()) => Step::Continue,
-                    Err(error) => Step::Failed(error.to_string()),
-                };
+                let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
+                client.server_final(data)?;
+                return Ok(());
             }
             AuthenticationRequest::Unsupported(kind) => {
-                return Step::Failed(format!("unknown/unsupported auth method: {kind}"));
+                return Err(Unable::Other(format!("unknown/unsupported auth method: {kind}")));
             }
         }
         io.send_server(id, &out);
-        Step::Continue
+        Ok(())
     }
 
     /// The server is logged in. `rest` came behind that: it is dealt with before the server is
@@ -343,8 +410,10 @@ impl<X: Exchange> Engine<X> {
             return;
         };
         let (pool, epoch) = (server.pool, server.epoch);
+        let ServerLogin { scram, welcome, errand, challenged, state_report, .. } = *login;
+        let reports = state_report.is_some();
+        server.state_report = state_report.map(Box::new);
         self.opening_ended();
-        let ServerLogin { scram, welcome, errand, challenged, .. } = *login;
         if let Some(Errand::Replication { client }) = errand {
             return self.replication_opened(id, client, &welcome, rest, now, io);
         }
@@ -368,7 +437,8 @@ impl<X: Exchange> Engine<X> {
         });
         let mut welcome = Arc::new(welcome);
         self.exchange.pool(pool, |pool| {
-            pool.opened();
+            pool.opened(epoch);
+            pool.is_told |= reports;
             match &pool.welcome {
                 // Equal values are one set, so that linking compares pointers.
                 Some(known) if known.vars == welcome.vars => welcome = known.clone(),
@@ -442,17 +512,17 @@ fn startup_user(settings: &PoolSettings) -> &str {
 fn cleartext_password<'a>(
     login: &'a ServerLogin,
     settings: &'a PoolSettings,
-) -> Result<&'a str, &'static str> {
+) -> Result<&'a str, Unable> {
     match (login.proof(), &settings.secret, &login.learnt) {
         (Some(_), _, _) => {
-            Err("the server asks for cleartext passwords: give user and password in the URL")
+            Err("the server asks for cleartext passwords: give user and password in the URL".into())
         }
         (None, _, Some(Learnt::Password(password))) | (None, Some(Secret::Plain(password)), _) => {
             Ok(password)
         }
         (None, None, None) => Ok(NO_PASSWORD),
         (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None, _) => {
-            Err("cannot do cleartext authentication: wrong password type")
+            Err(Unable::Secret("cleartext authentication: wrong password type"))
         }
     }
 }
@@ -466,12 +536,14 @@ fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
         (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
         (None, _, Some(Learnt::Md5(stored))) => Some(stored.clone()),
         (None, None, None) => Some(hash(NO_PASSWORD.as_bytes())),
-        (None, Some(Secret::Scram(_)) | None, Some(Learnt::Scram(_)) | None) => None,
+        (None, Some(Secret::Scram(_)) | None, Some(Learnt::Scram(_) | Learnt::Verifier) | None) => {
+            None
+        }
     }
 }
 
 /// With what to prove ourselves to the server.
-fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSecret, String> {
+fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSecret, Unable> {
     if let Some(password) = login.proof() {
         return Ok(ScramSecret::Password(password.to_vec()));
     }
@@ -480,14 +552,16 @@ fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSec
             Ok(ScramSecret::Password(password.clone().into_bytes()))
         }
         (_, Some(Learnt::Scram(keys))) => Ok(ScramSecret::Keys(keys.clone())),
-        (Some(Secret::Scram(_)), Some(Learnt::Md5(_)) | None) => {
-            Err("cannot do SCRAM authentication: password is SCRAM \
-             secret but client authentication did not provide SCRAM keys"
-                .into())
-        }
         (None, None) => Ok(ScramSecret::Password(NO_PASSWORD.into())),
-        (Some(Secret::Md5(_)) | None, Some(Learnt::Md5(_)) | None) => {
-            Err("cannot do SCRAM authentication: wrong password type".into())
+        // A verifier alone is no key: the client has not logged in by SCRAM.
+        (Some(Secret::Scram(_)), Some(Learnt::Md5(_)) | None) | (_, Some(Learnt::Verifier)) => {
+            Err(Unable::Secret(
+                "SCRAM authentication: password is SCRAM secret but client authentication did not \
+                 provide SCRAM keys",
+            ))
+        }
+        (Some(Secret::Md5(_)) | None, Some(Learnt::Md5(_))) | (Some(Secret::Md5(_)), None) => {
+            Err(Unable::Secret("SCRAM authentication: wrong password type"))
         }
     }
 }

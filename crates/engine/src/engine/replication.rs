@@ -30,7 +30,8 @@ impl<X: Exchange> Engine<X> {
         let reserved = self.exchange.pool(pool, Pool::reserve_own);
         if reserved && self.take_seat(pool, now, io) {
             let waiter = Waiter { client: id, ticket: 0, since: now };
-            self.open_own(waiter, pool, now, io);
+            self.client_mut(id).phase = ClientPhase::Preparing(waiter);
+            self.connect_server(pool, Some(Errand::Replication { client: id }), now, io);
         } else {
             // What it gets in the end is replaced.
             self.link(id, now, io);
@@ -54,12 +55,6 @@ impl<X: Exchange> Engine<X> {
         self.replace_server(on, "evicted", errand, now, io);
     }
 
-    fn open_own(&mut self, waiter: Waiter, pool: PoolId, now: Micros, io: &mut impl Io) {
-        let client = waiter.client;
-        self.client_mut(client).phase = ClientPhase::Preparing(waiter);
-        self.connect_server(pool, Some(Errand::Replication { client }), now, io);
-    }
-
     /// The server is logged in. What it has told of itself is this client's welcome, and no
     /// other's: without a database a server has other settings.
     pub(super) fn replication_opened(
@@ -71,8 +66,8 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let pool = self.server(on).pool;
-        self.exchange.pool(pool, Pool::opened);
+        let (pool, epoch) = (self.server(on).pool, self.server(on).epoch);
+        self.exchange.pool(pool, |pool| pool.opened(epoch));
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
         let since = match client.phase {

@@ -71,7 +71,10 @@ impl<X: Exchange> Engine<X> {
         let (client, hearer) = match server.phase {
             ServerPhase::Linked
             | ServerPhase::Preparing(
-                Preparation::AwaitCancel | Preparation::Probe | Preparation::HandOver,
+                Preparation::AwaitCancel
+                | Preparation::Probe
+                | Preparation::HandOver
+                | Preparation::Signal,
             ) => (client, None),
             ServerPhase::Preparing(
                 Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
@@ -168,6 +171,12 @@ impl<X: Exchange> Engine<X> {
     fn go_on_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server(on);
         let Some(id) = server.client else { return };
+        if server.phase.is_signaling()
+            && server.ledger.last().is_none()
+            && server.stream.at_boundary()
+        {
+            return self.may_signal(id, on, now, io);
+        }
         let awaits = self.client(id).extended.as_ref().map_or(0, |own| own.awaits);
         let waits = matches!(server.phase, ServerPhase::Linked) && awaits != 0;
         // In a copy the server waits for what the client says.
@@ -368,7 +377,7 @@ impl Replies<'_> {
             }
             // The client knows another number than its server's for its own.
             if is_own {
-                pid = (client.key >> 32) as u32;
+                pid = client.process_id();
             }
         }
         if pid == said.pid && !is_held_back {

@@ -19,6 +19,7 @@ use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::server::Server;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
+use crate::signaling::Call;
 use crate::stats::Stats;
 use crate::stream::Splice;
 use crate::vars::TrackedNames;
@@ -29,11 +30,13 @@ mod lending;
 mod naming;
 mod numbers;
 mod rewinding;
+mod signals;
 mod statements;
 mod texts;
 
 use keeping::Keeping;
-use texts::{REMEMBERED_LEN_MAX, Sent, Sight, Texts};
+pub(super) use signals::call_of;
+use texts::{Odd, REMEMBERED_LEN_MAX, Sent, Sight, Texts};
 
 /// An unnamed Parse up to this length is remembered, in case its Bind comes in another
 /// transaction and finds another server. In auto mode longer ones are, too.
@@ -58,6 +61,8 @@ enum Stop {
     /// The message in front uses a statement that this server does not have, and that may return
     /// other columns than the client was told of. It has to be known whether it does.
     Outdated(Used),
+    /// The message in front signals another client. What it is answered with has to be known.
+    Signal(Call),
 }
 
 /// What no client may do.
@@ -129,10 +134,11 @@ impl<X: Exchange> Engine<X> {
             from: 0,
             undescribed: 0,
             messages: 0,
+            call: None,
         };
         let global = &self.config.global;
         let stop = requests.run(global.max_packet_size, global.disable_pqexec);
-        if let Stop::Outdated(_) = stop {
+        if let Stop::Outdated(_) | Stop::Signal(_) = stop {
             requests.rewind();
         }
         let used = requests.at;
@@ -165,14 +171,23 @@ impl<X: Exchange> Engine<X> {
                 client.stream.hold_rest(joined, bytes, used);
                 self.confirm_shape(id, on, of, now, io);
             }
-            Stop::Terminate => self.drop_client(id, Leaving::Goodbye, now, io),
-            Stop::Violation(Violation { why, error }) => {
-                if let Some(message) = error {
-                    self.client_trouble(id, &message, io);
-                }
-                self.disconnect(id, &why, now, io);
+            Stop::Signal(call) => {
+                let client = &mut self.clients[id.0 as usize];
+                client.stream.hold_rest(joined, bytes, used);
+                self.begin_signal(id, on, call, now, io);
             }
+            Stop::Terminate => self.drop_client(id, Leaving::Goodbye, now, io),
+            Stop::Violation(violation) => self.violated(id, violation, now, io),
         }
+    }
+
+    #[cold]
+    fn violated(&mut self, id: ClientId, violation: Violation, now: Micros, io: &mut impl Io) {
+        let Violation { why, error } = violation;
+        if let Some(message) = error {
+            self.client_trouble(id, &message, io);
+        }
+        self.disconnect(id, &why, now, io);
     }
 
     /// There was nothing to read from a client after all, though it was given a server for it.
@@ -234,6 +249,8 @@ struct Requests<'a, X> {
     undescribed: u64,
     /// How many messages were looked at.
     messages: u64,
+    /// The message in front is this call, which has to be decided before it can be dealt with.
+    call: Option<Call>,
 }
 
 impl<'a, X: Exchange> Requests<'a, X> {
@@ -276,7 +293,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Fate::Pass => self.out.pass(from, to),
                 Fate::Head(len) => self.out.pass(from + len, to),
                 Fate::Drop | Fate::Replaced => {}
-                Fate::Hold => return Stop::Incomplete,
+                Fate::Hold => return self.call.map_or(Stop::Incomplete, Stop::Signal),
                 Fate::Confirm(used) => return Stop::Outdated(used),
             }
             self.at = to;
@@ -337,20 +354,15 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         match header.code {
             QUERY => {
-                let (seen, replaced) = match self.see_query(header, available) {
-                    Sight::Pass(seen) => (seen, None),
-                    Sight::Hold => return Ok(Fate::Hold),
-                    Sight::Replace(text) => (Seen::default(), Some(text)),
+                let seen = match self.see_query(header, available) {
+                    Ok(seen) => seen,
+                    Err(odd) => return Ok(self.answer_otherwise(odd)),
                 };
                 let discards = self.query_discards(seen, header, available);
                 let entry = Entry::new(Expect::Query, Verb::Forward);
                 self.owe_without_unnamed(entry);
                 if discards {
                     self.note_query_discards(header, available);
-                }
-                if let Some(text) = replaced {
-                    frontend::query(self.out.insert(), text);
-                    return Ok(Fate::Replaced);
                 }
                 self.note_begin(header, available);
                 Ok(Fate::Pass)
@@ -395,6 +407,19 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
+    /// The Query in front is not passed on as it is.
+    #[cold]
+    fn answer_otherwise(&mut self, odd: Odd) -> Fate {
+        match odd {
+            Odd::Hold => Fate::Hold,
+            Odd::Replace(text) => {
+                self.owe_without_unnamed(Entry::new(Expect::Query, Verb::Forward));
+                frontend::query(self.out.insert(), &text);
+                Fate::Replaced
+            }
+        }
+    }
+
     fn owe(&mut self, mut entry: Entry) {
         *self.serial += 1;
         entry.serial = *self.serial;
@@ -430,7 +455,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.server.unnamed = 0;
         if let Some(extended) = &mut self.client.extended {
             let before = std::mem::take(&mut extended.unnamed);
-            if before != 0 {
+            // An earlier message that took it away may have no effect.
+            if before != 0 || !self.server.ledger.has_answered(extended.unnamed_doubt) {
                 extended.unnamed_doubt = *self.serial + 1;
                 entry = entry.undo(Undo::DropUnnamed { before });
             }
@@ -453,8 +479,6 @@ impl<'a, X: Exchange> Requests<'a, X> {
 
     fn parse(&mut self, header: Header, available: usize) -> Result<Fate, String> {
         if !self.tracks() {
-            self.stats.client_parses += 1;
-            self.stats.server_parses += 1;
             self.owe(Entry::new(Expect::Parse, Verb::Forward));
             return Ok(Fate::Pass);
         }

@@ -14,6 +14,7 @@ use crate::client::Identity;
 use crate::encoding;
 use crate::ids::ClientId;
 use crate::limits::ClientCounts;
+use crate::probe::OURS;
 use crate::replication::Replication;
 use crate::shell::{Event, Exchange, Io, Weight};
 use crate::vars::{CLIENT_ENCODING, Vars};
@@ -33,8 +34,10 @@ struct Purpose<'a> {
     user: &'a str,
 }
 
-fn setting(name: &[u8], value: &[u8]) -> Setting {
-    Setting { name: name.to_ascii_lowercase().into(), value: value.into() }
+/// None for what is between Weir and the library in the server.
+fn setting(name: &[u8], value: &[u8]) -> Option<Setting> {
+    let name = name.to_ascii_lowercase();
+    (!name.starts_with(OURS)).then(|| Setting { name: name.into(), value: value.into() })
 }
 
 /// The client's own value of a tracked parameter, which it is told back at login.
@@ -82,8 +85,8 @@ impl<X: Exchange> Engine<X> {
         let known_as = self.user_of_all(&database);
         let user_told = known_as.clone().ok().flatten().unwrap_or_else(|| user.clone());
         let identity = Arc::new(Identity { database: database.clone(), user: user_told });
-        let counts = (!is_console).then(|| self.count_client(id, &identity));
-        if counts.is_some_and(|counts| counts.process > self.config.global.max_client_conn) {
+        let counts = self.count_client(id, &identity);
+        if counts.process > self.config.global.max_client_conn && !is_console {
             self.uncount_client(id, &identity);
             self.want_places();
             return Err("no more connections allowed (max_client_conn)".into());
@@ -103,7 +106,7 @@ impl<X: Exchange> Engine<X> {
         login.replication = replication;
         login.database = database;
         login.user = user;
-        counts.map_or(Ok(()), |counts| self.refuse_beyond(counts, &identity))
+        self.refuse_beyond(counts, &identity)
     }
 
     /// Is any setting this client's own business?
@@ -159,8 +162,18 @@ impl<X: Exchange> Engine<X> {
         self.refuse_beyond(counts, &identity)
     }
 
+    /// May this user steer the pooler? Who runs it may do so by the unix socket.
+    fn is_operator(&self, user: &str) -> bool {
+        user == config::CONSOLE_USER
+            || self.config.global.admin_users.iter().any(|admin| admin == user)
+    }
+
     /// Is there room for one more client of that database, and of that user?
     fn refuse_beyond(&mut self, counts: ClientCounts, identity: &Identity) -> Result<(), String> {
+        // An operator comes in whatever there is.
+        if self.is_console(&identity.database) && self.is_operator(&identity.user) {
+            return Ok(());
+        }
         let over = |count: u32, limit: u32| limit > 0 && count > limit;
         let config = &self.config;
         let limit = if over(counts.database, config.max_db_client_connections(&identity.database)) {
@@ -226,7 +239,7 @@ impl<X: Exchange> Engine<X> {
                             continue;
                         }
                         if self.carries(purpose) {
-                            carried.push(setting(name, value));
+                            carried.extend(setting(name, value));
                         } else {
                             return Err(self.unsupported(id, "", &text, value, io));
                         }
@@ -265,7 +278,7 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             if self.carries(purpose) {
-                carried.push(setting(name.as_bytes(), value.as_bytes()));
+                carried.extend(setting(name.as_bytes(), value.as_bytes()));
             } else if !all {
                 return Err(self.unsupported(id, " in options", &name, value.as_bytes(), io));
             }

@@ -27,6 +27,7 @@ impl<X: Exchange> Engine<X> {
         self.end_long_holds(now, io);
         self.derive_ahead();
         self.notify_waiting(now, io);
+        self.look_ahead(now, io);
         self.expire_servers(now, io);
         self.close_obsolete(now, io);
         self.review_listeners(now, io);
@@ -159,6 +160,13 @@ impl<X: Exchange> Engine<X> {
             let settings = self.settings(server.pool);
             let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
             let why = match (&server.phase, client) {
+                // PgBouncer's words: one is said of a network that does not answer, one of a server.
+                (ServerPhase::Connecting(login), _)
+                    if !login.reached
+                        && over(settings.server_connect_timeout, server.connected_at, now) =>
+                {
+                    "connect failed"
+                }
                 (ServerPhase::Connecting(_) | ServerPhase::Login(_), _)
                     if over(settings.server_connect_timeout, server.connected_at, now) =>
                 {

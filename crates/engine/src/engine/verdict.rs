@@ -7,6 +7,7 @@
 //!                                        ├─ objects ──► pinned: the client keeps the server
 //!                                        ├─ no answer ─► pinned; asked again behind the next one
 //!                                        └─ neither ──► unlink
+//!  A server that reports its state is not probed: the answer is there already (`state_report.rs`).
 //!  the client goes ── pinned, or not probed yet ─► DISCARD ALL ─► others may have the server
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 use std::collections::BTreeSet;
 
+use config::Unsupported;
 use sql::Signs;
 use wire::{backend, frontend};
 
@@ -30,10 +32,11 @@ use crate::pool::Waiter;
 use crate::probe::{self, Left, Probe, Topics};
 use crate::resets::Resets;
 use crate::server::{Preparation, ServerPhase};
-use crate::session::{Lent, Traces};
+use crate::session::{Lent, Numbers, Traces};
 use crate::shell::{Exchange, Io};
+use crate::state_report;
 use crate::values::Values;
-use crate::vars::{TrackedNames, Vars};
+use crate::vars::{Slots, TrackedNames, Vars};
 
 const FORGET: &[u8] = b"DISCARD ALL";
 
@@ -41,9 +44,19 @@ impl<X: Exchange> Engine<X> {
     /// The client's transaction is over, and there are traces of it on the server, or of an
     /// earlier one.
     pub(super) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        // After a cancel request the client waits, and goes on when there is a verdict.
+        let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
         let signs = server.traces.signs;
         (server.has_moved, server.may_set) = (server.traces.put_off, server.traces.put_off);
+        if server.state_report.is_some() && !server.needs_verdict() && !is_held {
+            // What there was is there still, and nothing else.
+            (server.traces, server.resets) = (Traces::default(), Resets::default());
+            if !server.has_traces() {
+                server.before = None;
+                return self.unlink(id, on, now, io);
+            }
+        }
         if server.traces.is_empty() {
             server.before = None;
         }
@@ -57,12 +70,20 @@ impl<X: Exchange> Engine<X> {
         if self.server(on).cancel_pending {
             return self.await_cancel(id, on, now);
         }
+        self.client_mut(id).phase =
+            ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.remember_setting_names(on);
+        let server = self.server_mut(on);
+        let (pool, asks) = (server.pool, server.state_report.is_none());
+        if !asks && server.lent.is_empty() {
+            server.phase = ServerPhase::Preparing(Preparation::Probe);
+            return self.probed(on, now, io);
+        }
+        // Of statements that were lent no report tells.
         let server = self.server(on);
-        let pool = server.pool;
         let topics = Topics {
-            settings: signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
-            objects: server.pinned.is_some() || !(Signs::SETTINGS.contains(signs)),
+            settings: asks && signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
+            objects: asks && (server.pinned.is_some() || !(Signs::SETTINGS.contains(signs))),
         };
         let Some(view) = self.pools.get(pool) else { return };
         let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
@@ -74,8 +95,6 @@ impl<X: Exchange> Engine<X> {
         let customs = customs.into_iter().filter(|name| letters.include(name) == Some(true));
         let login = view.settings.login_user().as_bytes();
         let sql = probe::question(topics, login, customs, &server.lent);
-        self.client_mut(id).phase =
-            ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.ask_what_is_left(on, Preparation::Probe, topics, &sql, now, io);
         self.take_lent_back(on, io);
     }
@@ -129,13 +148,26 @@ impl<X: Exchange> Engine<X> {
         self.send_own_query(on, question, now, io);
     }
 
-    /// The probe is answered.
+    /// The probe is answered, or what it would ask was reported.
     pub(super) fn probed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         let error = server.own_error.take();
-        let left = server.probe.take().and_then(|probe| probe.finish());
+        let answer = server.probe.take().map(|probe| probe.finish());
+        let told = server.state_report.as_ref().map(|report| report.state());
+        let left = match (answer, told) {
+            (None, told) => told.flatten(),
+            (Some(answer), None) => answer,
+            (Some(answer), Some(told)) => {
+                answer.zip(told).map(|(answer, told)| Left { lent: answer.lent, ..told })
+            }
+        };
         let left = left.filter(|_| error.is_none());
+        if let Some(left) = &left {
+            self.explain_changes(id, on, left, io);
+        }
+        let unseen = self.take_events(id, on, left.is_some());
+        let server = self.server_mut(on);
         let traces = server.traces;
         match left {
             Some(_) => {
@@ -149,7 +181,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         let lent = std::mem::take(&mut server.lent);
-        let mut pins = unseen_pins(traces);
+        let mut pins = unseen;
         if !server.drawn.is_empty() {
             pins |= Pins::DRAWN;
         }
@@ -189,6 +221,70 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// Reasons to keep the server that neither its state nor a probe shows. `is_known`: a verdict is
+    /// taken from all that was reported.
+    fn take_events(&mut self, id: ClientId, on: ServerId, is_known: bool) -> Pins {
+        let serial = self.client(id).serial;
+        let server = self.server_mut(on);
+        let (mut pins, pool) = (server.unseen_pins(), server.pool);
+        let Some(report) = &mut server.state_report else { return pins };
+        let events = report.events();
+        match is_known {
+            true => report.judged(),
+            false => report.put_off(),
+        }
+        if events.discards {
+            server.numbers = Numbers::Of(serial);
+            if let Some(pinned) = &mut server.pinned {
+                pinned.pins = pinned.pins.without(Pins::SEQUENCE);
+            }
+        }
+        if let Some(view) = self.pools.get_mut(pool) {
+            // From now on nobody in the pool is to find a stranger's.
+            view.lore.asks_numbers |= events.pins.contains(Pins::SEQUENCE);
+            if view.settings.auto_unsupported == Unsupported::Warn {
+                pins = pins.without(state_report::OF_EVENTS);
+            }
+        }
+        pins
+    }
+
+    /// Tracked parameters have changed, and no text was seen to change them. Those that the session
+    /// has set are the client's; else the server's own default is another one.
+    fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io) {
+        let server = &self.servers[on.0 as usize];
+        let Some(report) = &server.state_report else { return };
+        let unexplained = report.unexplained();
+        if unexplained == Slots::default() {
+            return;
+        }
+        let before = report.state_before();
+        let names = self.names.clone();
+        let is_in = |left: Option<&Left>, slot: usize| {
+            let settings = left.and_then(|left| left.settings.as_ref());
+            settings
+                .is_some_and(|all| all.all().iter().any(|one| names.slot(&one.name) == Some(slot)))
+        };
+        let there = server.vars.clone();
+        let client = &mut self.clients[id.0 as usize];
+        let mut out = Vec::new();
+        for slot in (0..names.len()).filter(|slot| unexplained.has(*slot)) {
+            let Some(value) = there.get(slot) else { continue };
+            let is_given = client.given.has(slot);
+            if is_in(Some(left), slot) || is_in(before.as_ref(), slot) {
+                if is_given {
+                    client.vars.change(|vars| vars.set(slot, value));
+                    backend::parameter_status(&mut out, names.name(slot).as_bytes(), value);
+                }
+            } else if let Some(session) = client.session.as_mut().filter(|_| !is_given) {
+                session.startup.change(|vars| vars.set(slot, value));
+            }
+        }
+        if !out.is_empty() {
+            io.send_client(id, &out);
+        }
+    }
+
     /// What was lent and is not there any more its client has deallocated by SQL.
     fn forget_deallocated(&mut self, id: ClientId, lent: &[Lent], left: &Left) {
         let Some(extended) = &mut self.client_mut(id).extended else { return };
@@ -216,7 +312,9 @@ impl<X: Exchange> Engine<X> {
         left: &Left,
         io: &mut impl Io,
     ) -> bool {
+        self.client_mut(id).session_mut();
         let server = self.server_mut(on);
+        let reports = server.state_report.is_some();
         let there = server.vars.clone();
         let before = server.before.take().unwrap_or_else(|| there.clone());
         let resets = std::mem::take(&mut server.resets);
@@ -245,7 +343,8 @@ impl<X: Exchange> Engine<X> {
             now_there.carried = Carried::new(carried);
             let session = self.client(id).session.as_deref();
             let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
-            if !traces.signs.intersects(Signs::OPAQUE) {
+            // A report tells which of the two it is.
+            if !reports && !traces.signs.intersects(Signs::OPAQUE) {
                 keep_cleared(&mut now_there, &startup, &before, &resets);
             }
             own = now_there.clone();
@@ -303,6 +402,9 @@ impl<X: Exchange> Engine<X> {
         let schema = self.exchange.schema();
         let server = self.server(on);
         let (pool, was_pinned) = (server.pool, server.pinned.is_some());
+        if server.state_report.is_some() {
+            return;
+        }
         let (Some(called), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) else {
             return;
         };
@@ -316,8 +418,7 @@ impl<X: Exchange> Engine<X> {
     /// The client has gone; what it has left goes too.
     pub(super) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let pins = self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
-        let traces = self.server(on).traces;
-        if !(pins | unseen_pins(traces)).lasting().is_empty() {
+        if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
             return self.close_server(on, "session state cannot be discarded", now, io);
         }
         self.server_mut(on).forgetting = true;
@@ -334,19 +435,11 @@ impl<X: Exchange> Engine<X> {
         server.lent.clear();
         server.resets = Resets::default();
         server.setting_names = None;
+        server.state_report.take_if(|report| !report.is_known());
+        server.state_report.iter_mut().for_each(|report| report.judged());
         server.drop_foreign_settings();
         self.settled(on, now, io);
     }
-}
-
-/// Reasons to keep the server that no probe would show.
-fn unseen_pins(traces: Traces) -> Pins {
-    let all =
-        [(Signs::LOAD, Pins::LOAD), (Signs::SEED, Pins::SEED), (Signs::SEQUENCE, Pins::SEQUENCE)];
-    let found = all.into_iter().filter(|(sign, _)| traces.signs.contains(*sign));
-    let named = if traces.named { Pins::FUNCTION } else { Pins::NONE };
-    let incomplete = if traces.incomplete { Pins::SETTING } else { Pins::NONE };
-    found.fold(named | incomplete, |pins, (_, pin)| pins | pin)
 }
 
 /// A role that was left, or a setting of the application's that was emptied, looks as if it was reset.

@@ -56,6 +56,7 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 lent: if flags[0] { vec![b"mine".to_vec()] } else { Vec::new() },
                 signs: process_id,
                 pins_by_name: flags[2],
+                state_report: StateReport::at_login(b"v1;t").filter(|_| flags[1]),
                 connected_at: times[0],
                 released_at: times[1],
                 asked_at: times[2],
@@ -117,21 +118,26 @@ fn learnt() -> impl Strategy<Value = LearntRecord> {
     prop_oneof![
         scram,
         ".{0,9}".prop_map(LearntRecord::Md5),
-        ".{0,9}".prop_map(LearntRecord::Password)
+        ".{0,9}".prop_map(LearntRecord::Password),
+        Just(LearntRecord::Verifier)
     ]
 }
 
 fn pool() -> impl Strategy<Value = PoolRecord> {
-    let texts = (".{0,9}", ".{0,9}", ".{0,9}", prop::option::of(".{0,9}"));
+    let texts = (".{0,9}", ".{0,9}", ".{0,9}", ".{0,9}", prop::option::of(".{0,9}"));
     (texts, prop::option::of(welcome()), prop::option::of(learnt()), any::<u16>()).prop_map(
-        |((database, user, destination, proven), welcome, learnt, minor_version)| PoolRecord {
-            database,
-            user,
-            destination,
-            welcome,
-            learnt,
-            proven,
-            minor_version,
+        |((database, user, destination, mode, proven), welcome, learnt, minor_version)| {
+            PoolRecord {
+                database,
+                user,
+                destination,
+                mode,
+                welcome,
+                learnt,
+                proven,
+                minor_version,
+                may_ask_report: minor_version > 7,
+            }
         },
     )
 }
@@ -168,12 +174,14 @@ fn estate() -> impl Strategy<Value = Estate> {
     let parcels = prop::collection::vec(parcel(), 0..3);
     let statements =
         any::<(u64, u64)>().prop_map(|(last_id, schema)| Numbering { last_id, schema });
-    (any::<u64>(), any::<[u8; 32]>(), names.clone(), statements, pools, names, parcels).prop_map(
-        |(now, seed, names, statements, pools, disabled, parcels)| Estate {
+    let numbers = (any::<u64>(), statements, any::<u64>());
+    (numbers, any::<[u8; 32]>(), names.clone(), pools, names, parcels).prop_map(
+        |((now, statements, connections), seed, names, pools, disabled, parcels)| Estate {
             now,
             seed,
             names,
             statements,
+            connections,
             pools,
             disabled,
             parcels,
@@ -204,6 +212,21 @@ proptest! {
     }
 }
 
+fn a_pool(welcome: WelcomeRecord) -> PoolRecord {
+    let learnt = LearntRecord::Scram { client_key: [7; 32], server_key: [8; 32] };
+    PoolRecord {
+        database: "app".into(),
+        user: "alice".into(),
+        destination: "there".into(),
+        mode: "auto".into(),
+        welcome: Some(welcome),
+        learnt: Some(learnt),
+        proven: Some("SCRAM-SHA-256$".into()),
+        minor_version: 2,
+        may_ask_report: true,
+    }
+}
+
 /// Whoever makes this fail has changed a record: [`FORMAT`] is to be raised, and the number here
 /// taken anew. Otherwise two processes would read different things into the same bytes.
 #[test]
@@ -216,6 +239,7 @@ fn the_format_is_that_of_its_number() {
         lent: vec![b"mine".to_vec()],
         signs: 15,
         pins_by_name: true,
+        state_report: StateReport::at_login(b"v1;w:1.0"),
         pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
         statements: vec![(2, true)],
         connected_at: 3,
@@ -243,16 +267,7 @@ fn the_format_is_that_of_its_number() {
             channels: vec![b"news".to_vec()],
         },
     };
-    let learnt = LearntRecord::Scram { client_key: [7; 32], server_key: [8; 32] };
-    let pool = PoolRecord {
-        database: "app".into(),
-        user: "alice".into(),
-        destination: "there".into(),
-        welcome: Some(welcome.clone()),
-        learnt: Some(learnt),
-        proven: Some("SCRAM-SHA-256$".into()),
-        minor_version: 2,
-    };
+    let pool = a_pool(welcome.clone());
     let parcel = Parcel {
         serial: 9,
         statements: vec![StatementRecord {
@@ -280,12 +295,13 @@ fn the_format_is_that_of_its_number() {
         seed: [11; 32],
         names: vec!["TimeZone".into()],
         statements: Numbering { last_id: 2, schema: 1 },
+        connections: 12,
         pools: vec![None, Some(pool)],
         disabled: vec!["shut".into()],
         parcels: vec![parcel],
     };
     let bytes = estate.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (11, 462, 61_518_515_245_362_418));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (13, 503, 7_967_770_409_123_584_722));
 }
 
 /// FNV-1a.

@@ -67,6 +67,7 @@ impl Pool {
     pub fn replace_servers(&mut self) {
         self.epoch += 1;
         self.obsolete = self.servers.saturating_sub(self.unbegun);
+        self.current = 0;
         self.welcome = None;
         self.condemn(OBSOLETE);
     }
@@ -77,6 +78,11 @@ impl Pool {
             self.replace_servers();
             self.failure = None;
             self.minor_version = wire::startup::MINOR_VERSION;
+            (self.may_ask_report, self.is_told) = (true, false);
+        } else if self.is_told && self.settings.refuses() != settings.refuses() {
+            // Servers with the library do so as they were told at their login.
+            self.replace_servers();
+            self.is_told = false;
         }
         self.settings = settings;
     }
@@ -110,6 +116,7 @@ impl Pool {
     pub fn adopt(&mut self, is_current: bool) -> u64 {
         self.servers += 1;
         if is_current {
+            self.current += 1;
             return self.epoch;
         }
         self.obsolete += 1;

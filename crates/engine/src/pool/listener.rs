@@ -9,7 +9,8 @@ pub(super) enum ListenerPlace {
     #[default]
     None,
     Opening,
-    Open,
+    /// Of that epoch.
+    Open(u64),
 }
 
 impl Pool {
@@ -24,10 +25,11 @@ impl Pool {
         open
     }
 
-    /// The login to the listener succeeded.
-    pub fn listener_opened(&mut self) {
+    /// The login to the listener, of that epoch, succeeded.
+    pub fn listener_opened(&mut self, epoch: u64) {
         self.opening -= 1;
-        self.listener = ListenerPlace::Open;
+        self.current += u32::from(epoch == self.epoch);
+        self.listener = ListenerPlace::Open(epoch);
     }
 
     /// It is about to be counted out.
@@ -44,8 +46,8 @@ impl Pool {
         self.opening - u32::from(self.listener == ListenerPlace::Opening)
     }
 
-    /// No server for clients is logged in.
+    /// No server is logged in that a client could get: those to be replaced serve nobody new.
     pub fn has_none_open(&self) -> bool {
-        self.places() == self.places_opening()
+        self.current == u32::from(self.listener == ListenerPlace::Open(self.epoch))
     }
 }

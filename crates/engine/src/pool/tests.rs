@@ -43,7 +43,7 @@ fn pool_with_busy(settings: &str, servers: u32) -> Pool {
     let mut pool = pool(settings);
     for _ in 0..servers {
         pool.reserve_unasked();
-        pool.opened();
+        pool.opened(pool.epoch());
     }
     pool
 }
@@ -74,7 +74,7 @@ fn opens(grant: &Grant) -> bool {
 
 fn failure(retry_at: Micros) -> Failure {
     let error = Arc::new(ErrorFields::new("FATAL", "28P01", "no"));
-    Failure { error, retry_at }
+    Failure { error, names_user: false, retry_at }
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn the_warmest_server_is_taken_first_or_the_coldest_when_asked_for() {
         ));
         for serial in 1..=3 {
             pool.reserve_unasked();
-            pool.opened();
+            pool.opened(pool.epoch());
             pool.park(A, server(serial));
         }
         let taken = [0; 3].map(|_| granted(pool.request(A, client(0), None, 0)));
@@ -167,7 +167,7 @@ fn park_with(pool: &mut Pool, home: WorkerId, first: u64, all: &[u8]) {
         let mut server = server(serial);
         server.vars = values(*n);
         pool.reserve_unasked();
-        pool.opened();
+        pool.opened(pool.epoch());
         pool.park(home, server);
     }
 }
@@ -251,7 +251,7 @@ fn a_second_server_is_opened_for_those_who_wait_too_long_for_the_first() {
     assert!(!pool.reserve_opening(OPENING_PATIENCE));
     assert!(pool.reserve_opening(OPENING_PATIENCE + 1));
     // A server opened is one fewer under way, and who got it waits no longer.
-    pool.opened();
+    pool.opened(pool.epoch());
     assert!(matches!(
         pool.release(A, 0, false, OPENING_PATIENCE),
         Next::Local(Waiter { client: ClientId(1), .. })
@@ -265,7 +265,7 @@ fn nothing_is_opened_for_nobody() {
     assert!(!pool.reserve_opening(0));
     let one = ticket(pool.request(A, client(1), None, 0));
     pool.forget(A, one);
-    pool.opened();
+    pool.opened(pool.epoch());
     assert!(!gone(&mut pool), "nobody waits any more");
     assert_eq!(pool.counts(), (0, 0));
 }
@@ -291,7 +291,7 @@ fn after_a_failure_one_attempt_is_made_in_its_time() {
     assert!(!pool.reserve_opening(100), "one at a time");
     let second = pool.request(A, client(2), None, 100);
     assert!(matches!(second, Grant::Queued { open: false, .. }), "{second:?}");
-    pool.opened();
+    pool.opened(pool.epoch());
     assert!(pool.failure.is_none());
     assert!(opens(&pool.request(A, client(3), None, 100)), "the pace is restored");
 }
@@ -341,7 +341,7 @@ fn a_proof_may_exceed_the_size_by_its_own_connection() {
     assert_eq!(pool.counts(), (1, 0));
     assert!(pool.failure.is_none(), "one client's wrong password is no failure of the pool");
     pool.reserve_unasked();
-    pool.opened();
+    pool.opened(pool.epoch());
     assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
 }
 
@@ -443,7 +443,7 @@ fn the_reserve_is_for_those_who_have_waited_and_no_larger_than_it_is() {
     assert!(pool.reserve_opening(patience + 3), "the others have waited");
     assert!(!pool.reserve_opening(patience + 3), "the reserve is used up");
     assert_eq!(pool.counts(), (3, 2));
-    pool.opened();
+    pool.opened(pool.epoch());
     assert!(matches!(pool.release(A, 0, false, patience), Next::Local(_)), "not too many");
 }
 
@@ -453,7 +453,7 @@ fn a_reserve_without_a_timeout_stays_closed() {
                 [pgbouncer]\nreserve_pool_timeout = 0\n";
     let mut pool = pool_of(text);
     pool.reserve_unasked();
-    pool.opened();
+    pool.opened(pool.epoch());
     pool.request(A, client(0), None, 0);
     assert!(!pool.reserve_opening(1000 * SECOND));
 }
@@ -467,13 +467,13 @@ fn a_pool_in_use_is_filled_one_by_one() {
     pool.welcome = Some(Arc::default());
     assert!(pool.reserve_spare(0));
     assert!(!pool.reserve_spare(0), "one at a time");
-    pool.opened();
+    pool.opened(pool.epoch());
     assert!(pool.reserve_spare(0));
-    pool.opened();
+    pool.opened(pool.epoch());
     assert!(!pool.reserve_spare(0), "it has enough");
     let mut small = self::pool("min_pool_size=2 pool_size=1 user=alice");
     assert!(small.reserve_spare(0), "its user is known");
-    small.opened();
+    small.opened(small.epoch());
     assert!(!small.reserve_spare(0), "its size is the limit");
 }
 
@@ -540,7 +540,7 @@ fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
         pool.begin_opening().1
     };
     let (old, older_login) = (open(&mut pool), open(&mut pool));
-    pool.opened();
+    pool.opened(pool.epoch());
     pool.reserve_unasked();
     pool.replace_servers();
     assert_eq!(pool.obsolete(), 2, "one place has no server yet");
@@ -550,7 +550,7 @@ fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
     pool.server_gone(old);
     pool.opening_ended(older_login);
     assert_eq!((pool.obsolete(), pool.counts()), (0, (1, 1)));
-    pool.opened();
+    pool.opened(pool.epoch());
     assert_eq!(pool.release(A, new, false, 0), Next::Park);
 }
 

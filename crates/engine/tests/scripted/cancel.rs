@@ -1,6 +1,8 @@
 //! Cancel requests: to the right server, to no other, and not a moment too late.
 
+use config::PoolMode;
 use engine::auth::Peer;
+use engine::shell::CancelEnd;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
@@ -312,8 +314,48 @@ fn a_server_whose_cancel_request_was_given_up_is_nobody_elses() {
     asks(&rig, 0, &key);
     server.send([done("OK")]);
     client.expect([done("OK")]);
-    rig.give_up_cancel();
+    rig.end_cancel(CancelEnd::Late { sent: true });
     assert!(!server.is_open());
+    assert!(rig.logged("reason: \"cancel_wait_timeout\""));
     client.send([query("again")]);
     rig.server(1).answers("again");
+}
+
+#[test]
+fn a_cancel_request_that_is_not_sent_is_not_called_so() {
+    for (end, why) in [
+        (CancelEnd::Unsent, "cancel request could not be sent"),
+        (CancelEnd::Late { sent: false }, "cancel_wait_timeout"),
+        (CancelEnd::Taken, "successfully sent cancel request"),
+    ] {
+        let rig = Rig::of_size(1);
+        let (client, key, server) = busy(&rig, 0);
+        asks(&rig, 0, &key);
+        server.send([done("OK")]);
+        client.expect([done("OK")]);
+        rig.end_cancel(end);
+        assert!(rig.logged(&format!("reason: {why:?}")), "{why}");
+        client.send([query("again")]);
+        server.answers("again");
+    }
+}
+
+/// A process id that a client was told may come back as an argument of `pg_terminate_backend`.
+#[test]
+fn a_process_id_of_weirs_is_none_of_the_systems() {
+    const PROCESS_ID_MAX: u32 = 4_194_304;
+    for peer in [0, 256] {
+        let rig = Rig::new(|config| {
+            config.global.pool_mode = PoolMode::Auto;
+            config.global.peer_id = peer;
+        });
+        rig.client();
+        for _ in 0..2_000 {
+            let client = rig.connect();
+            client.say_hello(&[]);
+            let (pid, _) = client.expect_welcome(&[]);
+            assert!(pid > PROCESS_ID_MAX, "{pid}");
+            client.say_goodbye();
+        }
+    }
 }

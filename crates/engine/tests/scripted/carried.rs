@@ -238,6 +238,43 @@ fn what_is_refused_is_tried_in_another_order_and_then_on_a_new_server() {
 }
 
 #[test]
+fn a_client_whose_new_server_suits_it_is_given_a_new_one_again() {
+    let rig = auto(|_| {});
+    let [client, other] = [rig.client(), rig.client()];
+    let first = rig.server(0);
+    sets(&client, &first, "work_mem", "6MB");
+    client.send([query("RESET work_mem")]);
+    first.answers("RESET work_mem");
+    client.expect([done("OK")]);
+    tells(&first, &[]);
+    sets(&other, &first, "work_mem", "5MB");
+    client.send([query("SELECT 1")]);
+    first.expect([query("RESET \"work_mem\";")]);
+    first.send([error("55000", "not now"), ready('I')]);
+    assert!(!first.is_open());
+    // There is nothing to set on this one.
+    let second = rig.server(1);
+    second.answers("SELECT 1");
+    client.expect([done("OK")]);
+    sets(&client, &second, "work_mem", "6MB");
+    second.die();
+    // Others have had this one, and have left nothing.
+    let plain = rig.client();
+    plain.send([query("SELECT 2")]);
+    let third = rig.server(2);
+    third.answers("SELECT 2");
+    plain.expect([done("OK")]);
+    let set = "SELECT pg_catalog.set_config('work_mem','6MB',false) IS NULL;";
+    client.send([query("SELECT 3")]);
+    third.expect([query(set)]);
+    third.send([error("55000", "not now"), ready('I')]);
+    let fourth = rig.server(3);
+    fourth.answers(set);
+    fourth.answers("SELECT 3");
+    client.expect([done("OK")]);
+}
+
+#[test]
 fn who_is_refused_while_the_pool_is_paused_waits_and_is_not_given_a_new_server() {
     let rig = auto(|_| {});
     let [client, other] = [rig.client(), rig.client()];

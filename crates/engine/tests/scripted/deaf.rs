@@ -2,9 +2,30 @@
 
 use engine::Drain;
 
-use crate::listen::{DEAF, GAP, begin, left, listening, rig};
+use crate::listen::{DEAF, GAP, begin, left, listening, locks, rig};
 use crate::messages::*;
-use crate::rig::{Rig, add_others};
+use crate::rig::{Client, Rig, add_others};
+
+/// The database may have so many servers of all users.
+fn with_room_for(servers: u32) -> Rig {
+    Rig::new(|config| {
+        add_others(config);
+        config.global.pool_mode = config::PoolMode::Auto;
+        config.global.max_db_connections = servers;
+    })
+}
+
+/// A client of another pool listens, on the server that was opened third.
+fn bob_listens(rig: &Rig) -> Client {
+    let bob = rig.client_of(0, "bob", "app");
+    bob.send([query("LISTEN news")]);
+    let server = rig.server(2);
+    server.expect([query("LISTEN news")]);
+    server.send([done("LISTEN")]);
+    bob.expect([done("LISTEN")]);
+    left(&server, &["news"]);
+    bob
+}
 
 #[test]
 fn clients_are_warned_while_there_is_no_listener() {
@@ -47,14 +68,7 @@ fn clients_are_warned_of_a_shutdown() {
 fn a_client_that_keeps_its_server_is_warned_of_a_shutdown() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
-    client.send([query("SELECT pg_advisory_lock(1)")]);
-    server.answers("LISTEN \"news\";");
-    server.expect([query("SELECT pg_advisory_lock(1)")]);
-    server.send([done("SELECT")]);
-    client.take();
-    server.take();
-    let lock = row_of(&[Some("a"), None, None]);
-    server.send([lock, row_of(&[Some("l"), None, Some("news")]), done("SELECT")]);
+    locks(&client, &server);
     rig.begin_drain(Drain::WaitForServers);
     assert!(!listener.is_open());
     client.expect([warning("01000", DEAF)]);
@@ -64,11 +78,7 @@ fn a_client_that_keeps_its_server_is_warned_of_a_shutdown() {
 
 #[test]
 fn a_listener_that_has_lost_its_seat_takes_that_of_an_idle_server() {
-    let rig = Rig::new(|config| {
-        add_others(config);
-        config.global.pool_mode = config::PoolMode::Auto;
-        config.global.max_db_connections = 3;
-    });
+    let rig = with_room_for(3);
     let (client, server, listener, _) = listening(&rig, 0);
     let (bob, amy) = (rig.client_of(0, "bob", "app"), rig.client());
     bob.send([query("BEGIN")]);
@@ -91,21 +101,27 @@ fn a_listener_that_has_lost_its_seat_takes_that_of_an_idle_server() {
 
 #[test]
 fn listeners_leave_a_seat_for_those_who_work() {
-    let rig = Rig::new(|config| {
-        add_others(config);
-        config.global.pool_mode = config::PoolMode::Auto;
-        config.global.max_db_connections = 2;
-    });
+    let rig = with_room_for(2);
     let (_client, server, ..) = listening(&rig, 0);
-    let bob = rig.client_of(0, "bob", "app");
-    bob.send([query("LISTEN news")]);
+    let _bob = bob_listens(&rig);
     assert!(!server.is_open());
-    let of_bob = rig.server(2);
-    of_bob.expect([query("LISTEN news")]);
-    of_bob.send([done("LISTEN")]);
-    bob.expect([done("LISTEN")]);
-    left(&of_bob, &["news"]);
     // A listener in place of the idle server would leave none.
     rig.wait(1);
     assert_eq!(rig.servers(), 3);
+}
+
+#[test]
+fn a_listener_that_nobody_needs_makes_room_for_that_of_another_pool() {
+    let rig = with_room_for(2);
+    let (client, server, listener, _) = listening(&rig, 0);
+    let _bob = bob_listens(&rig);
+    assert!(!server.is_open());
+    client.leave();
+    listener.expect([query("UNLISTEN \"news\";")]);
+    listener.send([done("UNLISTEN")]);
+    assert!(listener.is_open());
+    rig.wait(1);
+    assert!(!listener.is_open() && rig.logged("evicted"));
+    rig.wait(1);
+    begin(&rig.server(3), "LISTEN \"news\";");
 }

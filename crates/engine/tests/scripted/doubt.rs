@@ -195,6 +195,21 @@ fn what_sql_names_waits_as_well() {
     tells(&server, &[]);
 }
 
+/// All names that the client has, a failed batch was to close.
+#[test]
+fn sqls_execute_waits_for_a_name_that_may_not_have_been_closed() {
+    let rig = auto(|_| {});
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("a", "select 1"), sync()]);
+    server.expect([parse("weir_1", "select 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.take();
+    client.send([failing(&[close("a")]).concat(), query("EXECUTE a")]);
+    server.expect(failing(&[]));
+    server.send([parsed(), bound(), fails(), ready('I')]);
+    server.expect([parse("a", "select 1"), sync(), query("EXECUTE a")]);
+}
+
 /// A client that has `select 7` as its unnamed statement, and a server on which a stranger has another.
 fn behind_a_strangers_unnamed() -> (Rig, Client, Server) {
     let rig = Rig::of_size(1);
@@ -228,6 +243,52 @@ fn the_unnamed_statement_that_a_failed_batch_was_to_take_away_is_there_again() {
     server.expect([parse("weir_1", "nosuch"), query("skipped"), sync()]);
     server.send([fails(), ready('I')]);
     server.expect([parse("", "select 7"), describe("")]);
+}
+
+#[test]
+fn the_unnamed_statement_that_was_sent_again_in_a_failed_batch_is_sent_once_more() {
+    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let [parse_7, no_portal] = [parse("", "select 7"), error("34000", "no portal")];
+    client.send([execute(), bind(""), sync(), bind(""), execute(), sync()]);
+    server.expect([execute(), parse_7.clone(), bind(""), sync()]);
+    server.send([no_portal.clone(), ready('I')]);
+    server.expect([parse_7, bind(""), execute(), sync()]);
+    server.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([no_portal, ready('I'), bound(), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
+fn a_statement_that_was_sent_again_in_a_failed_batch_is_sent_once_more() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("a", "select 1"), sync()]);
+    server.expect([parse("weir_1", "select 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.take();
+    server.die();
+    client.send([execute(), bind("a"), sync(), bind("a"), execute(), sync()]);
+    let (server, no_portal) = (rig.server(1), error("34000", "no portal"));
+    let again = [parse("weir_1", "select 1"), bind("weir_1")].concat();
+    server.expect([execute(), again.clone(), sync(), close("weir_1"), again, execute(), sync()]);
+    server.send([no_portal.clone(), ready('I')]);
+    server.send([closed(), parsed(), bound(), complete("SELECT 1"), ready('I')]);
+    client.expect([no_portal, ready('I'), bound(), complete("SELECT 1"), ready('I')]);
+}
+
+/// The Query takes away what the Close before it would have taken, had its batch not failed.
+#[test]
+fn the_unnamed_statement_that_a_later_query_takes_away_is_not_there_again() {
+    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let batch = [parse("x", "nosuch"), close(""), sync()];
+    client.send([batch.concat(), [query("select 1"), describe(""), sync()].concat()]);
+    let batch = [parse("weir_1", "nosuch"), close(""), sync()];
+    server.expect([batch.concat(), [query("select 1"), close(""), describe(""), sync()].concat()]);
+    server.send([fails(), ready('I'), complete("SELECT 1"), ready('I')]);
+    server.send([closed(), unknown(""), ready('I')]);
+    client.expect([fails(), ready('I'), complete("SELECT 1"), ready('I'), unknown(""), ready('I')]);
+    // Nor is it later.
+    client.send([describe(""), sync()]);
+    server.expect([close(""), describe(""), sync()]);
 }
 
 #[test]

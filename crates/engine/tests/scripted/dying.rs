@@ -172,7 +172,11 @@ fn talking_nonsense_during_login() {
         server.connect();
         server.send([bytes.clone()]);
         assert!(!server.is_open(), "{}", bytes.escape_ascii());
-        assert!(client.is_open());
+        match bytes.ends_with(&[7]) && bytes[1] == 0 {
+            // It can be understood: nobody could log in that way.
+            true => client.expect_fatal("server login failed: unknown/unsupported auth method: 7"),
+            false => assert!(client.is_open()),
+        }
     }
 }
 
@@ -276,19 +280,25 @@ fn thousands_may_wait_for_nothing_but_their_welcome() {
     }
 }
 
+/// A network that does not answer is told from a server that does not.
 #[test]
 fn connecting_takes_too_long() {
-    let rig = Rig::new(|config| config.global.server_connect_timeout = Duration::from_secs(5));
-    let rig = rig.manual();
-    let client = rig.connect();
-    client.say_hello(&[]);
-    rig.wait(4);
-    assert!(rig.server(0).is_open());
-    rig.wait(1);
-    assert!(!rig.server(0).is_open() && client.is_open());
-    let newcomer = rig.connect();
-    newcomer.say_hello(&[]);
-    newcomer.expect_fatal(
-        "server login has been failing, cached error: connect timeout (server_login_retry)",
-    );
+    for (connected, why) in [(false, "connect failed"), (true, "connect timeout")] {
+        let rig = Rig::new(|config| config.global.server_connect_timeout = Duration::from_secs(5));
+        let rig = rig.manual();
+        let client = rig.connect();
+        client.say_hello(&[]);
+        if connected {
+            rig.server(0).connect();
+        }
+        rig.wait(4);
+        assert!(rig.server(0).is_open());
+        rig.wait(1);
+        assert!(!rig.server(0).is_open() && client.is_open());
+        let newcomer = rig.connect();
+        newcomer.say_hello(&[]);
+        newcomer.expect_fatal(&format!(
+            "server login has been failing, cached error: {why} (server_login_retry)"
+        ));
+    }
 }

@@ -60,6 +60,33 @@ pub(crate) fn handing_over(server: &Server, mark: &str) -> String {
     token
 }
 
+/// A client that listens begins a transaction on this server.
+pub(crate) fn begins(client: &Client, server: &Server) {
+    client.send([query("BEGIN")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+}
+
+/// What the server is asked then tells: an advisory lock, and these channels.
+pub(crate) fn has_lock(server: &Server, channels: &[&str]) {
+    server.take();
+    let heard = channels.iter().map(|channel| row_of(&[Some("l"), None, Some(channel)]));
+    let rows = std::iter::once(row_of(&[Some("a"), None, None])).chain(heard);
+    server.send(rows.chain([done("SELECT")]));
+}
+
+/// A client that listens takes an advisory lock on this server, and keeps it for that.
+pub(crate) fn locks(client: &Client, server: &Server) {
+    client.send([query("SELECT pg_advisory_lock(1)")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("SELECT pg_advisory_lock(1)")]);
+    server.send([done("SELECT")]);
+    client.take();
+    has_lock(server, &["news"]);
+}
+
 /// The client is free of its server, and the listener tells it of `news`.
 pub(crate) fn listening(rig: &Rig, worker: usize) -> (Client, Server, Server, String) {
     let client = rig.client_at(worker);
@@ -160,11 +187,7 @@ fn a_mark_on_its_way_is_waited_for_though_the_client_listens_to_more() {
 fn what_comes_in_a_transaction_is_told_behind_it() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
-    client.send([query("BEGIN")]);
-    server.answers("LISTEN \"news\";");
-    server.expect([query("BEGIN")]);
-    server.send([complete("BEGIN"), ready('T')]);
-    client.take();
+    begins(&client, &server);
     listener.send([told(5, "news", "1"), told(5, "other", "x")]);
     server.send([told(5, "news", "1")]);
     client.expect([]);

@@ -197,6 +197,24 @@ fn the_database_is_the_users_name_unless_given() {
     client.expect_welcome(&[]);
 }
 
+/// PostgreSQL reads no longer ones either.
+#[test]
+fn a_password_is_up_to_65_535_bytes_long() {
+    let long = "x".repeat(65_535);
+    let rig = Rig::new(|config| {
+        config.global.auth_type = AuthType::Plain;
+        config.auth_file.users.insert("alice".into(), long.clone());
+    });
+    let client = hello(&rig, "alice", "app");
+    client.take();
+    client.send([password(&format!("{long}x"))]);
+    client.expect_fatal("password authentication failed");
+    let client = hello(&rig, "alice", "app");
+    client.take();
+    client.send([password(&long)]);
+    client.expect_welcome(&[]);
+}
+
 #[test]
 fn a_login_byte_by_byte() {
     let rig = asking(AuthType::Md5);
@@ -217,7 +235,7 @@ fn another_message_in_place_of_the_password() {
     let client = hello(&rig, "alice", "app");
     salt(&client);
     client.send([b"p\x7f\xff\xff\xff".to_vec()]);
-    client.expect_fatal("password too long");
+    client.expect_fatal("password authentication failed");
     let client = hello(&rig, "alice", "app");
     salt(&client);
     client.send([b"p\0\0\0\0".to_vec()]);
@@ -339,7 +357,7 @@ fn the_console_is_for_those_listed() {
     assert!(logins[0].admin && !logins[1].admin);
     assert_eq!(logins[0].unread, query("SHOW POOLS"));
     hello(&rig, "carol", "pgbouncer").expect_fatal("not allowed");
-    assert_eq!((rig.clients_in_tables(), rig.clients_counted()), (0, 0));
+    assert_eq!((rig.clients_in_tables(), rig.clients_counted()), (0, 2));
 }
 
 #[test]

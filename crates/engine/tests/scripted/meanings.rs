@@ -103,7 +103,7 @@ fn behind_a_change_that_lasts() {
     server.expect([bind("weir_2"), sync()]);
     server.send([bound(), ready('I')]);
     other.send(use_it());
-    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.expect([query("RESET TimeZone;")]);
     server.send([zone("UTC"), done("SET")]);
     prepares(&server, "weir_1", 'I');
 }
@@ -120,7 +120,7 @@ fn a_name_that_is_taken() {
     server.send([parsed(), taken("weir_2"), ready('I')]);
     client.expect([taken("mine"), ready('I')]);
     other.send(use_it());
-    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.expect([query("RESET TimeZone;")]);
     server.send([zone("UTC"), done("SET")]);
     prepares(&server, "weir_1", 'I');
 }
@@ -173,7 +173,7 @@ fn what_postgresql_has_refused() {
     // Its own is prepared anew by who means that.
     let other = rig.client();
     other.send([parse("mine", TEXT), bind("mine"), sync()]);
-    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.expect([query("RESET TimeZone;")]);
     server.send([zone("UTC"), done("SET")]);
     server.expect([close("weir_1"), parse("weir_1", TEXT), bind("weir_1"), sync()]);
 }

@@ -197,3 +197,18 @@ fn a_session_stays_on_its_server_in_a_process_in_auto_mode() {
     other.send([query("SELECT 2")]);
     rig.server(1).expect([query("SELECT 2")]);
 }
+
+#[test]
+fn an_unnamed_statement_of_auto_mode_is_there_in_session_mode() {
+    let rig = rig(PoolMode::Auto);
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([parse("", "SELECT 1"), sync()]);
+    server.expect([parse("", "SELECT 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    change(&rig, PoolMode::Session);
+    assert!(!server.is_open());
+    client.send([bind(""), execute(), sync()]);
+    rig.server(1).expect([parse("", "SELECT 1"), bind(""), execute(), sync()]);
+}

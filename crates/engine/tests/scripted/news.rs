@@ -1,7 +1,9 @@
 //! A client that listens hears everything once, whatever its server is being asked meanwhile
 //! (`pool_mode = auto`).
 
-use crate::listen::{GAP, begin, handing_over, left, listen, listening, rig};
+use crate::listen::{
+    GAP, begin, begins, handing_over, has_lock, left, listen, listening, locks, rig,
+};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -140,15 +142,45 @@ fn a_parameter_that_changes_while_the_server_is_asked_is_told() {
 fn while_the_listener_is_lost_a_client_hears_from_its_server() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
-    client.send([query("BEGIN")]);
-    server.answers("LISTEN \"news\";");
-    server.expect([query("BEGIN")]);
-    server.send([complete("BEGIN"), ready('T')]);
-    client.take();
+    begins(&client, &server);
     rig.set_automatic(false);
     listener.die();
     client.send([query("COMMIT")]);
     server.take();
     server.send([told(5, "news", "1"), done("COMMIT")]);
     client.expect([told(5, "news", "1"), done("COMMIT")]);
+}
+
+#[test]
+fn what_the_listener_told_before_it_was_lost_comes_before_what_the_server_tells() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    begins(&client, &server);
+    rig.set_automatic(false);
+    listener.send([told(5, "news", "1")]);
+    listener.die();
+    client.send([query("COMMIT")]);
+    server.take();
+    server.send([complete("COMMIT"), told(5, "news", "2"), ready('I')]);
+    client.expect([complete("COMMIT"), ready('I'), told(5, "news", "1"), told(5, "news", "2")]);
+}
+
+#[test]
+fn a_client_that_keeps_its_server_finds_the_listener_again_though_it_listens_to_more() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    locks(&client, &server);
+    listener.die();
+    client.send([query("LISTEN more")]);
+    server.take();
+    server.send([done("LISTEN")]);
+    client.take();
+    has_lock(&server, &["more", "news"]);
+    let second = rig.server(2);
+    begin(&second, "LISTEN \"news\";");
+    second.answers("LISTEN \"more\";");
+    client.expect([warning("01000", GAP)]);
+    // The listener tells of it.
+    server.send([told(5, "news", "1")]);
+    client.expect([]);
 }

@@ -211,8 +211,28 @@ fn within_a_transaction_too_where_a_stranger_has_drawn_before() {
 }
 
 #[test]
-fn a_client_that_does_not_ask_next_gives_its_server_back() {
+fn a_client_may_do_something_else_before_it_asks() {
+    let (_rig, [client, _other], server) = drawn_while_another_waits();
+    // A driver gives up its statement, and looks up the sequence's name.
+    works(&client, &server, "DEALLOCATE nothing");
+    tells(&server, &[]);
+    works(&client, &server, "SELECT relname FROM pg_class");
+    client.send([parse("", ASKS), sync()]);
+    server.expect([parse("", ASKS), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.take();
+    tells(&server, &[]);
+    client.send([bind(""), execute(), sync()]);
+    server.expect([parse("", ASKS), bind(""), execute(), sync()]);
+}
+
+#[test]
+fn a_client_that_does_not_ask_gives_its_server_back() {
     let (_rig, [client, other], server) = drawn_while_another_waits();
+    for _ in 0..4 {
+        works(&client, &server, "SELECT 1");
+        server.expect([]);
+    }
     works(&client, &server, "SELECT 1");
     server.expect([query(FORGET), query(DRAW)]);
     server.send([done(FORGET), done("INSERT 0 1")]);

@@ -2,6 +2,9 @@
 //! clients may be older than the client's own Parse, which no client can know. It is prepared anew
 //! where nobody can tell the difference; else the client gets the error.
 
+use config::Unsupported;
+
+use crate::carried::auto;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -383,4 +386,61 @@ fn it_is_cancelled_with_the_request() {
     client.expect([cancelled, ready('I')]);
     rig.finish_cancel();
     assert!(server.is_parked());
+}
+
+#[test]
+fn behind_numbers_that_the_server_had_to_forget_first() {
+    let rig = auto(|config| {
+        config.global.default_pool_size = 1;
+        config.global.auto_unsupported = Unsupported::Warn;
+    });
+    let (first, client) = (rig.client(), rig.client());
+    let server = rig.server(0);
+    first.send([parse("theirs", "select"), sync()]);
+    server.take();
+    server.send([parsed(), ready('I')]);
+    first.take();
+    client.send([parse("mine", "select"), sync()]);
+    server.take();
+    server.send([ready('I')]);
+    client.take();
+    // From now on each client is given a server without numbers of others.
+    first.send([query("SELECT lastval()")]);
+    server.expect([query("DISCARD SEQUENCES"), query("SELECT lastval()")]);
+    server.send([complete("DISCARD SEQUENCES"), ready('I'), complete("SELECT 1"), ready('I')]);
+    first.take();
+    client.send(use_it());
+    server.expect([query("DISCARD SEQUENCES"), bind("weir_1"), execute(), sync()]);
+    server.send([complete("DISCARD SEQUENCES"), ready('I'), changed(), ready('I')]);
+    client.expect([]);
+    server.expect(renewal());
+}
+
+#[test]
+fn what_has_moved_to_a_server_with_an_older_copy_is_asked_about_there() {
+    let rig = Rig::of_size(2);
+    let (client, other) = (rig.client(), rig.client());
+    let first = rig.server(0);
+    client.send([query("BEGIN")]);
+    first.take();
+    first.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    other.send([parse("theirs", "select"), describe("theirs"), sync()]);
+    let second = rig.server(1);
+    second.take();
+    second.send([parsed(), parameters(), columns("b"), ready('I')]);
+    other.take();
+    client.send([parse("mine", "select"), describe("mine"), sync()]);
+    first.take();
+    first.send([parsed(), parameters(), columns("a"), ready('T')]);
+    client.take();
+    client.send([query("COMMIT")]);
+    first.take();
+    first.send([complete("COMMIT"), ready('I')]);
+    client.take();
+    first.break_silently();
+    client.send(use_it());
+    second.expect(renewal());
+    second.send(renewed("a"));
+    second.expect([bind("weir_1"), execute(), sync()]);
 }

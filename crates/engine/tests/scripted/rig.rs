@@ -26,7 +26,7 @@ use engine::ids::ClientId;
 use engine::pool::{Gate, Pool};
 use engine::report::Report;
 use engine::settings::settings_for;
-use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
+use engine::shell::{CancelEnd, Check, Checked, ConsoleLogin, TlsStart};
 use engine::{Drain, Exported};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
@@ -102,6 +102,12 @@ impl Rig {
 
     pub(crate) fn hold_mail(&self, held: bool) {
         self.0.borrow_mut().mail_is_held = held;
+        self.0.borrow_mut().pump();
+    }
+
+    /// So many letters are delivered, though mail is held.
+    pub(crate) fn deliver_letters(&self, count: usize) {
+        self.0.borrow_mut().letters_let_through = count;
         self.0.borrow_mut().pump();
     }
 
@@ -254,23 +260,25 @@ impl Rig {
     pub(crate) fn finish_forward(&self) {
         let world = &mut *self.0.borrow_mut();
         let (worker, cancel, ..) = world.net.forwards.remove(0);
-        world.engines[worker].cancel_finished(cancel, world.now, &mut world.net.io(worker));
+        world.engines[worker].cancel_finished(
+            cancel,
+            CancelEnd::Taken,
+            world.now,
+            &mut world.net.io(worker),
+        );
         world.pump();
     }
 
     /// PostgreSQL has taken the oldest cancel request.
     pub(crate) fn finish_cancel(&self) {
-        let world = &mut *self.0.borrow_mut();
-        let CancelCall { worker, cancel, .. } = world.net.cancels.remove(0);
-        world.engines[worker].cancel_finished(cancel, world.now, &mut world.net.io(worker));
-        world.pump();
+        self.end_cancel(CancelEnd::Taken);
     }
 
-    /// PostgreSQL has not taken it for too long.
-    pub(crate) fn give_up_cancel(&self) {
+    /// What the oldest cancel request has come to.
+    pub(crate) fn end_cancel(&self, end: CancelEnd) {
         let world = &mut *self.0.borrow_mut();
         let CancelCall { worker, cancel, .. } = world.net.cancels.remove(0);
-        world.engines[worker].cancel_given_up(cancel, world.now, &mut world.net.io(worker));
+        world.engines[worker].cancel_finished(cancel, end, world.now, &mut world.net.io(worker));
         world.pump();
     }
 
@@ -413,7 +421,7 @@ impl Client {
     /// Welcomed with its own values where it gave some, else with the server's.
     #[track_caller]
     pub(crate) fn expect_welcome(&self, own: &[(&str, &str)]) -> (u32, Vec<u8>) {
-        let got = self.end(|end| std::mem::take(&mut end.got));
+        let got = without_news_of_the_pooler(&self.end(|end| std::mem::take(&mut end.got)));
         let parameters: Vec<Message> = PARAMETERS
             .iter()
             .map(|(name, value)| {
@@ -572,4 +580,18 @@ impl Server {
     pub(crate) fn target(&self) -> String {
         self.end(|end| end.target.clone())
     }
+}
+
+/// These messages but for the parameters by which the pooler tells of itself; `welcome.rs` looks at those.
+fn without_news_of_the_pooler(mut messages: &[u8]) -> Vec<u8> {
+    let mut rest = Vec::new();
+    while let Some(len) = messages.get(1..5) {
+        let len = u32::from_be_bytes(len.try_into().expect("four bytes")) as usize + 1;
+        let (message, behind) = messages.split_at(len);
+        if !message[5..].starts_with(b"pgbouncer.") {
+            rest.extend_from_slice(message);
+        }
+        messages = behind;
+    }
+    rest
 }

@@ -1,7 +1,8 @@
 //! SCRAM on both sides, keys learnt on the way through, and logins proven by the server alone.
 
-use config::{AccessPolicy, AuthType};
+use config::{AccessPolicy, AuthType, PoolMode};
 use engine::auth::Peer;
+use engine::server::Learnt;
 use wire::backend;
 use wire::md5;
 use wire::messages::{AuthenticationRequest, SaslInitialResponse};
@@ -480,4 +481,15 @@ fn no_client_is_proven_twice_by_seats_that_come_at_once() {
     assert!(right.is_open());
     judge_at(&rig, 5);
     right.expect_welcome(&[]);
+}
+
+#[test]
+fn the_keys_go_along_to_a_process_with_another_mode() {
+    let rig = stored_as(verifier("secret").to_string());
+    let client = rig.connect();
+    client.say_hello(&[]);
+    prove(&client, "secret");
+    client.take();
+    rig.hand_over_to(|config| config.global.pool_mode = PoolMode::Session);
+    assert!(rig.pool(|pool| matches!(pool.learnt, Some(Learnt::Scram(_)))));
 }

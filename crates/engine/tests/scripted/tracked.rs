@@ -180,7 +180,10 @@ fn what_newer_servers_report_is_everybodys_own_there_too() {
         for (client, path) in [(&other, "a"), (&owner, "public"), (&other, "a"), (&owner, "public")]
         {
             // One of them waits for it, and then the other comes.
-            let sets = format!("SELECT pg_catalog.set_config('search_path', '{path}', false);");
+            let sets = match (mode, path) {
+                (PoolMode::Auto, "public") => "RESET search_path;".to_owned(),
+                _ => format!("SELECT pg_catalog.set_config('search_path', '{path}', false);"),
+            };
             second.expect([query(&sets)]);
             second.send([status("search_path", path), done("SELECT 1")]);
             second.answers("select 1");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::PoolMode;
 use engine::auth::Peer;
 use engine::pool::Pool;
 
@@ -27,6 +28,31 @@ fn the_first_client_waits_for_a_server_and_later_ones_need_none() {
     server.expect([server_startup(&[("user", "alice"), ("database", "app")]), query("begin")]);
     rig.client();
     assert_eq!(rig.servers(), 1);
+}
+
+/// As by PgBouncer since 1.26. In auto mode a client sees nothing that PostgreSQL does not say.
+#[test]
+fn a_client_is_told_which_pooler_it_is_in_which_mode() {
+    for (mode, told) in [
+        (PoolMode::Session, Some("session")),
+        (PoolMode::Transaction, Some("transaction")),
+        (PoolMode::Statement, Some("statement")),
+        (PoolMode::Auto, None),
+    ] {
+        let rig = Rig::new(|config| config.global.pool_mode = mode);
+        let client = rig.connect();
+        client.say_hello(&[]);
+        let welcome = client.take();
+        let said = |name: &str, value: &str| {
+            let message = status(name, value);
+            welcome.windows(message.len()).any(|part| part == message)
+        };
+        assert!(said("server_version", "15.0"), "{mode}");
+        assert_eq!(said("pgbouncer.version", config::PGBOUNCER_VERSION), told.is_some(), "{mode}");
+        assert_eq!(said("pgbouncer.pool_mode", told.unwrap_or("auto")), told.is_some(), "{mode}");
+        let statements = said("pgbouncer.max_prepared_statements", "200");
+        assert_eq!(statements, told.is_some(), "{mode}");
+    }
 }
 
 /// RECONNECT forgets what the pool's servers have told. Who is about to be given one is told what
@@ -211,7 +237,7 @@ fn a_session_client_is_told_its_servers_process_id() {
 fn a_session_client_finds_the_values_it_was_told() {
     // Without a reset query the server keeps what the first client has set.
     let rig = Rig::new(|config| {
-        config.global.pool_mode = config::PoolMode::Session;
+        config.global.pool_mode = PoolMode::Session;
         config.global.server_reset_query.clear();
         config.global.default_pool_size = 1;
     });

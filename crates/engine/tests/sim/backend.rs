@@ -44,6 +44,8 @@ pub(crate) struct Prepared {
     pub(crate) types: Vec<u8>,
     /// What its table was like when it was parsed.
     pub(crate) table: Table,
+    /// By which settings it was read.
+    pub(crate) meaning: String,
     /// By SQL's PREPARE, and not by the protocol.
     pub(crate) from_sql: bool,
 }
@@ -107,7 +109,7 @@ pub(crate) struct Backend {
     savepoint: Option<Savepoint>,
     pub(crate) ears: Ears,
     block: Block,
-    schema: Schema,
+    pub(crate) schema: Schema,
     /// There has been a temporary table.
     had_objects: bool,
     statements: HashMap<Vec<u8>, Prepared>,
@@ -131,6 +133,10 @@ pub(crate) struct Backend {
     pub(crate) refuses_reset: bool,
     /// A sabotage: it does not do what DISCARD ALL says.
     pub(crate) skips_reset: bool,
+    /// What was last drawn from a sequence.
+    drawn: Option<String>,
+    /// A number was drawn or asked for: the pooler may keep the server for that.
+    pub(crate) has_numbers: bool,
     /// What this server has seen that a pooler must not do.
     pub(crate) complaints: Vec<String>,
 }
@@ -166,6 +172,8 @@ impl Backend {
             inserted: Vec::new(),
             refuses_reset: false,
             skips_reset: false,
+            drawn: None,
+            has_numbers: false,
             complaints: Vec::new(),
         }
     }
@@ -209,10 +217,10 @@ impl Backend {
         self.settings.role_of().is_some_and(|of| self.schema.is_revoked(of))
     }
 
-    /// Statements with names that were prepared by the protocol.
+    /// Statements that the pooler keeps for its clients.
     pub(crate) fn named_statements(&self) -> usize {
         let mut statements = self.statements.iter();
-        let is_named = |(name, one): &(&Vec<u8>, &Prepared)| !name.is_empty() && !one.from_sql;
+        let is_named = |(name, _): &(&Vec<u8>, &Prepared)| name.starts_with(b"weir_");
         statements.by_ref().filter(is_named).count()
     }
 

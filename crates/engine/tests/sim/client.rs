@@ -13,7 +13,7 @@ use wire::{HEADER_LEN, Header, backend, frontend, md5};
 use crate::bus::{Bus, Hearing};
 use crate::reference::{Reference, Verdict, show, sqlstate};
 use crate::script::{Manner, Step};
-use crate::settings::{Settings, UNTRACKED};
+use crate::settings::{PATH, Settings, UNTRACKED};
 use crate::sql::CHATTER;
 
 /// Who it is.
@@ -41,6 +41,8 @@ impl Who {
 
 #[derive(Debug)]
 pub(crate) enum Phase {
+    /// It has not connected so far.
+    Absent,
     Login(Option<Box<ScramClient>>),
     Running,
     /// Its connection is nothing but a cancel request.
@@ -139,6 +141,15 @@ impl Client {
         self.to_send.extend(packet);
     }
 
+    /// It connects later: perhaps when another one has left, whose place it gets.
+    pub(crate) fn stay_away(&mut self) {
+        self.phase = Phase::Absent;
+    }
+
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self.phase, Phase::Absent)
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done)
     }
@@ -146,6 +157,7 @@ impl Client {
     /// Can it go on with its script?
     pub(crate) fn can_go_on(&self, now: u64) -> bool {
         let waits = match self.script.front() {
+            Some(Step::CancelSleep { .. }) => false,
             Some(Step::Await) => !self.reference.is_quiet(),
             Some(Step::Hear) if !self.reference.is_quiet() => true,
             // Where nobody can know what is still owed it is not known when a transaction is over.
@@ -181,7 +193,7 @@ impl Client {
                 Phase::Login(_) => self.login_message(&message)?,
                 Phase::Running => self.message(&message)?,
                 Phase::Canceling => return Err(format!("answer to a cancel: {}", show(&message))),
-                Phase::Leaving | Phase::Done => {}
+                Phase::Absent | Phase::Leaving | Phase::Done => {}
             }
         }
     }
@@ -343,7 +355,11 @@ fn is_fatal(message: &[u8]) -> bool {
 fn is_chatter(message: &[u8]) -> bool {
     match message[0] {
         backend::NOTICE => sqlstate(message).is_some_and(|code| code == CHATTER.as_bytes()),
-        backend::PARAMETER_STATUS => message[HEADER_LEN..].starts_with(UNTRACKED.as_bytes()),
+        // Whether it is told of its path depends on the version of its server.
+        backend::PARAMETER_STATUS => {
+            let name = message[HEADER_LEN..].split(|byte| *byte == 0).next();
+            name.is_some_and(|name| name == UNTRACKED.as_bytes() || name == PATH.as_bytes())
+        }
         _ => false,
     }
 }

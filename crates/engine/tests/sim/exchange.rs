@@ -8,6 +8,7 @@ use std::sync::Arc;
 use engine::ids::{Micros, PoolId, WorkerId};
 use engine::interner::Interner;
 use engine::limits::{Limits, OPENINGS_MAX};
+use engine::parcel::Parcel;
 use engine::pool::Pool;
 use engine::prepared::Statement;
 use engine::realm::Realm;
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     by_key: HashMap<PoolKey, PoolId>,
     pub(crate) switches: Switches,
     interner: Interner,
+    connections: u64,
     pub(crate) limits: Limits,
     /// By worker, in order, each with the moment from which on it may be delivered.
     pub(crate) mail: Vec<VecDeque<(Micros, Mail)>>,
@@ -43,12 +45,38 @@ impl Shared {
             by_key: HashMap::new(),
             switches: Switches::default(),
             interner: Interner::default(),
+            connections: 0,
             limits,
             mail: (0..workers).map(|_| VecDeque::new()).collect(),
             rng,
             sabotage,
             last_statement: None,
         }
+    }
+
+    /// The numbers given out so far, of statements and connections.
+    pub(crate) fn numbering(&self) -> (engine::parcel::Numbering, u64) {
+        (self.interner.numbering(), self.connections)
+    }
+
+    /// What the workers of another process share, which goes on with these numbers.
+    pub(crate) fn successor(
+        &mut self,
+        statements: engine::parcel::Numbering,
+        connections: u64,
+    ) -> Self {
+        let workers = self.mail.len() as u16;
+        let mut new = Self::new(workers, Rng::new(self.rng.next()), self.sabotage);
+        new.now = self.now;
+        new.interner.resume(statements);
+        new.connections = connections;
+        new
+    }
+
+    /// The statements of a parcel, by their numbers.
+    pub(crate) fn restore(&mut self, parcel: &Parcel) -> HashMap<u64, Arc<Statement>> {
+        let all = parcel.statements.iter();
+        all.map(|one| (one.id, self.interner.restore(one))).collect()
     }
 
     /// Is it time to do that harm?
@@ -134,6 +162,12 @@ impl Exchange for SimExchange {
         }
         shared.last_statement = Some(statement.clone());
         statement
+    }
+
+    fn next_connection(&mut self) -> u64 {
+        let shared = &mut *self.0.borrow_mut();
+        shared.connections += 1;
+        shared.connections
     }
 
     fn schema_changed(&mut self) {

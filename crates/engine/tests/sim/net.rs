@@ -259,6 +259,11 @@ impl Io for SimIo<'_> {
         if self.net.harms(Sabotage::LoseRequest, 100) {
             return true;
         }
+        let socket = &self.net.servers[at];
+        if socket.up.broken && socket.pending.is_empty() && self.net.rng.once_in(2) {
+            self.net.log(|| format!("  nothing goes to server {at} any more"));
+            return false;
+        }
         self.net.log(|| format!("  to server {at}: {}", show_all(bytes)));
         self.net.servers[at].pending.extend_from_slice(bytes);
         self.net.flush_server(at);

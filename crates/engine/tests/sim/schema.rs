@@ -22,6 +22,8 @@ struct State {
     /// Executions that were refused although their askers had been told what to expect.
     refused: HashSet<Tag>,
     begun: HashMap<Tag, u32>,
+    /// Numbers drawn, by client.
+    drawn: HashMap<usize, u32>,
     /// Clients that may not become their roles any more.
     revoked: HashSet<usize>,
 }
@@ -60,6 +62,19 @@ impl Schema {
 
     pub(crate) fn was_refused(&self, tag: Tag) -> bool {
         self.0.borrow().refused.contains(&tag)
+    }
+
+    /// The next number of the client's sequence.
+    pub(crate) fn draw(&self, client: usize) -> u32 {
+        let mut state = self.0.borrow_mut();
+        let last = state.drawn.entry(client).or_default();
+        *last += 1;
+        *last
+    }
+
+    /// A process that has just taken over does not know which requests were sent twice already.
+    pub(crate) fn forget_begun(&self) {
+        self.0.borrow_mut().begun.clear();
     }
 
     /// How often has that transaction begun?

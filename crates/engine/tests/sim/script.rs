@@ -3,6 +3,8 @@
 
 mod lasting;
 mod listening;
+mod meanings;
+mod names;
 mod session;
 
 use config::PoolMode;
@@ -22,6 +24,11 @@ pub(crate) enum Step {
     /// Send a cancel request for oneself, on a connection of its own; perhaps with a wrong secret.
     Cancel {
         wrong: bool,
+    },
+    /// Wait until its server sleeps, and send a cancel request, so many times at most: nothing else
+    /// ends that sleep.
+    CancelSleep {
+        tries: usize,
     },
     /// From here on the pooler may end the connection.
     Doomed,
@@ -45,17 +52,26 @@ pub(crate) struct Author<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) client: usize,
     pub(crate) mode: PoolMode,
-    /// It sends nothing behind a Sync before the answers to what came before are there. Who does
-    /// not wait gives each statement a new name, as drivers with pipelines do: what a name used
-    /// twice stands for behind an unanswered error only the server knows.
+    /// It sends nothing behind a Sync before the answers to what came before are there.
     patient: bool,
     /// It uses no names, and the unnamed statement only in the batch of its Parse.
     pub(crate) plain: bool,
     pub(crate) listens: bool,
+    /// The mode may change to session mode and back.
+    pub(crate) alternates: bool,
+    /// Transaction mode may change to auto mode and back. What DISCARD ALL goes back to is known only of
+    /// clients that came in auto mode.
+    pub(crate) mixes: bool,
     /// The kernels hold much, so that long messages do not take for ever.
     pub(crate) wide: bool,
     /// It mostly sleeps, and is woken by cancel requests.
     pub(crate) sleepy: bool,
+    /// Though it does not wait it uses names more than once: what they stand for behind an error that
+    /// is not answered yet only the server knows. Others give each statement a new name then, as
+    /// drivers with pipelines do.
+    bold: bool,
+    /// It draws numbers of a sequence.
+    draws: bool,
     /// It has a startup packet to which RESET goes back, though not before its transaction is over.
     pub(crate) goes_back: bool,
     number: usize,
@@ -64,6 +80,10 @@ pub(crate) struct Author<'a> {
     in_transaction: bool,
 }
 
+/// In milliseconds. Only a cancel request ends it.
+const FOR_EVER: usize = 1 << 40;
+/// Some of them may be lost on the way, or come while another one is under way.
+const CANCELS_MAX: usize = 12;
 /// More than a megabyte.
 const LONG_LEN: usize = 1_200_000;
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"stmt with blanks", b"d"];
@@ -73,14 +93,19 @@ impl<'a> Author<'a> {
     pub(crate) fn new(rng: &'a mut Rng, client: usize, mode: PoolMode) -> Self {
         let (steps, out) = (Vec::new(), Vec::new());
         let patient = !rng.once_in(3);
+        let (bold, draws) = (rng.once_in(2), rng.once_in(2));
         let (plain, wide, sleepy, goes_back) = (false, false, false, false);
         Self {
             rng,
             client,
             mode,
             patient,
+            bold,
+            draws,
             plain,
             listens: false,
+            alternates: false,
+            mixes: false,
             wide,
             sleepy,
             goes_back,
@@ -164,8 +189,14 @@ impl<'a> Author<'a> {
         if self.mode == PoolMode::Auto && self.rng.once_in(2) {
             return self.refusals();
         }
-        match self.rng.below(17) {
+        match self.rng.below(20) {
             16 => self.table(),
+            17..=19 if self.mode == PoolMode::Auto && !self.alternates => match self.rng.below(5) {
+                0 => self.meaning(),
+                1 => self.apart(),
+                2 | 3 => self.shared_names(),
+                _ => self.numbers(),
+            },
             0..=2 => {
                 let sql = self.simple_sql();
                 self.query(&sql);
@@ -257,7 +288,8 @@ impl<'a> Author<'a> {
     /// Some sequence of the extended protocol up to its Sync, or its several.
     fn pipeline(&mut self) {
         for _ in 0..self.rng.range(1, 3) {
-            if !self.patient || self.plain || self.rng.once_in(3) {
+            let is_careful = self.plain || !(self.patient || self.bold);
+            if is_careful || self.rng.once_in(3) {
                 self.proper_sequence();
             } else {
                 for _ in 0..self.rng.range(1, 6) {
@@ -356,7 +388,7 @@ impl<'a> Author<'a> {
 
     fn proper_sequence(&mut self) {
         let fresh = format!("s{}", self.number);
-        let name = match (self.plain, self.patient) {
+        let name = match (self.plain, self.patient || self.bold) {
             (true, _) => b"",
             (false, true) => self.name(),
             (false, false) => fresh.as_bytes(),
@@ -433,7 +465,8 @@ impl<'a> Author<'a> {
     }
 
     fn discard(&mut self) {
-        let sql = self.rng.pick(&["DISCARD ALL", "DEALLOCATE ALL", ""]);
+        let all = if self.mixes { "DEALLOCATE ALL" } else { "DISCARD ALL" };
+        let sql = self.rng.pick(&[all, "DEALLOCATE ALL", ""]);
         if self.rng.once_in(2) {
             return self.query(sql);
         }
@@ -509,7 +542,9 @@ impl<'a> Author<'a> {
     }
 
     fn sleep(&mut self) {
-        let sql = format!("SLEEP {}", self.rng.range(1, 20));
+        let is_long = self.rng.once_in(4);
+        let millis = if is_long { FOR_EVER } else { self.rng.range(1, 20) };
+        let sql = format!("SLEEP {millis}");
         if self.rng.once_in(2) {
             self.query(&sql);
         } else {
@@ -518,6 +553,14 @@ impl<'a> Author<'a> {
             frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
             frontend::execute(&mut self.out, b"", 0);
             frontend::sync(&mut self.out);
+        }
+        if is_long {
+            self.send();
+            self.steps.push(Step::CancelSleep { tries: CANCELS_MAX });
+            self.act(true);
+            // So that no later Bind finds the statement and sleeps unawares.
+            self.query("");
+            return self.act(true);
         }
         if self.rng.once_in(2) {
             self.send();

@@ -13,7 +13,7 @@ pub(crate) const NAMES: [(&str, &str); 5] = [
 
 /// What a session has besides, of which the pooler hears only if it asks (`pool_mode = auto`).
 const UNREPORTED: [(&str, &str); 8] = [
-    ("search_path", "public"),
+    (PATH, "public"),
     ("work_mem", "4MB"),
     (OBJECT, NONE),
     (CURSOR, NONE),
@@ -22,6 +22,9 @@ const UNREPORTED: [(&str, &str); 8] = [
     (PRIVILEGED, "none"),
     (BUFFERS, "8MB"),
 ];
+
+/// Servers of a newer version report it.
+pub(crate) const PATH: &str = "search_path";
 
 /// Who the session acts as. A role may be revoked from whoever has become it.
 pub(crate) const ROLE: &str = "role";
@@ -58,6 +61,8 @@ pub(crate) struct Settings {
     local: BTreeMap<&'static str, (String, bool)>,
     /// What RESET goes back to.
     defaults: BTreeMap<&'static str, String>,
+    /// Is `search_path` reported, as PostgreSQL 18 does it?
+    pub(crate) reports_path: bool,
     /// What the client was told last.
     reported: BTreeMap<&'static str, String>,
 }
@@ -76,7 +81,8 @@ impl Default for Settings {
         let values: BTreeMap<_, _> =
             all().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let (set, local) = (BTreeSet::new(), BTreeMap::new());
-        Self { set, local, defaults: values.clone(), reported: values.clone(), values }
+        let (defaults, reported) = (values.clone(), values.clone());
+        Self { set, local, defaults, reports_path: false, reported, values }
     }
 }
 
@@ -197,7 +203,10 @@ impl Settings {
 
     /// What the client has to be told; it knows from now on.
     pub(crate) fn changes(&mut self) -> Vec<(&'static str, String)> {
-        let is_reported = |name: &str| NAMES.iter().any(|(known, _)| *known == name);
+        let reports_path = self.reports_path;
+        let is_reported = |name: &str| {
+            NAMES.iter().any(|(known, _)| *known == name) || reports_path && name == PATH
+        };
         let reported = self.values.iter().filter(|(name, _)| is_reported(name));
         let changed: Vec<_> = reported
             .filter(|(name, value)| self.reported.get(*name) != Some(value))

@@ -36,11 +36,15 @@ pub(crate) struct Setup {
     pub(crate) reloads: bool,
     /// Is the pooler paused and resumed, and are its servers replaced?
     pub(crate) interrupts: bool,
+    /// Does another process take over in mid-run?
+    pub(crate) restarts: bool,
     /// May a reload change whose business the names of statements are? Then nobody uses any.
     plain: bool,
     /// May a reload change to session mode and back? What is said in auto mode is then judged by a
     /// session's rules for a while.
     alternates: bool,
+    /// May a reload change transaction mode to auto mode and back?
+    mixes: bool,
     sleepy: bool,
     /// How the pooler is shut down in mid-run, if it is.
     pub(crate) drain: Option<Drain>,
@@ -55,6 +59,8 @@ pub(crate) struct Setup {
     /// Do clients vanish at any byte?
     pub(crate) careless: bool,
     pub(crate) capacities: &'static [usize],
+    /// Are servers of two versions behind the same address?
+    is_mixed: bool,
     /// Do clients listen?
     pub(crate) listens: bool,
     pub(crate) bus: Bus,
@@ -64,10 +70,10 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn new(rng: &mut Rng) -> Self {
-        let mode = match rng.below(6) {
+        let mode = match rng.below(8) {
             0 => PoolMode::Session,
             1 => PoolMode::Statement,
-            2 => PoolMode::Auto,
+            2..=4 => PoolMode::Auto,
             _ => PoolMode::Transaction,
         };
         let pool_size = rng.pick(&[1, 1, 2, 3, 5]);
@@ -107,8 +113,10 @@ impl Setup {
             statements_max: 0,
             reloads: rng.once_in(4),
             interrupts: rng.once_in(4),
+            restarts: rng.once_in(4),
             plain: rng.once_in(4),
             alternates: false,
+            mixes: false,
             sleepy: rng.once_in(6),
             drain: match rng.below(20) {
                 0 => Some(Drain::WaitForServers),
@@ -121,14 +129,23 @@ impl Setup {
             chatty: rng.once_in(3),
             careless: rng.once_in(2),
             capacities: rng.pick(&CAPACITIES),
+            is_mixed: mode == PoolMode::Auto && rng.once_in(4),
             listens: mode == PoolMode::Auto && !rng.once_in(3),
             bus: Bus::default(),
             auth,
             client_auth,
         };
         setup.alternates = mode == PoolMode::Auto && setup.reloads && rng.once_in(2);
+        // What is paused and disabled the other process hears of elsewhere. What the listener was told
+        // last may be lost with the process, and a client that has a server is not told so.
+        setup.restarts &= !setup.interrupts && !setup.listens;
+        setup.mixes =
+            mode == PoolMode::Transaction && setup.plain && setup.reloads && rng.once_in(2);
         // In session mode UNLISTEN is not noticed.
         setup.listens &= !setup.alternates;
+        if setup.is_mixed && rng.once_in(2) {
+            setup.keys.insert("track_extra_parameters", "IntervalStyle, search_path".to_owned());
+        }
         setup.read();
         setup
     }
@@ -147,6 +164,9 @@ impl Setup {
         // In statement mode who has a transaction open would be thrown out.
         if self.mode == PoolMode::Transaction && self.plain && rng.once_in(3) {
             self.keys.insert("pool_mode", rng.pick(&["session", "transaction"]).to_owned());
+        }
+        if self.mixes && rng.once_in(2) {
+            self.keys.insert("pool_mode", rng.pick(&["auto", "transaction", "auto"]).to_owned());
         }
         if self.alternates && rng.once_in(2) {
             self.keys.insert("pool_mode", rng.pick(&["session", "auto"]).to_owned());
@@ -175,6 +195,11 @@ impl Setup {
 
     pub(crate) fn may_have_sessions(&self) -> bool {
         self.mode == PoolMode::Session || self.alternates || (self.plain && self.reloads)
+    }
+
+    /// Are texts looked at, at least for a while?
+    pub(crate) fn may_be_auto(&self) -> bool {
+        self.mode == PoolMode::Auto || self.mixes
     }
 
     /// May servers of one pool be in the way of another's?
@@ -207,10 +232,12 @@ impl Setup {
             if !self.alternates && rng.once_in(3) {
                 wants.push(("work_mem", format!("{index}MB")));
             }
+        } else if self.mixes {
+            // In auto mode RESET goes back to it, and in the other does not.
         } else if rng.once_in(2) {
             wants.push(("application_name", format!("app{}", rng.below(3))));
         }
-        if self.mode != PoolMode::Auto && rng.once_in(4) {
+        if !self.may_be_auto() && rng.once_in(4) {
             wants.push(("TimeZone", rng.pick(&["Mars", "Venus"]).to_owned()));
         }
         let who = Who {
@@ -227,6 +254,7 @@ impl Setup {
         let mut author = Author::new(rng, index, self.mode);
         author.plain = self.plain;
         author.listens = self.listens;
+        (author.alternates, author.mixes) = (self.alternates, self.mixes);
         author.sleepy = self.sleepy;
         author.goes_back = who.has_session && !who.wants.is_empty();
         author.wide = self.capacities.iter().all(|capacity| *capacity > 10_000);
@@ -242,7 +270,7 @@ impl Setup {
     /// Makes the processes behind the servers' sockets.
     pub(crate) fn factory(&self) -> Factory {
         let (auth, stormy) = (self.auth.clone(), self.stormy);
-        let session_mode = self.mode == PoolMode::Session;
+        let (session_mode, is_mixed) = (self.mode == PoolMode::Session, self.is_mixed);
         let (schema, bus) = (Schema::default(), self.bus.clone());
         let mut pid = 1000;
         Box::new(move |_, rng| {
@@ -253,6 +281,7 @@ impl Setup {
             let shared = (schema.clone(), bus.clone());
             let mut server = Backend::server(pid, account, shared, session_mode);
             server.refuses_reset = refuses_reset;
+            server.settings.reports_path = is_mixed && rng.once_in(2);
             server
         })
     }

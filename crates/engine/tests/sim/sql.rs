@@ -92,6 +92,8 @@ pub(crate) enum Statement {
     Probe {
         settings: bool,
         objects: bool,
+        /// Which of these statements are there?
+        lent: Vec<String>,
     },
     Show(&'static str),
     Select {
@@ -124,6 +126,14 @@ pub(crate) enum Statement {
     Write {
         of: usize,
     },
+    /// A number of the client's own sequence is drawn; or the last one is asked for.
+    Number {
+        drawn: bool,
+    },
+    /// The pooler's way to have PostgreSQL say something: SQLSTATE and text.
+    Raise(&'static str, String),
+    /// Tells by which settings it was read when it was parsed.
+    Meaning,
 }
 
 impl Statement {
@@ -135,6 +145,8 @@ impl Statement {
                 | Self::Read { .. }
                 | Self::Lock { .. }
                 | Self::Call { .. }
+                | Self::Meaning
+                | Self::Number { .. }
         )
     }
 
@@ -166,6 +178,10 @@ impl Sql {
             Some((tag, rest)) => (Tag::parse(tag), rest),
             None => (text.strip_prefix("BEGIN ").and_then(Tag::from_letters), text),
         };
+        if let Some(raised) = rest.strip_prefix("DO $weir$") {
+            let statements = vec![raise(raised)?];
+            return Some(Self { tag, statements, has_parameter: false });
+        }
         let has_parameter = rest.contains("$1");
         let statements = rest
             .split(';')
@@ -178,22 +194,10 @@ impl Sql {
 }
 
 fn statement(text: &str) -> Option<Statement> {
-    if let Some(list) = text.strip_prefix("SELECT pg_catalog.set_config(") {
-        let all = list.split("pg_catalog.set_config(").map(setting).collect::<Option<_>>()?;
-        return Some(Statement::SetConfig(all));
-    }
-    if text.starts_with("SELECT kind, ") {
-        let (settings, objects) = (text.contains("pg_settings"), text.contains("pg_locks"));
-        return Some(Statement::Probe { settings, objects });
-    }
-    if let Some(argument) = text.strip_prefix("SELECT meddle('") {
-        return Some(Statement::Call { sets: Some(argument.strip_suffix("')")?.to_owned()) });
-    }
-    match text {
-        "SELECT pg_advisory_lock(1)" => return Some(Statement::Lock { taken: true }),
-        "SELECT pg_advisory_unlock(1)" => return Some(Statement::Lock { taken: false }),
-        "SELECT calm()" => return Some(Statement::Call { sets: None }),
-        _ => {}
+    if let Some(call) = text.strip_prefix("SELECT ")
+        && (call.contains('(') || call.starts_with("kind, "))
+    {
+        return selected(text);
     }
     let mut words = text.split(' ').filter(|word| !word.is_empty() && *word != "$1");
     let first = words.next()?;
@@ -254,18 +258,58 @@ fn statement(text: &str) -> Option<Statement> {
         "DO" => Statement::Change { of: number()?, openly: false },
         "READ" => Statement::Read { of: number()?, told: false },
         "TOLD" => Statement::Read { of: number()?, told: true },
+        "MEANING" => Statement::Meaning,
         "WRITE" => Statement::Write { of: number()? },
         _ => return None,
     })
+}
+
+/// What the pooler selects, and what functions are called by.
+fn selected(text: &str) -> Option<Statement> {
+    if let Some(list) = text.strip_prefix("SELECT pg_catalog.set_config(") {
+        let all = list.split("pg_catalog.set_config(").map(setting).collect::<Option<_>>()?;
+        return Some(Statement::SetConfig(all));
+    }
+    if text.starts_with("SELECT kind, ") {
+        let (settings, objects) = (text.contains("pg_settings"), text.contains("pg_locks"));
+        let lent =
+            text.split_once("ANY (ARRAY[").filter(|(before, _)| before.contains("'n', name"));
+        let lent = lent.and_then(|(_, list)| list.split_once("]::")).map_or("", |(list, _)| list);
+        let names = lent.split(',').map(|name| name.trim_matches('\'').to_owned());
+        let lent = names.filter(|name| !name.is_empty()).collect();
+        return Some(Statement::Probe { settings, objects, lent });
+    }
+    if let Some(argument) = text.strip_prefix("SELECT meddle('") {
+        return Some(Statement::Call { sets: Some(argument.strip_suffix("')")?.to_owned()) });
+    }
+    match text {
+        "SELECT pg_advisory_lock(1)" => Some(Statement::Lock { taken: true }),
+        "SELECT pg_advisory_unlock(1)" => Some(Statement::Lock { taken: false }),
+        "SELECT nextval('mine')" => Some(Statement::Number { drawn: true }),
+        "SELECT lastval()" => Some(Statement::Number { drawn: false }),
+        "SELECT calm()" => Some(Statement::Call { sets: None }),
+        _ => None,
+    }
+}
+
+/// `BEGIN RAISE EXCEPTION USING ERRCODE = '26000', MESSAGE = 'it is not there'; END$weir$`.
+fn raise(text: &str) -> Option<Statement> {
+    let (_, text) = text.split_once("ERRCODE = '")?;
+    let (code, text) = text.split_once("', MESSAGE = '")?;
+    let (message, _) = text.split_once("'; END")?;
+    let code = ["26000", "55000", "0A000"].into_iter().find(|known| *known == code)?;
+    Some(Statement::Raise(code, message.to_owned()))
 }
 
 fn unquoted(name: &str) -> String {
     name.trim_matches('"').to_owned()
 }
 
-/// `'work_mem','5MB',false) IS NULL`, perhaps with a comma behind it.
+/// `'work_mem','5MB',false) IS NULL`, perhaps with a comma behind it. A list is set with blanks in
+/// between, and the new value told.
 fn setting(text: &str) -> Option<(&'static str, String)> {
+    let text = text.replace("', ", "',");
     let (name, rest) = text.strip_prefix('\'')?.split_once("','")?;
-    let (value, _) = rest.split_once("',false) IS NULL")?;
+    let (value, _) = rest.split_once("',false)")?;
     Some((Settings::known(name)?, value.to_owned()))
 }

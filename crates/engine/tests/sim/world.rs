@@ -8,6 +8,7 @@ mod links;
 mod operator;
 mod order;
 mod server_side;
+mod takeover;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,9 +17,10 @@ use std::sync::Arc;
 
 use engine::auth::Peer;
 use engine::ids::WorkerId;
+use engine::shell::CancelEnd;
 use engine::{Drain, Engine};
 
-use crate::client::Client;
+use crate::client::{Client, Phase};
 use crate::exchange::{Shared, SimExchange};
 use crate::net::{Net, SimIo};
 use crate::rng::Rng;
@@ -42,6 +44,7 @@ const STEPS_MAX: usize = 300_000;
 /// What can happen next.
 #[derive(Clone, Copy, Debug)]
 enum Action {
+    ClientComes(usize),
     ClientGoesOn(usize),
     ClientSends(usize),
     ClientReads(usize),
@@ -61,11 +64,15 @@ enum Action {
     ServerDies(usize),
     CancelArrives(usize),
     CancelEnds(usize),
+    /// It is late, or cannot be sent.
+    CancelFails(usize),
     Mail(usize),
     Tick(usize),
     Operate(Verb),
     /// A worker hears of it.
     Order(usize),
+    /// Another process has everything from now on.
+    TakeOver,
     SpuriousEvent(usize),
 }
 
@@ -85,6 +92,7 @@ pub(crate) struct Summary {
     pub(crate) servers: usize,
     pub(crate) thrown_out: usize,
     pub(crate) inserted: usize,
+    pub(crate) takeovers: usize,
     /// Bytes that clients have sent, and servers.
     pub(crate) spoken: [usize; 2],
 }
@@ -97,6 +105,7 @@ impl Summary {
         self.servers += other.servers;
         self.thrown_out += other.thrown_out;
         self.inserted += other.inserted;
+        self.takeovers += other.takeovers;
     }
 }
 
@@ -116,6 +125,9 @@ pub(crate) struct World {
     orders: Vec<VecDeque<Order>>,
     reloads: usize,
     draining: Option<Drain>,
+    /// When an online restart has begun that is under way, and how many have.
+    taking_over: Option<u64>,
+    takeovers: usize,
     /// By worker: is nothing new read?
     suspended: Vec<bool>,
     queues: Queues,
@@ -165,6 +177,8 @@ impl World {
             orders: vec![VecDeque::new(); usize::from(setup.workers)],
             reloads: 0,
             draining: None,
+            taking_over: None,
+            takeovers: 0,
             suspended: vec![false; usize::from(setup.workers)],
             queues: Queues::default(),
             links: Links::default(),
@@ -174,8 +188,15 @@ impl World {
             rng,
         };
         for index in 0..world.setup.clients {
-            let client = world.setup.client(&mut world.rng, index);
-            world.add_client(client);
+            let mut client = world.setup.client(&mut world.rng, index);
+            let comes_later = index > 1 && world.rng.once_in(4);
+            if comes_later {
+                client.stay_away();
+            }
+            let at = world.add_client(client);
+            if !comes_later {
+                world.accept(at);
+            }
         }
         world
     }
@@ -236,7 +257,7 @@ impl World {
         Ok(self.summary)
     }
 
-    fn add_client(&mut self, client: Client) {
+    fn add_client(&mut self, client: Client) -> usize {
         let worker = self.rng.below(self.engines.len());
         let (up, down) = (self.net.new_pipe(), self.net.new_pipe());
         let at = self.net.clients.len();
@@ -251,7 +272,13 @@ impl World {
             excused: false,
             barred: false,
         });
-        let now = self.net.now;
+        self.clients.push(client);
+        at
+    }
+
+    /// It connects.
+    fn accept(&mut self, at: usize) {
+        let (now, worker) = (self.net.now, self.net.clients[at].worker);
         let (engine, mut io) = self.engine(worker);
         let slot = engine
             .accept(Peer { loopback: true, ..Peer::default() }, now, &mut io)
@@ -260,7 +287,13 @@ impl World {
         if self.net.client_slots[worker].insert(slot.0, at).is_some() {
             self.net.complaints.push(format!("{slot:?} was not free"));
         }
-        self.clients.push(client);
+    }
+
+    /// One that has stayed away connects.
+    fn client_comes(&mut self, at: usize) {
+        self.net.log(|| format!("client {at} comes"));
+        self.clients[at].phase = Phase::Login(None);
+        self.accept(at);
     }
 
     fn engine(&mut self, worker: usize) -> (&mut Engine<SimExchange>, SimIo<'_>) {
@@ -291,6 +324,9 @@ impl World {
     }
 
     fn possible(&mut self, actions: &mut Vec<Action>) {
+        if self.may_take_over() {
+            return actions.push(Action::TakeOver);
+        }
         for at in 0..self.clients.len() {
             self.possible_for_client(at, actions);
         }
@@ -298,7 +334,11 @@ impl World {
             self.possible_for_server(at, actions);
         }
         let now = self.net.now;
+        let loses = self.setup.stormy && self.stormy;
         for (at, cancel) in self.net.cancels.iter().enumerate() {
+            if loses && !cancel.delivered && !cancel.finished && self.rng.once_in(20) {
+                actions.push(Action::CancelFails(at));
+            }
             if !cancel.delivered && now >= cancel.due {
                 actions.push(Action::CancelArrives(at));
             } else if !cancel.finished && (cancel.delivered || self.hurries_cancels()) {
@@ -325,6 +365,7 @@ impl World {
     fn act(&mut self, action: Action) -> Result<(), String> {
         let now = self.net.now;
         match action {
+            Action::ClientComes(at) => self.client_comes(at),
             Action::ClientGoesOn(at) => self.client_goes_on(at),
             Action::ClientSends(at) => self.client_sends(at),
             Action::ClientReads(at) => {
@@ -356,13 +397,10 @@ impl World {
             Action::ServerDies(at) => self.server_dies(at),
             Action::Operate(verb) => self.operate(verb),
             Action::Order(worker) => self.obey(worker),
+            Action::TakeOver => self.take_over(),
             Action::CancelArrives(at) => return self.cancel_arrives(at),
-            Action::CancelEnds(at) => {
-                let (worker, cancel) = (self.net.cancels[at].worker, self.net.cancels[at].cancel);
-                self.net.cancels[at].finished = true;
-                let (engine, mut io) = self.engine(worker);
-                engine.cancel_finished(cancel, now, &mut io);
-            }
+            Action::CancelEnds(at) => self.cancel_ends(at, CancelEnd::Taken),
+            Action::CancelFails(at) => self.cancel_fails(at),
             Action::Mail(worker) => {
                 let mail = self.shared.borrow_mut().mail[worker].pop_front();
                 let (engine, mut io) = self.engine(worker);

@@ -20,6 +20,7 @@ pub(super) struct State {
     pub(super) mail: VecDeque<Mail>,
     pub(super) limits: Limits,
     interner: Interner,
+    connections: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,6 +62,13 @@ impl Exchange for Shared {
 
     fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
         self.state(|state| state.interner.intern(sql, types, realm))
+    }
+
+    fn next_connection(&mut self) -> u64 {
+        self.state(|state| {
+            state.connections += 1;
+            state.connections
+        })
     }
 
     fn schema_changed(&mut self) {

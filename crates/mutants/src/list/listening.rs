@@ -62,8 +62,61 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "engine/replies.rs",
-            "if «is_own» { pid = (client.key >> 32) as u32;",
+            "if «is_own» { pid = client.process_id();",
             "false",
         )],
+    },
+    Mutant {
+        name: "MarksAnybody",
+        wrong: "Auto mode: the listener takes any mark for that of the client that has waited longest",
+        seen_in: "",
+        noticed_by: "news",
+        changes: &[change(
+            "listener.rs",
+            "|one: &Subscription| «one.token().as_bytes() == payload»;",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "LosesUntold",
+        wrong: "Auto mode: what others notify during a transaction is not told behind it",
+        seen_in: "",
+        noticed_by: "waits",
+        changes: &[change("listening.rs", "self.untold.push_back(news);", "drop(news);")],
+    },
+    Mutant {
+        name: "ForgetsEcho",
+        wrong: "Auto mode: what a client notifies itself is told by its server and by the listener",
+        seen_in: "",
+        noticed_by: "news",
+        changes: &[change("listening.rs", "self.expect_echo(said);", "")],
+    },
+    Mutant {
+        name: "StopsTooLate",
+        wrong: "Auto mode: a server that was handed over still listens",
+        seen_in: "",
+        noticed_by: "news",
+        changes: &[change("engine/listen.rs", r#"[&begin[..], «b"UNLISTEN *"»]"#, r#"&b""[..]"#)],
+    },
+    Mutant {
+        name: "ForgetsHandOver",
+        wrong: "Auto mode: a client leaves while its server stops listening, and nobody knows whether \
+             it does",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[
+            change(
+                "engine/leave.rs",
+                "step.asks() || !server.ledger.owes_nothing() => { «server.phase = ServerPhase::Settling;»",
+                "server.phase = ServerPhase::Settling; if step == \
+                     crate::server::Preparation::HandOver { (server.pinned, server.traces) = (None, \
+                     Default::default()); }",
+            ),
+            change(
+                "engine/replies.rs",
+                "self.server.disturbed |= self.server.client.is_none();",
+                "",
+            ),
+        ],
     },
 ];

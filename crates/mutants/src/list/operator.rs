@@ -84,4 +84,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "orders",
         changes: &[change("engine/login.rs", "if «disabled» { return Step::Refuse", "false")],
     },
+    Mutant {
+        name: "RestartForgetsPins",
+        wrong: "Auto mode: behind an online restart a client does not keep the server with its temporary table",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/handover.rs",
+            "pinned: «server.pinned.as_deref().copied()»,",
+            "None",
+        )],
+    },
+    Mutant {
+        name: "RestartForgetsNames",
+        wrong: "Behind an online restart a client's prepared statements are not there",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/handover/import.rs",
+            "extended.statements.import(name, statement.clone(), since, shape);",
+            "drop((name, since, shape));",
+        )],
+    },
+    Mutant {
+        name: "RestartForgetsSettings",
+        wrong: "Behind an online restart a server is believed to have the settings it had at its login",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/handover/import.rs",
+            "server.vars = shelf.vars(record.vars);",
+            "server.vars = server.welcome.vars.clone();",
+        )],
+    },
 ];

@@ -54,7 +54,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "leaks",
         changes: &[change(
             "pool.rs",
-            r#""a server was counted out twice"); «self.forget_server(epoch);»"#,
+            "self.current -= u32::from(epoch == self.epoch); «self.forget_server(epoch);»",
             "",
         )],
     },
@@ -166,6 +166,42 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "engine/leave.rs",
             "self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));",
             "",
+        )],
+    },
+    Mutant {
+        name: "IgnoresUserLimit",
+        wrong: "max_user_connections is not heeded",
+        seen_in: "",
+        noticed_by: "limits",
+        changes: &[change("limits.rs", "Scope::User => («limits.user»,", "0")],
+    },
+    Mutant {
+        name: "IgnoresDatabaseLimit",
+        wrong: "max_db_connections is not heeded",
+        seen_in: "",
+        noticed_by: "limits",
+        changes: &[change("limits.rs", "Scope::Database => («limits.database»,", "0")],
+    },
+    Mutant {
+        name: "CrossesWithWrongSecret",
+        wrong: "A server that goes to another worker has another secret there",
+        seen_in: "",
+        noticed_by: "waits",
+        changes: &[change(
+            "pool/idle.rs",
+            "stolen.leave_worker();",
+            "stolen.leave_worker(); stolen.secret.reverse();",
+        )],
+    },
+    Mutant {
+        name: "TrustsLateCancel",
+        wrong: "A server is passed on though a cancel request may still reach it",
+        seen_in: "",
+        noticed_by: "cancels",
+        changes: &[change(
+            "engine/cancel.rs",
+            "if «end == (CancelEnd::Late { sent: true })» {",
+            "false",
         )],
     },
 ];

@@ -19,6 +19,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "ForgetsHalfMessage",
+        wrong: "A server whose client went in the middle of a message is passed on",
+        seen_in: "supavisor#1060",
+        noticed_by: "causes",
+        changes: &[
+            change(
+                "engine/leave.rs",
+                "server.lose_client(client.serial);",
+                "server.lose_client(client.serial);
+                if client.stream.is_mid_message() && matches!(server.phase, ServerPhase::Linked) {
+                    server.ledger = crate::ledger::Ledger::default();
+                    server.status = b'I';
+                }",
+            ),
+            change(
+                "engine/leave.rs",
+                "_ if «server.is_clean() && !client.stream.is_mid_message()» => self.free",
+                "server.is_clean()",
+            ),
+        ],
+    },
+    Mutant {
         name: "ReleasesAtFirstReady",
         wrong: "A batch that several ReadyForQuery answer is over at the first",
         seen_in: "supavisor#1079",
@@ -169,5 +191,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "!client.stream.is_mid_message()",
             ),
         ],
+    },
+    Mutant {
+        name: "LosesUnsent",
+        wrong: "A request that a lost server was never sent is not sent to another one",
+        seen_in: "",
+        noticed_by: "waits",
+        changes: &[change(
+            "engine/requests.rs",
+            "let again = «input[begun_at..].to_vec()»;",
+            "input[used..].to_vec()",
+        )],
     },
 ];

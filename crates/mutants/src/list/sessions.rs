@@ -93,7 +93,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "engine/verdict.rs",
             "let pins = «self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| \
-                 pinned.pins)»; let traces = self.server(on).traces; if !(pins",
+                 pinned.pins)»; if !(pins | self",
             "return self.session_forgotten(on, now, io)",
         )],
     },
@@ -116,7 +116,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[change(
             "engine/apply.rs",
-            "if usual.as_ref() != Some(&sql) && «client.session.is_some()»",
+            "if usual.as_ref() != Some(&sql) && «has_session»",
             "false",
         )],
     },
@@ -162,7 +162,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "engine/leave.rs",
-            "ServerPhase::Preparing(step) => { «server.phase = ServerPhase::Settling;»",
+            "ServerPhase::Preparing(step) if step.asks() || !server.ledger.owes_nothing() => { \
+             «server.phase = ServerPhase::Settling;»",
             "server.phase = ServerPhase::Settling; if step == \
                  crate::server::Preparation::Probe { (server.pinned, server.traces) = (None, \
                  Default::default()); }",
@@ -192,5 +193,77 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "self.ready(id, on, now, io)",
             ),
         ],
+    },
+    Mutant {
+        name: "KeepsSearchPath",
+        wrong: "Auto mode: search_path is not reset if the next client has other settings",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "carried.rs",
+            r#"if !is_who(name) && «self.get(name).is_none()» {"#,
+            r#"self.get(name).is_none() && (self.is_empty() || **name != *b"search_path")"#,
+        )],
+    },
+    Mutant {
+        name: "BelievesFailedReset",
+        wrong: "A session that the server does not reset is passed on",
+        seen_in: "",
+        noticed_by: "sessions",
+        changes: &[change(
+            "engine/link.rs",
+            r#"if «server.own_error.take().is_some()» { return self.close_server(on, "reset query failed", now, io);"#,
+            r#"server.own_error.take().is_none() && false"#,
+        )],
+    },
+    Mutant {
+        name: "TrustsFunctions",
+        wrong: "Auto mode: no function is believed to set anything",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("lore.rs", "Some(Standing::Watched { .. }) | None => «false»,", "true")],
+    },
+    Mutant {
+        name: "ForgetsLocks",
+        wrong: "Auto mode: who has an advisory lock does not keep its server",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("probe.rs", r#"b"a" => «Pins::LOCK»,"#, r#"Pins::NONE"#)],
+    },
+    Mutant {
+        name: "ForgetsCursors",
+        wrong: "Auto mode: who has a cursor WITH HOLD does not keep its server",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("probe.rs", r#"b"h" => «Pins::CURSOR»,"#, r#"Pins::NONE"#)],
+    },
+    Mutant {
+        name: "BelievesSetLocal",
+        wrong: "Auto mode: what SET LOCAL has set for a transaction is what RESET goes back to",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/replies/parameters.rs",
+            "let may_set = «self.server.may_set»;",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ForgetsNumbers",
+        wrong: "Auto mode: what a client has drawn is forgotten before it asks",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/requests/numbers.rs",
+            "if «texts.lore.asks_numbers || texts.is_watched(seen)» {",
+            "seen.signs.intersects(Signs::SEQUENCE)",
+        )],
+    },
+    Mutant {
+        name: "MissesVersion",
+        wrong: "What a server of another version does not report, or reports besides, is not followed",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("engine/link.rs", "self.follow_reports(id, on);", "")],
     },
 ];

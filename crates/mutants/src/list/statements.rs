@@ -118,4 +118,88 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "drop((statement, since))",
         )],
     },
+    Mutant {
+        name: "SharesMeanings",
+        wrong: "A text is one statement for all clients, whatever their settings make it mean",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/stand_in.rs",
+            "false => «Realm::of(&client.vars, names)»,",
+            "Realm::COMMON",
+        )],
+    },
+    Mutant {
+        name: "AsksForEver",
+        wrong: "Auto mode: a Bind is held back as often as it is not known what its statement returns",
+        seen_in: "Weir, until the simulator had it",
+        noticed_by: "assertions",
+        changes: &[change(
+            "engine/requests/statements.rs",
+            "own.renewed || «own.questions >= QUESTIONS_MAX»",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "KeepsLentStatements",
+        wrong: "Auto mode: a statement that SQL has named stays on its server under the client's name",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("engine/verdict.rs", "self.take_lent_back(on, io);", "")],
+    },
+    Mutant {
+        name: "ForgetsDeallocated",
+        wrong: "Auto mode: SQL's DEALLOCATE does not take a name of the protocol away",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[
+            change("engine/verdict.rs", "self.forget_deallocated(id, &lent, &left);", ""),
+            change(
+                "engine/replies.rs",
+                "b\"DEALLOCATE\" => «self.statement_deallocated(serial)»,",
+                "()",
+            ),
+        ],
+    },
+    Mutant {
+        name: "LendsNothing",
+        wrong: "Auto mode: SQL does not find what the protocol has prepared",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/requests/lending.rs",
+            "if «!has_names || self.server.ledger.in_copy()» {",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "BelievesNames",
+        wrong: "What a name stands for is taken as settled while answers are outstanding",
+        seen_in: "Weir, until the random sessions",
+        noticed_by: "answers",
+        changes: &[change(
+            "engine/requests/doubt.rs",
+            "«ledger.may_unsettle() && !ledger.in_copy()»",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "SwallowsOfNextBatch",
+        wrong: "If a Parse of the pooler's own fails, the first reply of the next batch is not told",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "ledger.rs",
+            "if let Some(front) = self.owed.front_mut() { «front.failed = true;»",
+            "front.failed = true;
+                let swallows = front.verb == Verb::Swallow;
+                let sync = self.owed.iter().position(|entry| entry.expect == Expect::Sync);
+                if let (true, Some(sync)) = (swallows, sync)
+                    && let Some(next) = self.owed.get_mut(sync + 1)
+                    && next.verb == Verb::Forward
+                {
+                    next.verb = Verb::Swallow;
+                }",
+        )],
+    },
 ];

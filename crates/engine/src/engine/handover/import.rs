@@ -152,9 +152,12 @@ impl<X: Exchange> Engine<X> {
             };
             let (database, user) = (record.database.clone(), record.user.clone());
             let found = self.find_pool(&database, &user);
-            let is_same = !shelf.lacks_names
+            let leads_there = !shelf.lacks_names
                 && found.is_some_and(|id| self.settings(id).destination() == record.destination);
-            if let (true, Some(id)) = (is_same, found) {
+            let has_mode = found.is_some_and(|id| self.settings(id).mode.word() == record.mode);
+            let is_same = leads_there && has_mode;
+            // How to log in does not depend on the mode.
+            if let (true, Some(id)) = (leads_there, found) {
                 let welcome = record.welcome.as_ref().map(|welcome| shelf.welcome_of(welcome));
                 self.exchange.pool(id, |pool| record.teach(pool, welcome));
             }
@@ -193,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         if record.welcomed {
             self.keys.insert(record.key, id);
         }
-        let serial = self.next_serial();
+        let serial = self.exchange.next_connection();
         let mut client = Client::new(serial, Default::default(), record.connected_at, identity);
         client.phase = if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle };
         client.counted = record.is_counted;
@@ -242,10 +245,14 @@ impl<X: Exchange> Engine<X> {
         let Destination { database, user, is_same } = destination;
         let pool = self.find_pool(database, user)?;
         let is_current = *is_same && !record.is_obsolete;
-        let epoch = self.exchange.pool(pool, |pool| pool.adopt(is_current));
+        let reports = record.state_report.is_some();
+        let epoch = self.exchange.pool(pool, |pool| {
+            pool.is_told |= reports;
+            pool.adopt(is_current)
+        });
         let claim = self.view(pool).claim(pool);
         self.exchange.limits(|limits| limits.seat_anyway(&claim));
-        let serial = self.next_serial();
+        let serial = self.exchange.next_connection();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
         server.phase = ServerPhase::Settling;
         server.epoch = epoch;
@@ -257,11 +264,13 @@ impl<X: Exchange> Engine<X> {
         server.vars = shelf.vars(record.vars);
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
         server.pinned = record.pinned.map(Box::new);
+        server.state_report = record.state_report.map(Box::new);
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
         if (record.status != b'I' || is_unverified) && server.mode == PoolMode::Auto {
             // What else its transaction has done, or may have, was not written down.
             server.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
             server.traces.named = record.pins_by_name;
+            server.state_report.iter_mut().for_each(|report| report.resume());
             (server.has_moved, server.may_set) = (true, true);
         }
         server.numbers = Numbers::Strangers;

@@ -88,8 +88,34 @@ impl<X: Exchange> Engine<X> {
             wire::Secret::Plain(password) if password.is_empty() => {}
             wire::Secret::Plain(password) => self.learn(pool, Learnt::Password(password.clone())),
             wire::Secret::Md5(hash) => self.learn(pool, Learnt::Md5(hash.clone())),
-            // Only the client's proof yields the keys.
-            wire::Secret::Scram(_) => {}
+            // Only a client's proof yields the keys. Those of an earlier one may still be right.
+            wire::Secret::Scram(_) => {
+                if self.exchange.pool(pool, |pool| pool.learnt.is_none()) {
+                    self.learn(pool, Learnt::Verifier);
+                }
+            }
+        }
+    }
+
+    /// The keys of a user's verifier open the servers of each database, in whichever of them its
+    /// client has shown them.
+    pub(in crate::engine) fn learn_from_other_pools(&mut self, pool: PoolId) {
+        let unknown = self.exchange.pool(pool, |pool| {
+            let settings = &pool.settings;
+            let is_verifier = matches!(settings.secret, Some(wire::Secret::Scram(_)));
+            (is_verifier && pool.learnt.is_none()).then(|| settings.secret.clone())
+        });
+        let Some(verifier) = unknown else { return };
+        let found = self.exchange.pool_ids().into_iter().find_map(|other| {
+            self.exchange.pool(other, |other| match &other.learnt {
+                Some(Learnt::Scram(keys)) if other.settings.secret == verifier => {
+                    Some(keys.clone())
+                }
+                _ => None,
+            })
+        });
+        if let Some(keys) = found {
+            self.exchange.pool(pool, |pool| pool.learnt = Some(Learnt::Scram(keys)));
         }
     }
 

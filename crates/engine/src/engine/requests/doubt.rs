@@ -74,7 +74,8 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// The same of a text with the sign that it may name prepared statements.
     pub(super) fn awaits_names_in(&mut self, text: &[u8]) -> bool {
-        let has_names = self.client.extended.as_ref().is_some_and(|own| !own.statements.is_empty());
+        let has_names =
+            self.client.extended.as_ref().is_some_and(|own| !own.statements.is_surely_empty());
         if !has_names || !self.may_await() {
             return false;
         }
@@ -90,7 +91,7 @@ impl<X: Exchange> Requests<'_, X> {
         })
     }
 
-    fn await_answer(&mut self, serial: u64) {
+    pub(super) fn await_answer(&mut self, serial: u64) {
         if !self.server.ledger.is_in_ended_batch(serial) {
             frontend::flush(self.out.insert());
         }

@@ -43,7 +43,11 @@ impl<X: Exchange> Requests<'_, X> {
             return;
         }
         let server = &self.server;
-        if self.keeping.is_none() && server.status == b'I' && server.ledger.is_untouched() {
+        // What Weir asks in front of it (`numbers.rs`) is no part of the request.
+        if self.keeping.is_none()
+            && server.status == b'I'
+            && (server.ledger.is_untouched() || server.ledger.owes_only_us())
+        {
             let outline = Outline { first: entry.serial, ..Outline::default() };
             self.keeping = Some(Keeping { from: self.at, begun_here: true, outline });
         }

@@ -7,6 +7,7 @@ use wire::messages::{StatementOrPortal, bind_names};
 use wire::{HEADER_LEN, Header, frontend};
 
 use super::statements::{Name, Naming};
+use super::texts::ANSWERED;
 use super::{Fate, Requests};
 use crate::kept::CHANGED_NAME;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
@@ -24,11 +25,11 @@ const NAMES_LEN_MAX: usize = 65_536;
 impl<'a, X: Exchange> Requests<'a, X> {
     #[inline(never)]
     pub(super) fn bind(&mut self, header: Header, available: usize) -> Result<Fate, String> {
-        self.stats.binds += 1;
         if !self.tracks() {
             self.owe(Entry::new(Expect::Bind, Verb::Forward));
             return Ok(Fate::Pass);
         }
+        self.stats.binds += 1;
         let input = self.input;
         let body = &input[self.at + HEADER_LEN.min(available)..self.at + available];
         let Some((portal, name, rest_at)) = bind_names(body) else {
@@ -55,7 +56,12 @@ impl<'a, X: Exchange> Requests<'a, X> {
             Name::Statement(found) => self.see_use(&found.used.statement, body),
             Name::Unknown(_) | Name::Outdated(_) | Name::Changed(_) => Signs::NONE,
         };
-        found = self.name_for_numbers(found, signs);
+        if signs.intersects(ANSWERED) {
+            if let Some(fate) = self.bind_signal(header, body, &found, signs) {
+                return Ok(fate);
+            }
+            found = self.name_for_numbers(found, signs);
+        }
         let fate = match found {
             Name::Outdated(outdated) => {
                 self.stats.binds -= 1;

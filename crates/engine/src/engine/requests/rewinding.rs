@@ -20,10 +20,18 @@ impl<X: Exchange> Requests<'_, X> {
         is_clean && self.begins && self.answers.is_empty() && !server.ledger.owes_us()
     }
 
+    /// Can all of the input be taken back, to be dealt with once more on this very server? Traces that
+    /// it has left there will be left again.
+    pub(super) fn can_take_back(&self) -> bool {
+        let server = &self.server;
+        let is_ours = server.ledger.owes_us() || !server.lent.is_empty();
+        self.begins && self.answers.is_empty() && !is_ours && !self.client.rewound
+    }
+
     /// The message in front has to wait: nothing before it has happened, unless there was nothing.
     #[cold]
     pub(super) fn rewind(&mut self) {
-        if self.server.ledger.is_untouched() {
+        if !self.begins || self.server.ledger.is_untouched() {
             return;
         }
         let (server, client, stats) = (&mut *self.server, &mut *self.client, &mut *self.stats);

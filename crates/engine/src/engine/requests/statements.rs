@@ -86,7 +86,7 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// See to it that the server knows the statement, or what stands for it there.
-    fn prepare(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
+    pub(super) fn prepare(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
         if self.has(&statement) {
             return statement;
         }
@@ -133,9 +133,9 @@ impl<X: Exchange> Requests<'_, X> {
             None => self.texts.is_some() || self.exchange.is_outdated(statement),
         };
         let client = &self.client;
-        let was_put_off = client.resent
-            || client.rewound
-            || client.extended.as_ref().is_some_and(|own| own.questions >= QUESTIONS_MAX);
+        let own = client.extended.as_ref();
+        let was_put_off =
+            client.rewound || own.is_some_and(|own| own.renewed || own.questions >= QUESTIONS_MAX);
         is_in_time && can_ask && is_worth_it && !was_put_off
     }
 
@@ -259,7 +259,11 @@ impl<X: Exchange> Requests<'_, X> {
         }
         self.server.unnamed = own;
         if own != 0 && !self.extended().unnamed_parse.is_empty() {
-            let again = std::mem::take(&mut self.extended().unnamed_parse);
+            // If its batch fails before it, another one is still there.
+            let serial = self.next_serial();
+            let extended = self.extended();
+            extended.unnamed_doubt = serial;
+            let again = std::mem::take(&mut extended.unnamed_parse);
             self.out.insert().extend_from_slice(&again);
             self.extended().unnamed_parse = again;
             self.stats.server_parses += 1;

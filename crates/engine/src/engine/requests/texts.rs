@@ -1,6 +1,8 @@
 //! What the texts that a client sends may leave in its session (`pool_mode = auto`). A text is
 //! looked at as its bytes come by, and what is found is entered with the server's traces; what it
-//! leads to comes at the end of the transaction (`engine/verdict.rs`).
+//! leads to comes at the end of the transaction (`engine/verdict.rs`). A server that reports its state
+//! needs the text only for what has to be known before it is run, and for what it reports to none: what
+//! was reset, and `pin_functions`.
 
 use config::Unsupported;
 use sql::{Seen, Signs};
@@ -8,13 +10,12 @@ use sql::{Seen, Signs};
 use wire::messages::{Parse, bind_values};
 use wire::{HEADER_LEN, Header};
 
-use super::numbers::NO_NUMBER;
 use super::{BROKEN_PARSE, Requests};
 use crate::ledger::{Entry, Expect, Reply, Verb};
 use crate::lore::{Called, Lore};
 use crate::prepared::Statement;
 use crate::realm::{self, Realm};
-use crate::scanning::{HEAD_LEN_MAX, Scanning};
+use crate::scanning::{HEAD_LEN_MAX, Scanning, Searched};
 use crate::shell::Exchange;
 use crate::vars::STANDARD_CONFORMING_STRINGS;
 
@@ -31,6 +32,9 @@ const MAY_SET: Signs = Signs::SETTINGS.with(Signs::OPAQUE);
 
 /// What needs a session of its own and leaves nothing by which a probe could see it.
 const UNSEEN: Signs = Signs::SEQUENCE.with(Signs::SEED).with(Signs::LOAD);
+
+/// What may have to be answered with something else than PostgreSQL's own answer.
+pub(super) const ANSWERED: Signs = Signs::SEQUENCE.with(Signs::SIGNALS);
 
 /// Sent in place of a text that is refused, so that PostgreSQL itself says so and treats the
 /// transaction as it does with any error.
@@ -71,27 +75,38 @@ pub(super) enum Sight {
     Replace(&'static [u8]),
 }
 
+/// What becomes of a Query that is not passed on as it is.
+pub(super) enum Odd {
+    Hold,
+    /// This text goes in its place.
+    #[expect(clippy::box_collection, reason = "what is returned for every Query should be small")]
+    Replace(Box<Vec<u8>>),
+}
+
 /// Of the settings that PostgreSQL hides from most, those that a session can change.
 const HIDDEN: [&[u8]; 2] = [b"dynamic_library_path", b"extension_control_path"];
 
 impl<X: Exchange> Requests<'_, X> {
-    /// A Query is in front.
-    pub(super) fn see_query(&mut self, header: Header, available: usize) -> Sight {
+    /// A Query is in front. Ok: what was seen in it, which is passed on.
+    pub(super) fn see_query(&mut self, header: Header, available: usize) -> Result<Seen, Odd> {
         if self.texts.is_none() {
-            return Sight::Pass(Seen::default());
+            return Ok(Seen::default());
         }
         if available < header.total {
             if header.total <= HELD_LEN_MAX {
-                return Sight::Hold;
+                return Err(Odd::Hold);
             }
             self.begin_scan(Sent::Query, header, available);
-            return Sight::Pass(Seen::default());
+            return Ok(Seen::default());
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
-        match self.see(body.strip_suffix(&[0]).unwrap_or(body), Sent::Query) {
-            Sight::Pass(seen) if self.tells_strangers(seen.signs) => Sight::Replace(NO_NUMBER),
-            sight => sight,
+        let text = body.strip_suffix(&[0]).unwrap_or(body);
+        match self.see(text, Sent::Query) {
+            Sight::Pass(seen) if seen.signs.intersects(ANSWERED) => self.see_answered(seen, text),
+            Sight::Pass(seen) => Ok(seen),
+            Sight::Hold => Err(Odd::Hold),
+            Sight::Replace(text) => Err(Odd::Replace(Box::new(text.to_vec()))),
         }
     }
 
@@ -163,7 +178,7 @@ impl<X: Exchange> Requests<'_, X> {
         if parse != 0 && header.total <= REMEMBERED_LEN_MAX {
             scanning.message = Some(before.to_vec());
         }
-        scanning.feed(text);
+        scanning.feed(text, |part| self.search(part));
         self.server.scanning = Some(scanning);
     }
 
@@ -171,15 +186,24 @@ impl<X: Exchange> Requests<'_, X> {
     #[cold]
     pub(super) fn go_on_scan(&mut self, part: &[u8], is_last: bool) {
         let Some(mut scanning) = self.server.scanning.take() else { return };
-        scanning.feed(part);
+        scanning.feed(part, |part| self.search(part));
         if !is_last {
             self.server.scanning = Some(scanning);
             return;
         }
         let parse = scanning.parse;
         let message = scanning.message.take();
-        let (seen, names, head) = scanning.finish();
+        let found = scanning.found;
+        let (mut seen, names, head) = scanning.finish();
+        if found.hidden && seen.signs.intersects(Signs::SETTINGS) {
+            seen.signs |= Signs::LOAD;
+        }
         self.leaves(seen, &head, if parse == 0 { Sent::Query } else { Sent::Parse });
+        if found.pinned && !self.server.traces.named {
+            self.client.session_mut();
+            self.server.suspect(Signs::OPAQUE, Called::default(), fingerprint(&head));
+            self.server.traces.named = true;
+        }
         if seen.signs.intersects(MAY_SET) {
             let sets = seen.signs.intersects(Signs::SETTINGS);
             self.server.note_settings(|all| all.absorb(names, sets));
@@ -194,6 +218,11 @@ impl<X: Exchange> Requests<'_, X> {
             own.unnamed_seen = seen;
             own.unnamed_parse = message.unwrap_or_default();
         }
+    }
+
+    /// What is known of a part of a text by its words.
+    fn search(&self, part: &[u8]) -> Searched {
+        Searched { pinned: self.settings.pins(part), hidden: is_hidden(part) }
     }
 
     /// A function is called by its number, or a statement is used that we know nothing of.
@@ -284,7 +313,7 @@ impl<X: Exchange> Requests<'_, X> {
         // What is to be refused comes here only if it cannot be: it has been passed on in part, or was
         // prepared before a reload.
         let warns = self.settings.auto_unsupported == Unsupported::Warn;
-        let quiet = Signs::DRAWS | Signs::LOCAL;
+        let quiet = Signs::DRAWS | Signs::LOCAL | Signs::SIGNALS;
         let quiet = if warns { quiet | UNSEEN } else { quiet };
         // Once for a text, and not for each use of a statement.
         if warns && !matches!(sent, Sent::Bind(_)) && seen.signs.intersects(UNSEEN) {
@@ -294,7 +323,11 @@ impl<X: Exchange> Requests<'_, X> {
         let mut signs = seen.signs.without(quiet);
         let parameters = if let Sent::Bind(parameters) = sent { parameters } else { &[] };
         let moves = realm::may_move(seen.signs, text, parameters);
-        let called = self.called(seen.functions, moves);
+        let reports = self.server.state_report.is_some();
+        let called = match reports {
+            true => Called::default(),
+            false => self.called(seen.functions, moves),
+        };
         self.server.traces.outcome.doubtful |= moves;
         self.server.may_set =
             self.server.may_set || self.may_set(seen.signs, moves, [text, parameters]);
@@ -314,7 +347,10 @@ impl<X: Exchange> Requests<'_, X> {
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
-        if signs.intersects(Signs::SETTINGS) && (is_hidden(text) || is_hidden(parameters)) {
+        if !reports
+            && signs.intersects(Signs::SETTINGS)
+            && (is_hidden(text) || is_hidden(parameters))
+        {
             signs |= Signs::LOAD;
         }
         self.client.session_mut();
@@ -377,7 +413,23 @@ impl<X: Exchange> Requests<'_, X> {
 /// Is it about a setting that PostgreSQL shows only to those who may read all settings? The client may
 /// be none of them (any more) when it is asked what was set.
 fn is_hidden(text: &[u8]) -> bool {
-    HIDDEN.iter().any(|name| realm::contains(text, name))
+    // Most of a long text is data: only what stands round a `_` is compared.
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| rest.iter().position(|it| *it == b'_')) {
+        let (before, after) = text.split_at(from + at);
+        let is_there = |name: &&[u8]| {
+            let at = name.iter().position(|it| *it == b'_').unwrap_or_default();
+            let (first, rest) = name.split_at(at);
+            let start = before.len().checked_sub(first.len()).and_then(|at| before.get(at..));
+            start.is_some_and(|start| start.eq_ignore_ascii_case(first))
+                && after.get(..rest.len()).is_some_and(|end| end.eq_ignore_ascii_case(rest))
+        };
+        if HIDDEN.iter().any(is_there) {
+            return true;
+        }
+        from += at + 1;
+    }
+    false
 }
 
 /// That of a Parse message; empty if the message was not kept.

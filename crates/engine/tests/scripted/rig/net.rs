@@ -142,6 +142,12 @@ impl Io for FakeIo<'_> {
         0
     }
 
+    fn peek_client(&mut self, client: ClientId, buffer: &mut [u8]) -> usize {
+        let unread = &self.client(client).unread;
+        buffer.iter_mut().zip(unread).for_each(|(to, byte)| *to = *byte);
+        unread.len().min(buffer.len())
+    }
+
     fn close_client(&mut self, client: ClientId) {
         self.client(client).id = None;
     }

@@ -32,8 +32,17 @@ impl World {
             exported.iter().enumerate().map(|(at, all)| ends(&self.net, at, all)).collect();
         let disabled = Vec::new();
         let statements = self.shared.state(|state| state.interner.numbering());
-        let estate =
-            Estate { now: self.now, seed: [7; 32], names, statements, pools, disabled, parcels };
+        let connections = self.shared.state(|state| state.connections);
+        let estate = Estate {
+            now: self.now,
+            seed: [7; 32],
+            names,
+            statements,
+            connections,
+            pools,
+            disabled,
+            parcels,
+        };
         let bytes = estate.to_bytes().expect("plain data");
         self.cede(exported);
         for engine in &self.engines {
@@ -88,7 +97,10 @@ impl World {
         };
         self.engines = (0..count).map(engine).collect();
         let mut shelf = Shelf::new(&estate.names, self.engines[0].tracked_names());
-        self.shared.state(|state| state.interner.resume(estate.statements));
+        self.shared.state(|state| {
+            state.interner.resume(estate.statements);
+            state.connections = estate.connections;
+        });
         self.engines[0].import_pools(estate.pools, &mut shelf);
         let mut imported: Vec<_> = (0..count).map(|_| Imported::default()).collect();
         let mut turns = (0..count).cycle();

@@ -21,6 +21,7 @@ pub(crate) struct State {
     pub(crate) mail: Vec<VecDeque<Mail>>,
     pub(crate) limits: Limits,
     pub(crate) interner: Interner,
+    pub(crate) connections: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +68,13 @@ impl Exchange for Shared {
 
     fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
         self.state(|state| state.interner.intern(sql, types, realm))
+    }
+
+    fn next_connection(&mut self) -> u64 {
+        self.state(|state| {
+            state.connections += 1;
+            state.connections
+        })
     }
 
     fn schema_changed(&mut self) {

@@ -120,6 +120,7 @@ impl Backend {
             | Statement::Cursor { .. }
             | Statement::Lock { .. }
             | Statement::Call { .. }
+            | Statement::Number { .. }
             | Statement::Prepare(..)
             | Statement::Execute(_)
             | Statement::Deallocate(_) => self.lasting(statement, sql, tag)?,
@@ -127,7 +128,11 @@ impl Backend {
                 self.schema.grant(*to, *granted);
                 if *granted { "GRANT ROLE" } else { "REVOKE ROLE" }.to_owned()
             }
-            Statement::Probe { settings, objects } => self.tell_what_is_left(*settings, *objects),
+            Statement::Meaning => self.tell_meaning(tag, &self.meaning()),
+            Statement::Probe { settings, objects, lent } => {
+                self.tell_what_is_left(*settings, *objects, lent)
+            }
+            Statement::Raise(code, text) => return Err(Error(code, text.clone())),
             Statement::Show(name) => {
                 let value = self.settings.get(name).unwrap_or_default().to_owned();
                 let answer = format!("{}|{name}={value}", shown(tag));
@@ -161,15 +166,8 @@ impl Backend {
                 let (tag, millis) = (tag.copied(), *millis);
                 return Ok(Progress::Goes(Busy::Sleep { extended, tag, millis }));
             }
-            Statement::DiscardAll if self.refuses_reset && tag.is_none() && !extended => {
-                return Err(Error("55006", "the session cannot be reset".into()));
-            }
-            Statement::DiscardAll if self.skips_reset => "DISCARD ALL".to_owned(),
-            Statement::DiscardAll => self.discard_all(several)?,
-            Statement::DiscardSequences => "DISCARD SEQUENCES".to_owned(),
-            Statement::DeallocateAll => {
-                self.forget_named();
-                "DEALLOCATE ALL".to_owned()
+            Statement::DiscardAll | Statement::DiscardSequences | Statement::DeallocateAll => {
+                self.discard(statement, several, tag.is_none() && !extended)?
             }
         };
         Ok(Progress::Done(done))
@@ -185,6 +183,30 @@ impl Backend {
         format!("COPY {rows}")
     }
 
+    /// `is_poolers`: no client is named in it.
+    fn discard(
+        &mut self,
+        statement: &Statement,
+        several: bool,
+        is_poolers: bool,
+    ) -> Result<String, Error> {
+        Ok(match statement {
+            Statement::DiscardSequences => {
+                self.drawn = None;
+                "DISCARD SEQUENCES".to_owned()
+            }
+            Statement::DeallocateAll => {
+                self.forget_named();
+                "DEALLOCATE ALL".to_owned()
+            }
+            _ if self.refuses_reset && is_poolers => {
+                return Err(Error("55006", "the session cannot be reset".into()));
+            }
+            _ if self.skips_reset => "DISCARD ALL".to_owned(),
+            _ => self.discard_all(several)?,
+        })
+    }
+
     /// `several`: it is one of several statements in one string.
     fn discard_all(&mut self, several: bool) -> Result<String, Error> {
         if several || self.block != Block::Idle {
@@ -195,6 +217,7 @@ impl Backend {
         self.settings.reset_all();
         self.settings.drop_pins();
         self.settings.reset(ROLE);
+        self.drawn = None;
         self.ears.orders.push(Order::Unlisten(None));
         self.saved = None;
         self.owner = None;
@@ -266,7 +289,7 @@ impl Backend {
     }
 
     /// The answer to the pooler's question: a kind, a name, a value.
-    fn tell_what_is_left(&mut self, settings: bool, objects: bool) -> String {
+    fn tell_what_is_left(&mut self, settings: bool, objects: bool, lent: &[String]) -> String {
         let set = self.settings.set_in_session().filter(|_| settings);
         let mut rows: Vec<[Option<&[u8]>; 3]> = set
             .map(|(name, value)| [Some(&b"s"[..]), Some(name.as_bytes()), Some(value.as_bytes())])
@@ -278,6 +301,8 @@ impl Backend {
         rows.extend(prepared.map(|(name, one)| [Some(&b"p"[..]), Some(&name[..]), Some(&one.sql)]));
         let channels = self.ears.channels().iter().filter(|_| objects);
         rows.extend(channels.map(|name| [Some(&b"l"[..]), None, Some(name.as_bytes())]));
+        let lent = lent.iter().filter(|name| self.statements.contains_key(name.as_bytes()));
+        rows.extend(lent.map(|name| [Some(&b"n"[..]), Some(name.as_bytes()), None]));
         rows.iter().for_each(|row| backend::data_row(&mut self.buffered, row));
         format!("SELECT {}", rows.len())
     }
@@ -324,6 +349,18 @@ impl Backend {
                 "SELECT 1".to_owned()
             }
         }
+    }
+
+    /// By which settings a text is read that is parsed now.
+    pub(super) fn meaning(&self) -> String {
+        let value = |name| self.settings.get(name).unwrap_or_default();
+        format!("read by {}, {}", value("search_path"), value("TimeZone"))
+    }
+
+    pub(super) fn tell_meaning(&mut self, tag: Option<&Tag>, meaning: &str) -> String {
+        let row = format!("{}|{meaning}", shown(tag));
+        backend::data_row(&mut self.buffered, &[Some(row.as_bytes())]);
+        "SELECT 1".to_owned()
     }
 
     /// What a value was made of.

@@ -43,7 +43,8 @@ impl Backend {
         let types = parse.types_raw.to_vec();
         let of = parsed.statements.first().and_then(Statement::table);
         let table = of.map(|of| self.schema.table(of)).unwrap_or_default();
-        let prepared = Prepared { sql: parse.sql.to_vec(), parsed, types, table, from_sql: false };
+        let (sql, meaning) = (parse.sql.to_vec(), self.meaning());
+        let prepared = Prepared { sql, parsed, types, table, meaning, from_sql: false };
         self.statements.insert(parse.name.to_vec(), prepared);
         backend::parse_complete(&mut self.buffered);
         Ok(())
@@ -180,6 +181,9 @@ impl Backend {
         let progress = match statement {
             Statement::Write { .. } if self.block != Block::Failed => {
                 Progress::Done(self.written(tag, portal.prepared.table))
+            }
+            Statement::Meaning if self.block != Block::Failed => {
+                Progress::Done(self.tell_meaning(tag, &portal.prepared.meaning))
             }
             _ => self.run(statement, sql, tag, false, true)?,
         };

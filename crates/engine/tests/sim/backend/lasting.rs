@@ -40,6 +40,7 @@ impl Backend {
                 }
                 self.one_row("called")
             }
+            Statement::Number { drawn } => self.number(*drawn, tag)?,
             Statement::Prepare(name, prepared) => {
                 self.prepare(name, prepared, sql, tag)?;
                 "PREPARE"
@@ -53,6 +54,18 @@ impl Backend {
             _ => "",
         };
         Ok(done.to_owned())
+    }
+
+    /// A client draws from a sequence of its own. The session knows the last number.
+    fn number(&mut self, drawn: bool, tag: Option<&Tag>) -> Result<&'static str, Error> {
+        self.has_numbers = true;
+        if drawn {
+            let client = tag.map_or(0, |tag| tag.client);
+            self.drawn = Some(format!("number {} of {client}", self.schema.draw(client)));
+        }
+        let missing = || "lastval and currval are not yet defined in this session".to_owned();
+        let last = self.drawn.clone().ok_or_else(|| Error("55000", missing()))?;
+        Ok(self.one_row(&last))
     }
 
     fn one_row(&mut self, value: &str) -> &'static str {
@@ -75,7 +88,8 @@ impl Backend {
         let statements = vec![prepared.clone()];
         let parsed = Sql { tag: tag.copied(), statements, has_parameter: false };
         let (types, table) = (frontend::NO_TYPES.to_vec(), Table::default());
-        let one = Prepared { sql: sql.to_vec(), parsed, types, table, from_sql: true };
+        let (sql, meaning) = (sql.to_vec(), self.meaning());
+        let one = Prepared { sql, parsed, types, table, meaning, from_sql: true };
         self.statements.insert(name.as_bytes().to_vec(), one);
         Ok(())
     }

@@ -7,7 +7,7 @@ use wire::startup::{self, StartupRequest};
 use wire::{HEADER_LEN, Header, backend, md5};
 
 use super::{Backend, Phase};
-use crate::settings::{NAMES, Settings};
+use crate::settings::{NAMES, PATH, Settings};
 
 /// How the server wants to be convinced.
 #[derive(Clone, Debug)]
@@ -142,8 +142,11 @@ impl Backend {
     fn let_in(&mut self) {
         self.phase = Phase::Running;
         backend::authentication_ok(&mut self.buffered);
-        backend::parameter_status(&mut self.buffered, b"server_version", b"15.18");
-        for (name, _) in NAMES {
+        let reports_path = self.settings.reports_path;
+        let version: &[u8] = if reports_path { b"18.1" } else { b"15.18" };
+        backend::parameter_status(&mut self.buffered, b"server_version", version);
+        let names = NAMES.iter().map(|(name, _)| *name);
+        for name in names.chain(reports_path.then_some(PATH)) {
             let value = self.settings.get(name).unwrap_or_default().to_owned();
             backend::parameter_status(&mut self.buffered, name.as_bytes(), value.as_bytes());
         }

@@ -34,7 +34,7 @@ impl World {
             let row = report.servers.iter().find(|row| row.place == ServerPlace::Table(id));
             // Who is being asked what is left in a session cannot be replaced.
             let is_tested = row.is_some_and(|row| row.state == ServerState::Tested);
-            let is_used = row.is_some() && (!is_tested || self.setup.mode == PoolMode::Auto);
+            let is_used = row.is_some() && (!is_tested || self.setup.may_be_auto());
             if let (true, Some(found)) = (is_used, self.net.client_slots[worker].get(&client.0)) {
                 self.net.clients[*found].excused = true;
                 // What PostgreSQL said last may reach it, too.

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use config::PoolMode;
 use engine::Drain;
 
 use super::World;
@@ -17,6 +16,9 @@ const CLIENT_PENDING_MAX: usize = 16 * 1024;
 const HELD_MAX: usize = 24 * 1024;
 /// The same where texts are looked at.
 const TEXT_HELD_MAX: usize = 68 * 1024;
+/// Statements on a server beyond the limit: what was to go stays if a batch fails, and what comes in
+/// its place stands in another batch.
+const STATEMENTS_SPARE: usize = 4;
 /// The same for a server: small messages may each bring a statement with them.
 const SERVER_PENDING_MAX: usize = 64 * 1024;
 
@@ -34,7 +36,8 @@ impl World {
                 return Err(format!("server {at}: {complaint}"));
             }
             let statements = server.backend.named_statements();
-            if !self.setup.may_have_sessions() && statements > self.setup.statements_max {
+            let most = self.setup.statements_max + STATEMENTS_SPARE;
+            if !self.setup.may_have_sessions() && statements > most {
                 return Err(format!("{statements} statements on server {at}"));
             }
             for tag in server.backend.inserted.drain(..) {
@@ -57,7 +60,7 @@ impl World {
             return Err(format!("{open} server sockets are open, the pools count {counted}"));
         }
         for engine in &self.engines {
-            let looks = self.setup.mode == PoolMode::Auto;
+            let looks = self.setup.may_be_auto();
             if engine.held_bytes() > if looks { TEXT_HELD_MAX } else { HELD_MAX } {
                 return Err(format!("{} bytes held of one message", engine.held_bytes()));
             }
@@ -112,7 +115,9 @@ impl World {
                 && client.to_send.is_empty()
                 && client.reference.is_at_rest()
                 && !self.suspended[socket.worker]
+                && self.taking_over.is_none()
                 && !client.reference.backend.copy_failed
+                && !client.reference.backend.has_numbers
                 && !client.reference.backend.settings.has_pins()
                 && client.reference.backend.ears.channels().is_empty()
                 && socket.up.data.is_empty();

@@ -1,6 +1,6 @@
 //! What clients do, and what the shell does with their sockets.
 
-use config::PoolMode;
+use engine::shell::CancelEnd;
 use wire::startup;
 
 use super::{Action, Side, World};
@@ -12,9 +12,12 @@ use crate::script::{Manner, Step};
 impl World {
     pub(super) fn possible_for_client(&mut self, at: usize, actions: &mut Vec<Action>) {
         let now = self.net.now;
+        if self.clients[at].is_absent() {
+            return self.possible_for_absent(at, actions);
+        }
         let socket = &self.net.clients[at];
         let client = &self.clients[at];
-        if client.can_go_on(now) {
+        if client.can_go_on(now) && !self.awaits_sleep(at) {
             actions.push(Action::ClientGoesOn(at));
         }
         let speaks = now >= client.thinks_until && !client.is_done();
@@ -26,9 +29,9 @@ impl World {
             actions.push(Action::ClientReads(at));
         }
         let careless = self.setup.careless && self.stormy && !client.is_done();
-        // Rather in the middle of what it says, or while its server is given its settings.
+        // Rather in the middle of what it says, or while its server is asked something else.
         let odds = match client.to_send.is_empty() {
-            _ if careless && self.is_given_settings(at) => 10,
+            _ if careless && self.is_asked_by_pooler(at) => 10,
             true => 4000,
             false => 500,
         };
@@ -46,7 +49,8 @@ impl World {
             let at = self.net.server_slots[socket.worker].get(&on.0);
             at.is_some_and(|at| !self.net.servers[*at].pending.is_empty())
         });
-        let is_left = self.suspended[socket.worker] && engine.client_at_rest(slot);
+        let is_left = self.suspended[socket.worker] && engine.client_at_rest(slot)
+            || self.taking_over.is_some() && engine.client_can_stop(slot);
         if socket.latch && !socket.blocked && !stalled && !is_left {
             actions.push(Action::ShellReadsClient(at));
         }
@@ -55,15 +59,45 @@ impl World {
         }
     }
 
-    fn is_given_settings(&self, at: usize) -> bool {
+    /// It comes now and then, or when nobody else is left; but not to a pooler that lets nobody in.
+    fn possible_for_absent(&mut self, at: usize, actions: &mut Vec<Action>) {
+        if self.draining.is_some() {
+            self.clients[at].phase = Phase::Done;
+            return;
+        }
+        let is_last = self.clients.iter().all(|client| client.is_done() || client.is_absent());
+        let worker = self.net.clients[at].worker;
+        if !self.suspended[worker]
+            && self.taking_over.is_none()
+            && (is_last || self.rng.once_in(150))
+        {
+            actions.push(Action::ClientComes(at));
+        }
+    }
+
+    /// It is to cancel what its server sleeps through, which that does not do yet.
+    fn awaits_sleep(&self, at: usize) -> bool {
+        let client = &self.clients[at];
+        let wants = matches!(client.script.front(), Some(Step::CancelSleep { .. }));
+        wants && client.reference.backend.sleep().is_some() && !self.sleeps(at)
+    }
+
+    fn sleeps(&self, at: usize) -> bool {
+        let mut servers = self.net.servers.iter();
+        servers.any(|server| server.backend.sleeper() == Some(at) && !server.backend.is_gone())
+    }
+
+    fn is_asked_by_pooler(&self, at: usize) -> bool {
         let socket = &self.net.clients[at];
         let on = socket.slot.and_then(|slot| self.engines[socket.worker].server_of(slot));
         let server = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0));
-        let Some(server) = server.filter(|_| self.setup.mode == PoolMode::Auto) else {
+        let Some(server) = server.filter(|_| self.setup.may_be_auto()) else {
             return false;
         };
         let unread: Vec<u8> = self.net.servers[*server].up.data.iter().copied().collect();
-        unread.windows(10).any(|part| part == b"set_config")
+        let says = |words: &[u8]| unread.windows(words.len()).any(|part| part == words);
+        // It is given settings, asked what is left, told to stop listening.
+        says(b"set_config") || says(b"SELECT kind") || says(b"NOTIFY \"_weir_")
     }
 
     pub(super) fn client_goes_on(&mut self, at: usize) {
@@ -80,20 +114,34 @@ impl World {
             }
             Step::Await | Step::Hear => {}
             Step::Think(micros) => client.thinks_until = self.net.now + micros,
-            Step::Cancel { wrong } => {
-                if let Some((pid, mut secret)) = client.key.clone() {
-                    match wrong {
-                        true => secret[3] ^= 1,
-                        false => client.cancels += 1,
+            Step::Cancel { wrong } => self.ask_cancel(at, wrong),
+            Step::CancelSleep { tries } => {
+                if self.sleeps(at) {
+                    self.ask_cancel(at, false);
+                    // One that comes while another is under way has no effect.
+                    let client = &mut self.clients[at];
+                    client.thinks_until = self.net.now + 70_000;
+                    if tries > 1 {
+                        client.script.push_front(Step::CancelSleep { tries: tries - 1 });
                     }
-                    let canceler = Client::canceler(pid, &secret, client.who.clone());
-                    self.add_client(canceler);
                 }
             }
             Step::Doomed => client.may_end = true,
             Step::Lax => client.is_lax = true,
             Step::Leave(manner) => self.client_leaves(at, manner),
         }
+    }
+
+    fn ask_cancel(&mut self, at: usize, wrong: bool) {
+        let client = &mut self.clients[at];
+        let Some((pid, mut secret)) = client.key.clone() else { return };
+        match wrong {
+            true => secret[3] ^= 1,
+            false => client.cancels += 1,
+        }
+        let canceler = Client::canceler(pid, &secret, client.who.clone());
+        let canceler = self.add_client(canceler);
+        self.accept(canceler);
     }
 
     fn client_leaves(&mut self, at: usize, manner: Manner) {
@@ -211,6 +259,24 @@ impl World {
         socket.latch = !socket.up.data.is_empty() || socket.up.ended;
         let (engine, mut io) = self.engine(worker);
         engine.client_bytes(slot, &bytes, now, &mut io);
+    }
+
+    /// The engine is told that it is over.
+    pub(super) fn cancel_ends(&mut self, at: usize, end: CancelEnd) {
+        let (now, cancel) = (self.net.now, &mut self.net.cancels[at]);
+        cancel.finished = true;
+        let (worker, cancel) = (cancel.worker, cancel.cancel);
+        let (engine, mut io) = self.engine(worker);
+        engine.cancel_finished(cancel, end, now, &mut io);
+    }
+
+    /// It has not arrived in time, and may do so yet; or it never will.
+    pub(super) fn cancel_fails(&mut self, at: usize) {
+        let is_late = self.rng.once_in(2);
+        self.net.cancels[at].delivered = !is_late;
+        self.net.cancels[at].due += self.rng.below(100_000) as u64;
+        let end = if is_late { CancelEnd::Late { sent: true } } else { CancelEnd::Unsent };
+        self.cancel_ends(at, end);
     }
 
     pub(super) fn cancel_arrives(&mut self, at: usize) -> Result<(), String> {

@@ -12,6 +12,7 @@ use engine::pool::Pool;
 use engine::settings::settings_for;
 use engine::switches::Switches;
 
+use super::takeover::TAKEOVERS_MAX;
 use super::{Action, World};
 
 const RELOADS_MAX: usize = 6;
@@ -34,6 +35,8 @@ pub(super) enum Verb {
     Kill(&'static str),
     KillClient(usize),
     Shutdown,
+    /// An online restart.
+    Restart,
 }
 
 /// What a worker is told.
@@ -79,6 +82,13 @@ impl World {
         let may_drain = self.setup.drain.is_some() && self.draining.is_none() && is_free;
         if may_drain && self.rng.once_in(400) {
             do_it(Verb::Shutdown);
+        }
+        let may_restart = self.setup.restarts
+            && self.stormy
+            && self.taking_over.is_none()
+            && self.takeovers < TAKEOVERS_MAX;
+        if may_restart && self.draining.is_none() && self.rng.once_in(200) {
+            actions.push(Action::Operate(Verb::Restart));
         }
         let heard = self.orders.iter().enumerate().filter(|(_, orders)| !orders.is_empty());
         actions.extend(heard.map(|(worker, _)| Action::Order(worker)));
@@ -133,6 +143,7 @@ impl World {
             }
             Verb::KillClient(at) => self.kill_client(at),
             Verb::Shutdown => self.shut_down(),
+            Verb::Restart => self.begin_takeover(),
         }
     }
 
@@ -194,7 +205,7 @@ impl World {
         }
         for at in 0..self.clients.len() {
             let client = &self.clients[at];
-            if !client.is_done() && client.reference.is_quiet() {
+            if !client.is_done() && !client.is_absent() && client.reference.is_quiet() {
                 self.client_vanishes(at);
             }
         }

@@ -1,0 +1,171 @@
+//! An online restart in mid-run: another process has all clients and servers from now on, and goes on
+//! with what was written down for it. The sockets stay what they are.
+//!
+//! What is at rest is read no more until everything is; if that takes too long the restart is given
+//! up. Here nothing stays with the old process but connections that listen for others, or that are
+//! being opened: they end with it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::ids::WorkerId;
+use engine::parcel::{Estate, Parcel, PoolRecord};
+use engine::pool::Gate;
+use engine::{Engine, Exported, Imported, Shelf};
+
+use super::World;
+use super::links::Links;
+use super::order::Queues;
+use crate::exchange::SimExchange;
+use crate::net::Place;
+
+/// Simulated time after which the restart is given up.
+const PATIENCE: u64 = 5_000_000;
+pub(super) const TAKEOVERS_MAX: usize = 2;
+
+/// The sockets of one record.
+type Ends = (Option<usize>, Option<usize>);
+
+impl World {
+    pub(super) fn begin_takeover(&mut self) {
+        self.takeovers += 1;
+        self.taking_over = Some(self.net.now);
+    }
+
+    /// It is under way. Is this the moment?
+    pub(super) fn may_take_over(&mut self) -> bool {
+        let Some(begun) = self.taking_over else { return false };
+        if self.draining.is_some() || self.net.now > begun + PATIENCE {
+            self.taking_over = None;
+            return false;
+        }
+        self.orders.iter().all(std::collections::VecDeque::is_empty)
+            && self.shared.borrow().mail.iter().all(std::collections::VecDeque::is_empty)
+            && self.net.cancels.iter().all(|cancel| cancel.finished)
+            && self.engines.iter().all(|engine| {
+                engine.client_ids().all(|id| engine.may_move(id))
+                    && engine.has_come_to_rest(|_, _| false)
+            })
+    }
+
+    pub(super) fn take_over(&mut self) {
+        self.net.log(|| "another process takes over".to_owned());
+        self.taking_over = None;
+        self.summary.takeovers += 1;
+        let names = self.engines[0].tracked_names().all().to_vec();
+        let pools = {
+            let shared = &mut *self.shared.borrow_mut();
+            shared.pools.iter_mut().for_each(|pool| pool.set_gate(Gate::Held));
+            shared.pools.iter().map(|pool| Some(PoolRecord::of(pool))).collect()
+        };
+        let (parcels, exported): (Vec<Parcel>, Vec<Exported>) =
+            self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip();
+        let ends: Vec<Vec<Ends>> =
+            exported.iter().enumerate().map(|(at, all)| self.ends(at, all)).collect();
+        let (statements, connections) = self.shared.borrow().numbering();
+        let (seed, now, disabled) = ([5; 32], self.net.now, Vec::new());
+        let estate = Estate { now, seed, names, statements, connections, pools, disabled, parcels };
+        let bytes = estate.to_bytes().expect("plain data");
+        for (engine, exported) in self.engines.iter_mut().zip(exported) {
+            engine.cede(exported, now);
+        }
+        let kept = ends.iter().flatten().filter_map(|(_, server)| *server).collect::<Vec<_>>();
+        self.end_all_but(&kept);
+        self.begin_anew(Estate::from_bytes(&bytes).expect("what was written"), ends);
+    }
+
+    /// Where the sockets of what that worker has exported are.
+    fn ends(&self, worker: usize, exported: &Exported) -> Vec<Ends> {
+        let (clients, servers) = (&self.net.client_slots[worker], &self.net.server_slots[worker]);
+        let of_clients = exported.clients.iter().map(|client| {
+            let server = client.server.and_then(|on| servers.get(&on.0));
+            (clients.get(&client.id.0).copied(), server.copied())
+        });
+        let parked = exported.parked.iter().map(|(_, handle)| (None, Some(handle.0 as usize)));
+        of_clients.chain(parked).collect()
+    }
+
+    /// Connections that nobody takes along end with the process.
+    fn end_all_but(&mut self, kept: &[usize]) {
+        if let Some(server) = self.net.servers.first() {
+            server.backend.schema.forget_begun();
+        }
+        for (at, server) in self.net.servers.iter_mut().enumerate() {
+            if !kept.contains(&at) && server.place != Place::Closed {
+                server.place = Place::Closed;
+                server.connecting = false;
+                server.pending.clear();
+                server.up.ended = true;
+                server.down.broken = true;
+            }
+        }
+        self.net.client_slots.iter_mut().for_each(HashMap::clear);
+        self.net.server_slots.iter_mut().for_each(HashMap::clear);
+    }
+
+    fn begin_anew(&mut self, estate: Estate, ends: Vec<Vec<Ends>>) {
+        let count = self.engines.len();
+        let shared = self.shared.borrow_mut().successor(estate.statements, estate.connections);
+        self.shared = Rc::new(RefCell::new(shared));
+        (self.queues, self.links) = (Queues::default(), Links::default());
+        let config = Arc::new(self.setup.config.clone());
+        let engine = |at| {
+            let exchange = SimExchange(self.shared.clone());
+            Engine::new(WorkerId(at as u16), config.clone(), exchange, estate.seed)
+        };
+        self.engines = (0..count).map(engine).collect();
+        let mut shelf = Shelf::new(&estate.names, self.engines[0].tracked_names());
+        self.engines[0].import_pools(estate.pools, &mut shelf);
+        let mut imported: Vec<_> = (0..count).map(|_| Imported::default()).collect();
+        for (parcel, ends) in estate.parcels.into_iter().zip(ends) {
+            self.engines.iter_mut().for_each(|engine| engine.expect_parcel(&parcel, &shelf));
+            let restored = self.shared.borrow_mut().restore(&parcel);
+            shelf.open(&parcel, restored);
+            self.import(parcel, ends, &shelf, &mut imported);
+        }
+        for (worker, imported) in imported.into_iter().enumerate() {
+            let now = self.net.now;
+            let (engine, mut io) = self.engine(worker);
+            engine.begin_imported(imported, now, &mut io);
+        }
+    }
+
+    fn import(
+        &mut self,
+        parcel: Parcel,
+        ends: Vec<Ends>,
+        shelf: &Shelf,
+        imported: &mut [Imported],
+    ) {
+        let mut ends = ends.into_iter();
+        for record in parcel.clients {
+            let worker = self.rng.below(self.engines.len());
+            let (id, on) = self.engines[worker].import_client(record, shelf);
+            imported[worker].clients.push(id);
+            let (client, server) = ends.next().expect("its sockets");
+            let client = client.expect("a client's");
+            let socket = &mut self.net.clients[client];
+            (socket.worker, socket.slot) = (worker, Some(id));
+            (socket.latch, socket.blocked) = (true, false);
+            self.net.client_slots[worker].insert(id.0, client);
+            if let (Some(at), Some(on)) = (server, on) {
+                self.put(at, worker, on);
+            }
+        }
+        for record in parcel.parked {
+            let worker = self.rng.below(self.engines.len());
+            let on = self.engines[worker].import_parked(record, shelf).expect("its pool");
+            imported[worker].parked.push(on);
+            let at = ends.next().and_then(|(_, server)| server).expect("its socket");
+            self.put(at, worker, on);
+        }
+    }
+
+    fn put(&mut self, at: usize, worker: usize, on: engine::ids::ServerId) {
+        self.net.servers[at].place = Place::Table(worker, on);
+        self.net.servers[at].latch = true;
+        self.net.server_slots[worker].insert(on.0, at);
+    }
+}
