@@ -51,6 +51,8 @@ pub struct Console {
     open: Mutex<BTreeMap<u64, Open>>,
     /// Connections so far that have asked anything.
     sessions: AtomicU64,
+    /// Connections so far.
+    logins: AtomicU64,
 }
 
 struct Open {
@@ -79,7 +81,12 @@ impl fmt::Debug for Console {
 
 impl Console {
     pub fn new(control: Arc<dyn Control>) -> Self {
-        Self { control, open: Mutex::default(), sessions: AtomicU64::default() }
+        Self {
+            control,
+            open: Mutex::default(),
+            sessions: AtomicU64::default(),
+            logins: AtomicU64::default(),
+        }
     }
 
     /// Serves one connection from its welcome to its end, and returns why it ended, for the log;
@@ -96,6 +103,7 @@ impl Console {
         let row = ClientRow { state: ClientState::Active, connection };
         let signals = Arc::new(Signals::default());
         let key = (login.process_id, login.secret);
+        self.logins.fetch_add(1, Ordering::Relaxed);
         self.open().insert(id, Open { row, key, signals: Arc::clone(&signals), request: None });
         let _entry = Entry { console: self, id };
         let session = Session {
@@ -150,8 +158,9 @@ impl Console {
             row.connection.wait = u64::try_from(wait).unwrap_or(u64::MAX);
             row
         };
-        let sessions = self.sessions.load(Ordering::Relaxed);
-        View { snapshot, consoles: self.open().values().map(row).collect(), sessions }
+        let [sessions, logins] =
+            [&self.sessions, &self.logins].map(|count| count.load(Ordering::Relaxed));
+        View { snapshot, consoles: self.open().values().map(row).collect(), sessions, logins }
     }
 }
 

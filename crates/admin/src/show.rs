@@ -60,6 +60,8 @@ pub(crate) struct View {
     pub(crate) consoles: Vec<ClientRow>,
     /// Connections of the console so far that have asked anything.
     pub(crate) sessions: u64,
+    /// Connections of the console so far.
+    pub(crate) logins: u64,
 }
 
 /// A column apart from how its cells are filled.

@@ -58,6 +58,8 @@ pub struct ServerRow {
     pub connection: Connection,
     /// Its client keeps it.
     pub pin: Option<Pin>,
+    /// Does it tell what its session holds, or is it asked? None if it is not used in auto mode.
+    pub reports_state: Option<bool>,
 }
 
 /// Why a client keeps a server between transactions.
@@ -74,8 +76,11 @@ pub struct Pin {
 /// What is known of clients and servers alike.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Unique in the process. The console prints the lower 31 bits, all that its column holds.
+    /// No other connection of the process has had it or will have it. The console prints the lower 31
+    /// bits, all that its column holds.
     pub id: u64,
+    /// The descriptor, by which the log, `ptr` and `link` name the connection.
+    pub fd: u64,
     /// `None` while it is not known, during a client's login.
     pub pool: Option<PoolId>,
     /// As the client asked for it, not as the server calls it.
@@ -94,7 +99,7 @@ pub struct Connection {
     pub wait: u64,
     /// It is closed as soon as it is free.
     pub close_needed: bool,
-    /// Id of the server or client at the other side; 0 = not linked.
+    /// Descriptor of the server or client at the other side; 0 = not linked.
     pub link: u64,
     /// The process at the other end: PostgreSQL's, or a client's on a Unix socket; 0 = unknown.
     pub remote_pid: u32,

@@ -129,9 +129,9 @@ enum Command {
     Help { key: Option<String> },
 }
 
-/// What `-V` prints. Monitoring parses the first line for PgBouncer's version.
+/// What `-V` prints: the text of SHOW VERSION. Monitoring parses it for PgBouncer's version.
 pub(crate) fn version() -> String {
-    format!("PgBouncer {}\nWeir {}\n", config::PGBOUNCER_VERSION, env!("CARGO_PKG_VERSION"))
+    format!("{}\n", config::version())
 }
 
 /// Reads the command line, the program's name first.

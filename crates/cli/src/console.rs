@@ -35,14 +35,14 @@ pub(crate) fn handler() -> ConsoleHandler {
 }
 
 async fn serve(console: Arc<Console>, controller: Controller, connection: ConsoleConnection) {
-    let ConsoleConnection { fd, tls, peer, login, unsent } = connection;
+    let ConsoleConnection { fd, tls, peer, login, unsent, seat: _seat } = connection;
     let now = Moment::now(&controller);
     let connected_at = now.wall(login.connected_at);
     let port = controller.config().global.listen_port;
     let secured = tls.as_ref().map_or_else(String::new, |tls| tls.describe());
-    let mut connection = rows::console(&fd, &peer, secured, connected_at, port);
+    let mut connection = rows::console((&fd, login.serial), &peer, secured, connected_at, port);
     connection.user.clone_from(&login.user);
-    let label = format!("C-{:#x}: pgbouncer/{}@{}", connection.id, login.user, peer.label(port));
+    let label = format!("C-{:#x}: pgbouncer/{}@{}", connection.fd, login.user, peer.label(port));
     let login = Login {
         label: label.clone(),
         admin: login.admin,

@@ -2,6 +2,7 @@
 //! a key's meaning.
 
 use std::{
+    fmt::Display,
     io::{self, Write as _},
     path::Path,
     process::ExitCode,
@@ -9,6 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use config::Config;
+use proxy::TlsContexts;
 
 /// Prints a text that ends in a line end.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
@@ -20,28 +22,39 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
 }
 
 /// `weir check-config FILE`: the configuration as understood, what is odd about it, and which keys
-/// are set in vain.
+/// have no effect. A mistake in what TLS is made of goes to stderr, and makes the exit status 1.
 pub(crate) fn check_config(file: &Path) -> anyhow::Result<ExitCode> {
-    of_file(file, config::describe)
+    of_file(file, |config| {
+        print(&config::describe(config))?;
+        match TlsContexts::load(&config.global) {
+            Ok(_) => Ok(ExitCode::SUCCESS),
+            Err(error) => mistaken(&error),
+        }
+    })
 }
 
 /// `weir convert FILE`: the same configuration as a `weir.toml`.
 pub(crate) fn convert(file: &Path) -> anyhow::Result<ExitCode> {
     of_file(file, |config| {
         let origin = file.display().to_string().replace(char::is_control, "?");
-        format!("# Made from {origin} by `weir convert`.\n\n{}", config::to_toml(config))
+        print(&format!("# Made from {origin} by `weir convert`.\n\n{}", config::to_toml(config)))
     })
 }
 
-/// Mistakes in the file go to stderr, one a line, and make the exit status 1.
-fn of_file(file: &Path, text: impl FnOnce(&Config) -> String) -> anyhow::Result<ExitCode> {
+/// Loads the file for a command. Mistakes in it go to stderr, one a line.
+fn of_file(
+    file: &Path,
+    command: impl FnOnce(&Config) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
     match Config::load(file) {
-        Ok(config) => print(&text(&config)),
-        Err(mistakes) => {
-            let _ = writeln!(io::stderr(), "{mistakes}");
-            Ok(ExitCode::FAILURE)
-        }
+        Ok(config) => command(&config),
+        Err(mistakes) => mistaken(&mistakes),
     }
+}
+
+fn mistaken(mistakes: &dyn Display) -> anyhow::Result<ExitCode> {
+    let _ = writeln!(io::stderr(), "{mistakes}");
+    Ok(ExitCode::FAILURE)
 }
 
 /// `weir help KEY`.

@@ -106,7 +106,7 @@ fn a_missing_file_gets_pgbouncers_words() {
 fn the_version_begins_as_pgbouncers() {
     let output = weir(&["-V"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(output.stdout.starts_with(b"PgBouncer 1.25.2\n"));
+    assert!(output.stdout.starts_with(b"PgBouncer 1.25.2 (Weir "));
 }
 
 #[test]

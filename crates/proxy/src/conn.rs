@@ -74,6 +74,8 @@ pub(crate) struct Conn {
     pub(crate) flags: u8,
     /// How many pieces have come in a row, if anybody counts them (`sockets/rest.rs`).
     pub(crate) pieces: u8,
+    /// A client's last read held so many small messages that the next one is to be short.
+    pub(crate) crowded: bool,
     pub(crate) pending: Option<Box<Pending>>,
     pub(crate) tls: Option<Box<Tls>>,
     /// The socket at the other side of the link, if it is not read because of our pending output.
@@ -82,7 +84,15 @@ pub(crate) struct Conn {
 
 impl Default for Conn {
     fn default() -> Self {
-        Self { fd: -1, flags: 0, pieces: 0, pending: None, tls: None, stalls: Token::default() }
+        Self {
+            fd: -1,
+            flags: 0,
+            pieces: 0,
+            crowded: false,
+            pending: None,
+            tls: None,
+            stalls: Token::default(),
+        }
     }
 }
 

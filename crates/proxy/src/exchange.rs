@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 
 use config::Config;
 use engine::{
+    client::Identity,
     ids::{PoolId, WorkerId},
     interner::Interner,
     limits::Limits,
@@ -40,6 +41,8 @@ pub(crate) struct Hub<M, W> {
     /// [`Interner::schema`], for those who have no time to wait for the lock.
     schema: AtomicU64,
     limits: Mutex<Limits>,
+    /// How many connections there have been.
+    connections: AtomicU64,
     mailboxes: Vec<Mailbox<M, W>>,
 }
 
@@ -76,6 +79,11 @@ impl Registry {
 }
 
 impl<M, W: Wake> Hub<M, W> {
+    /// See [`Interner::forget_unused`].
+    pub(crate) fn forget_unused_statements(&self) {
+        lock(&self.interner).forget_unused();
+    }
+
     /// How many statements there are that differ, and what they take, in bytes.
     pub(crate) fn statement_memory(&self) -> (usize, usize) {
         lock(&self.interner).memory()
@@ -89,6 +97,7 @@ impl<M, W: Wake> Hub<M, W> {
             interner: Mutex::new(Interner::default()),
             schema: AtomicU64::default(),
             limits: Mutex::new(Limits::default()),
+            connections: AtomicU64::default(),
             mailboxes: wakers.into_iter().map(Mailbox::new).collect(),
         }
     }
@@ -183,6 +192,21 @@ impl<M, W: Wake> Hub<M, W> {
         let mut interner = lock(&self.interner);
         interner.resume(numbering);
         self.schema.store(interner.schema(), Ordering::Release);
+    }
+
+    /// A client is gone that no worker has any more.
+    pub(crate) fn client_left(&self, identity: &Identity) {
+        lock(&self.limits).client_left(identity);
+    }
+
+    /// How many connections there have been, those before an online restart included.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections to come have higher numbers.
+    pub(crate) fn resume_connections(&self, count: u64) {
+        self.connections.fetch_max(count, Ordering::Relaxed);
     }
 
     /// See [`Interner::number_from`].
@@ -319,6 +343,10 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
 
     fn is_outdated(&mut self, statement: &Statement) -> bool {
         lock(&self.hub.interner).is_outdated(statement)
+    }
+
+    fn next_connection(&mut self) -> u64 {
+        self.hub.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {

@@ -14,16 +14,17 @@ mod reload;
 mod start;
 mod stats;
 
-use std::{fmt, io, os::fd::OwnedFd, path::PathBuf, thread::JoinHandle};
+use std::{fmt, io, os::fd::OwnedFd, path::PathBuf, sync::Arc, thread::JoinHandle};
 
 use config::Config;
-use engine::shell::ConsoleLogin;
+use engine::{client::Identity, shell::ConsoleLogin};
 use wire::startup::CancelKey;
 
 use crate::{
     Address, Peer, Service,
     controller::{Controller, Totals},
     listener::ListenError,
+    shared::Shared,
     takeover::Heritage,
     tls::{Tls, TlsContexts, TlsError},
 };
@@ -42,6 +43,29 @@ pub struct ConsoleConnection {
     /// What the client was told and has not got yet; to be written before anything else, as it
     /// is.
     pub unsent: Vec<u8>,
+    /// Held as long as the connection lasts.
+    pub seat: ConsoleSeat,
+}
+
+/// What a console takes of `max_client_conn` and its like. It is given back when this is dropped.
+#[derive(Debug)]
+pub struct ConsoleSeat {
+    shared: Arc<Shared>,
+    identity: Option<Arc<Identity>>,
+}
+
+impl ConsoleSeat {
+    pub(crate) fn new(shared: Arc<Shared>, identity: Option<Arc<Identity>>) -> Self {
+        Self { shared, identity }
+    }
+}
+
+impl Drop for ConsoleSeat {
+    fn drop(&mut self) {
+        if let Some(identity) = self.identity.take() {
+            self.shared.hub.client_left(&identity);
+        }
+    }
 }
 
 /// What concerns the console.

@@ -18,7 +18,7 @@ use engine::{
     Drain,
     ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
     parcel::{Estate, Parcel},
-    shell::{Checked, Mail},
+    shell::{CancelEnd, Checked, Mail},
 };
 use tokio::sync::mpsc;
 
@@ -70,10 +70,9 @@ pub(crate) enum ShellMail {
         result: Result<SecuredServer, String>,
     },
     /// A cancel request to a secured server has been dealt with.
-    /// `taken`: it was carried out, or could not be sent.
     CancelSent {
         cancel: u64,
-        taken: bool,
+        end: CancelEnd,
     },
     /// The addresses of a name that somebody is to connect to; none if it has none. The ticket is
     /// that of the question.

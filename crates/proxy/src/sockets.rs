@@ -29,6 +29,7 @@ use std::{
 
 use config::{Config, Global};
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
+use engine::shell::CancelEnd;
 
 use self::{
     cancel::{Cancel, Queued},
@@ -65,9 +66,7 @@ pub(crate) enum Outcome {
         ticket: u64,
         reason: &'static str,
     },
-    CancelDone(u64),
-    /// It was sent, and we do not wait any longer for its being taken.
-    CancelGivenUp(u64),
+    CancelDone(u64, CancelEnd),
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! ```text
 //!  new process                            old process
 //!  startup packet, REQUEST  ──►
-//!                           ◄──  'R' text: refused; that is all
+//!                           ◄──  'X' text: refused; that is all
 //!                           ◄──  'W': it will be done        (short queries end, exports)
 //!                           ◄──  'S' state, then descriptors (keeps still)
 //!  'A' process id           ──►                              (forgets what it gave)
@@ -65,6 +65,8 @@ pub(crate) use self::{
 const REQUEST: &str = "weir: take over";
 /// Of the conversation above.
 const PROTOCOL: u32 = 2;
+/// The letter of a refusal, which no server says at the beginning of a login: PgBouncer is told apart.
+const REFUSAL: u8 = b'X';
 /// How long one side waits for the other to say something that needs no time.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest frame.
@@ -77,7 +79,10 @@ pub enum TakeOverError {
     NoSocket,
     #[error("the running process does not hand over: {0}")]
     Refused(String),
-    #[error("the running process does not know how to hand over")]
+    #[error(
+        "the running process is not Weir, and cannot hand over its connections: stop it, then start \
+         Weir without -R"
+    )]
     Foreign,
     #[error("the running process was lost while it handed over: {0}")]
     Lost(#[from] io::Error),

@@ -7,6 +7,7 @@
 //! * `stream.rs`: a secured connection for code that reads and writes streams (the console)
 
 mod certificate;
+mod ciphers;
 mod context;
 pub(crate) mod handshake;
 mod session;

@@ -42,7 +42,10 @@ const EVENTS_MAX: usize = 256;
 /// transactions, and thousands may come at once.
 pub(crate) const LOGINS_MAX: usize = 4;
 /// When so many messages were looked at for a connection, others get their turn.
-const MESSAGES_IN_TURN: u64 = 1_024;
+pub(crate) const MESSAGES_IN_TURN: u64 = 1_024;
+/// What is read of a client whose last read held more messages than that: no more than so many of the
+/// shortest.
+pub(crate) const CROWDED_READ: usize = MESSAGES_IN_TURN as usize * wire::HEADER_LEN;
 /// Reads in a turn where `sbuf_loopcnt` sets no limit.
 const READS_IN_TURN: u32 = 16;
 /// The receive buffer, all of it used only for those who fill the small part.

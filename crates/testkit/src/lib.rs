@@ -11,6 +11,7 @@
 mod binaries;
 mod delivery;
 mod guest;
+mod library;
 mod pki;
 mod pooler;
 mod postgres;
@@ -21,6 +22,7 @@ mod wait;
 pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program};
 pub use delivery::wait_until_read;
 pub use guest::{give_away, is_root, mortal_command};
+pub use library::is_everywhere as library_is_everywhere;
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Postgres, Role, ServerAuth, Verifier};

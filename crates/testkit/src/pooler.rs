@@ -590,7 +590,7 @@ pub(crate) fn tail(log: &str) -> String {
     lines[lines.len().saturating_sub(60)..].join("\n")
 }
 
-fn send_signal(pid: u32, signal: &str) {
+pub(crate) fn send_signal(pid: u32, signal: &str) {
     let status = Command::new("sh")
         .args(["-c", "kill -s \"$1\" \"$2\"", "kill", signal])
         .arg(pid.to_string())

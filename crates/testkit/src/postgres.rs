@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use crate::binaries::Version;
 use crate::pki::Identity;
+use crate::pooler::send_signal;
 use crate::wait::eventually;
-use crate::{RawClient, guest, scratch};
+use crate::{RawClient, guest, library, scratch};
 pub use role::{Role, ServerAuth, Verifier};
 
 /// Runs the server until its standard input ends, which happens when the test process does;
@@ -56,6 +57,15 @@ impl Postgres {
         SHARED.get_or_init(Self::start)
     }
 
+    /// The same whose servers load the library `weir`.
+    pub fn shared_with_library() -> &'static Self {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        match library::is_everywhere() {
+            true => Self::shared(),
+            false => SHARED.get_or_init(|| Self::start_as(Version::Installed, true)),
+        }
+    }
+
     /// The same of PostgreSQL 18.
     pub fn shared_v18() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
@@ -69,6 +79,10 @@ impl Postgres {
 
     /// The same of a given version.
     pub fn start_version(version: Version) -> Self {
+        Self::start_as(version, library::is_everywhere() && version == Version::Installed)
+    }
+
+    fn start_as(version: Version, has_library: bool) -> Self {
         let folder = scratch::folder("pg");
         let data = folder.join("data");
         let output = guest::command(version.program("initdb"))
@@ -84,6 +98,11 @@ impl Postgres {
         let port = scratch::free_port();
         let socket = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
         append(&data.join("postgresql.conf"), &format!("{SETTINGS}{socket}"));
+        if has_library {
+            let file = library::file().display();
+            let loads = format!("session_preload_libraries = '{file}'\n");
+            append(&data.join("postgresql.conf"), &loads);
+        }
         fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
 
         let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
@@ -153,6 +172,24 @@ impl Postgres {
             let mut client = RawClient::connect(self.port);
             client.send(crate::frontend::ssl_request());
             (client.read_byte() == b'S').then_some(())
+        });
+    }
+
+    /// `kill -9` of its postmaster, and waits until all its processes have noticed. [`Self::launch`]
+    /// starts it again.
+    pub fn kill9(&self) {
+        let data = self.folder.join("data");
+        let text = fs::read_to_string(data.join("postmaster.pid")).expect("PostgreSQL runs");
+        let postmaster = text.lines().next().and_then(|line| line.parse().ok());
+        send_signal(postmaster.expect("a process id"), "KILL");
+        self.stop();
+        // Each of them works in the data folder.
+        let is_one = |process: fs::DirEntry| {
+            fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data)
+        };
+        eventually("no process of the cluster is left", Duration::from_secs(30), || {
+            let mut processes = fs::read_dir("/proc").expect("the list of processes").flatten();
+            (!processes.any(is_one)).then_some(())
         });
     }
 

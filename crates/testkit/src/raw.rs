@@ -192,6 +192,12 @@ impl RawClient {
         self.stream.shutdown_write().expect("the socket is connected");
     }
 
+    /// The same where the peer may have ended the connection.
+    pub fn stop_writing(&self) {
+        // There is nothing to stop then.
+        let _ = self.stream.shutdown_write();
+    }
+
     /// A second handle on the same socket, to write from another thread while this one reads.
     pub fn writer(&self) -> impl Write + Send + use<> {
         self.stream.try_clone().expect("a second handle of the socket")

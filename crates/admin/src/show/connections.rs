@@ -79,14 +79,14 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     ),
     text(
         "ptr",
-        |line| pointer(line.connection.id).into(),
-        "A name of the connection that no other one has; `link` refers to it.",
+        |line| pointer(line.connection.fd).into(),
+        "A name of the connection, which later ones may have again; `link` refers to it.",
     ),
     text(
         "link",
         |line| match line.connection.link {
             0 => "".into(),
-            id => pointer(id).into(),
+            fd => pointer(fd).into(),
         },
         "`ptr` of the server or client it is linked to; empty if there is none.",
     ),
@@ -113,7 +113,7 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     int4(
         "id",
         |line| (line.connection.id & i32::MAX as u64).into(),
-        "Number of the connection; unlike `ptr` it begins anew after 2147483647.",
+        "Number of the connection, which no other has or will have; it begins anew after 2147483647.",
     ),
 ];
 
@@ -144,7 +144,7 @@ fn clients(view: View) -> Vec<Line> {
             ClientState::WaitingCancel => (3, "waiting_cancel_req"),
         };
         let connection = client.connection;
-        let pin = pins.remove(&connection.id);
+        let pin = pins.remove(&connection.fd);
         Some(Line { kind: "C", rank, state, local_time, connection, pin })
     });
     sorted(lines)

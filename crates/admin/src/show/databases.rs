@@ -137,7 +137,7 @@ fn line(config: &Config, database: &Database, current: Current) -> DatabaseLine 
     DatabaseLine {
         name: name.clone(),
         host: hosts(&database.hosts),
-        port: database.port,
+        port: database.port.of(0),
         database: database.dbname.as_ref().unwrap_or(name).clone(),
         force_user: database.user.clone(),
         pool_size: database.pool_size.unwrap_or(global.default_pool_size),
@@ -170,7 +170,7 @@ fn console_line(view: &View) -> DatabaseLine {
         load_balance_hosts: None,
         max_connections: 0,
         connections: 0,
-        max_client_connections: 0,
+        max_client_connections: global.max_db_client_connections,
         clients: view.consoles.len(),
         switches: DatabaseSwitches::default(),
     }

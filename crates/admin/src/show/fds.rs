@@ -94,7 +94,7 @@ impl Line {
     fn connection(task: &'static str, connection: Connection) -> Self {
         let is_known = connection.pool.is_some();
         Self {
-            fd: connection.id,
+            fd: connection.fd,
             task,
             user: is_known.then_some(connection.user),
             database: is_known.then_some(connection.database),
@@ -127,13 +127,13 @@ fn lines(view: View) -> Vec<Line> {
     let secured: HashSet<_> = connections
         .iter()
         .filter(|(_, one)| !one.tls.is_empty())
-        .flat_map(|(_, one)| [one.id, one.link])
-        .filter(|id| *id != 0)
+        .flat_map(|(_, one)| [one.fd, one.link])
+        .filter(|fd| *fd != 0)
         .collect();
-    connections.retain(|(_, one)| !secured.contains(&one.id));
+    connections.retain(|(_, one)| !secured.contains(&one.fd));
     connections.sort_by(|(a_task, a), (b_task, b)| {
         let pool = |one: &Connection| (one.pool.is_some(), one.database.clone(), one.user.clone());
-        (pool(a), a_task, a.id).cmp(&(pool(b), b_task, b.id))
+        (pool(a), a_task, a.fd).cmp(&(pool(b), b_task, b.fd))
     });
     all.extend(connections.into_iter().map(|(task, one)| Line::connection(task, one)));
     all

@@ -12,7 +12,7 @@ pub(super) static PINS: Table<Line> = Table {
         text("database", |line| (&line.connection.database).into(), "Name clients ask for."),
         text("user", |line| (&line.connection.user).into(), "The user the server is logged in as."),
         text("client", |line| pointer(line.connection.link).into(), "As `ptr` in SHOW CLIENTS."),
-        text("server", |line| pointer(line.connection.id).into(), "As `ptr` in SHOW SERVERS."),
+        text("server", |line| pointer(line.connection.fd).into(), "As `ptr` in SHOW SERVERS."),
         text(
             "reason",
             |line| line.pin.reasons.as_str().into(),

@@ -89,6 +89,13 @@ pub(super) static POOLS: Table<PoolLine> = Table {
             "Weir's own: of the servers linked to a client, those that it keeps between \
              transactions, the ones in SHOW PINS (`pool_mode = auto`).",
         ),
+        text(
+            "session_state",
+            |line| line.session_state().into(),
+            "Weir's own: how Weir learns what sessions hold (`pool_mode = auto`). `report`: the \
+             pool's servers tell it, by the library `weir`. `probe`: Weir asks them. `mixed`: some \
+             tell it. NULL: there is no such server.",
+        ),
     ],
     rows: lines,
 };
@@ -100,6 +107,9 @@ pub(super) struct PoolLine {
     client_states: Vec<ClientState>,
     server_states: Vec<ServerState>,
     pinned: usize,
+    /// Servers that report the states of their sessions, and those that are asked.
+    reporting: usize,
+    probed: usize,
     oldest_wait: u64,
     pool_mode: &'static str,
     load_balance_hosts: Option<&'static str>,
@@ -108,6 +118,15 @@ pub(super) struct PoolLine {
 impl PoolLine {
     fn clients(&self, states: &[ClientState]) -> usize {
         self.client_states.iter().filter(|state| states.contains(state)).count()
+    }
+
+    fn session_state(&self) -> Option<&'static str> {
+        match (self.reporting, self.probed) {
+            (0, 0) => None,
+            (_, 0) => Some("report"),
+            (0, _) => Some("probe"),
+            (_, _) => Some("mixed"),
+        }
     }
 
     fn servers(&self, wanted: ServerState) -> usize {
@@ -147,6 +166,8 @@ fn lines(view: View) -> Vec<PoolLine> {
         if let Some(number) = number(server.connection.pool) {
             lines[number].server_states.push(server.state);
             lines[number].pinned += usize::from(server.pin.is_some());
+            lines[number].reporting += usize::from(server.reports_state == Some(true));
+            lines[number].probed += usize::from(server.reports_state == Some(false));
         }
     }
     lines.sort_by(|a, b| (&a.database, &a.user).cmp(&(&b.database, &b.user)));

@@ -53,6 +53,7 @@ pub(super) static STATS: Table<StatsLine> = Table {
             "Statements prepared on servers.",
         ),
         numeric("total_bind_count", |line| line.total.binds.into(), "Bind messages."),
+        numeric("total_client_login_count", |line| line.total.logins.into(), "Clients let in."),
         numeric(
             "avg_server_assignment_count",
             |line| line.average.assignments.into(),
@@ -88,6 +89,11 @@ pub(super) static STATS: Table<StatsLine> = Table {
             "Statements prepared on servers a second.",
         ),
         numeric("avg_bind_count", |line| line.average.binds.into(), "Bind messages a second."),
+        numeric(
+            "avg_client_login_count",
+            |line| line.average.logins.into(),
+            "Clients let in a second.",
+        ),
     ],
     rows: lines,
 };
@@ -132,11 +138,12 @@ pub(super) static STATS_TOTALS: Table<StatsLine> = Table {
             "Statements prepared on servers.",
         ),
         numeric("bind_count", |line| line.total.binds.into(), "Bind messages."),
+        numeric("client_login_count", |line| line.total.logins.into(), "Clients let in."),
     ],
     rows: lines,
 };
 
-/// Only the last three names have a prefix, in PgBouncer as here.
+/// Only the last four names have a prefix, in PgBouncer as here.
 pub(super) static STATS_AVERAGES: Table<StatsLine> = Table {
     name: "STATS_AVERAGES",
     about: "The averages of SHOW STATS.",
@@ -173,6 +180,11 @@ pub(super) static STATS_AVERAGES: Table<StatsLine> = Table {
             "Statements prepared on servers a second.",
         ),
         numeric("avg_bind_count", |line| line.average.binds.into(), "Bind messages a second."),
+        numeric(
+            "avg_client_login_count",
+            |line| line.average.logins.into(),
+            "Clients let in a second.",
+        ),
     ],
     rows: lines,
 };
@@ -202,7 +214,8 @@ fn lines(view: View) -> Vec<StatsLine> {
 }
 
 /// As in PgBouncer each connection of the console counts as one transaction with one query, once it
-/// has asked anything; nothing else of what it does is counted, since no server is in it.
+/// has asked anything. Besides that only logins are counted, since no server is in it.
 pub(super) fn of_console(view: &View) -> Stats {
-    Stats { transactions: view.sessions, queries: view.sessions, ..Stats::default() }
+    let View { sessions, logins, .. } = *view;
+    Stats { transactions: sessions, queries: sessions, logins, ..Stats::default() }
 }

@@ -28,7 +28,7 @@ fn rows(view: View) -> Vec<(String, u64)> {
 }
 
 /// Under PgBouncer's inner names, which are not those of SHOW STATS.
-fn named(stats: Stats) -> [(&'static str, u64); 11] {
+fn named(stats: Stats) -> [(&'static str, u64); 12] {
     [
         ("server_assignment_count", stats.assignments),
         ("xact_count", stats.transactions),
@@ -41,5 +41,6 @@ fn named(stats: Stats) -> [(&'static str, u64); 11] {
         ("ps_client_parse_count", stats.client_parses),
         ("ps_server_parse_count", stats.server_parses),
         ("ps_bind_count", stats.binds),
+        ("client_login_count", stats.logins),
     ]
 }

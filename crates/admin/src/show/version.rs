@@ -1,12 +1,11 @@
 //! SHOW VERSION.
 
 use super::{Table, text};
-use config::PGBOUNCER_VERSION;
 
 /// PgBouncer's first: exporters read the version from there.
 pub(super) static VERSION: Table<String> = Table {
     name: "VERSION",
     about: "The version of PgBouncer whose console this is, and Weir's own.",
     columns: &[text("version", |version| version.into(), "`PgBouncer X.Y.Z (Weir X.Y.Z)`.")],
-    rows: |_| vec![format!("PgBouncer {PGBOUNCER_VERSION} (Weir {})", env!("CARGO_PKG_VERSION"))],
+    rows: |_| vec![config::version()],
 };

@@ -46,6 +46,7 @@ fn vars() -> Vars {
 pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
     Connection {
         id,
+        fd: id,
         pool: None,
         database: database.to_owned(),
         user: user.to_owned(),
@@ -113,7 +114,7 @@ fn servers() -> Vec<ServerRow> {
             remote_pid: 7000 + id as u32,
             ..connection(id, database, "owner")
         };
-        ServerRow { state, connection, pin: None }
+        ServerRow { state, connection, pin: None, reports_state: None }
     };
     let mut linked = server(0x21, ServerState::Active, 1, "app");
     linked.connection.link = 0x11;
@@ -123,6 +124,7 @@ fn servers() -> Vec<ServerRow> {
         fingerprint: 0xabc,
     });
     linked.connection.close_needed = true;
+    linked.reports_state = Some(true);
     let mut opening = server(0x22, ServerState::Login, 1, "app");
     opening.connection.peer = None;
     opening.connection.local = None;
@@ -149,6 +151,7 @@ fn stats(factor: u64) -> Stats {
         client_parses: 3 * factor,
         server_parses: 2 * factor,
         binds: 30 * factor,
+        logins: 5 * factor,
     }
 }
 

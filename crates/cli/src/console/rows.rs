@@ -94,7 +94,8 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
     };
     let busy = matches!(state, ClientState::Active | ClientState::Waiting);
     let connection = Connection {
-        id: client.pointer,
+        id: row.serial,
+        fd: client.pointer,
         pool: row.pool,
         database: row.identity.database.clone(),
         user: row.identity.user.clone(),
@@ -131,7 +132,8 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
     };
     let key = keys.get(&row.pool);
     let connection = Connection {
-        id: server.pointer,
+        id: row.serial,
+        fd: server.pointer,
         pool: Some(row.pool),
         database: key.map_or_else(String::new, |key| key.database.clone()),
         user: key.map_or_else(String::new, |key| key.user.clone()),
@@ -157,20 +159,20 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         age: now.micros.saturating_sub(pinned.since) / 1_000_000,
         fingerprint: pinned.fingerprint,
     });
-    ServerRow { state, connection, pin }
+    ServerRow { state, connection, pin, reports_state: row.reports_state }
 }
 
 /// A connection of the console itself. The names are the console's to fill in.
 pub(super) fn console(
-    fd: &OwnedFd,
+    (fd, serial): (&OwnedFd, u64),
     peer: &Peer,
     tls: String,
     connected_at: i64,
     port: u16,
 ) -> Connection {
     Connection {
-        // As for all other clients: the descriptor is nobody else's as long as it is open.
-        id: u64::from(fd.as_raw_fd().unsigned_abs()),
+        id: serial,
+        fd: u64::from(fd.as_raw_fd().unsigned_abs()),
         pool: None,
         database: String::new(),
         user: String::new(),

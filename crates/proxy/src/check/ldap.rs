@@ -11,14 +11,14 @@ use std::{env, fs, io, path::Path, sync::Arc, time::Duration};
 use config::ldap::{Find, LdapOptions, Scope};
 use ldap3::{
     Ldap, LdapConnAsync, LdapConnSettings, LdapError, Scope as Ldap3Scope, SearchEntry,
-    SearchResult,
+    SearchResult, StdStream,
 };
 use rustls::{
     ClientConfig,
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
-use tokio::{task, time};
+use tokio::{io::Interest, net::TcpStream, task, time};
 use x509::{Anchors, Certificate};
 
 use self::conf::{Conf, Demand};
@@ -130,6 +130,10 @@ async fn search(
 
 /// To the first server that can be reached.
 async fn connect(options: &LdapOptions) -> Result<Ldap, Trouble> {
+    if options.ldaps && options.start_tls {
+        // OpenLDAP's library says so, too.
+        return Err(Trouble::Tls("ldaptls=1 within ldaps: TLS is already started".to_owned()));
+    }
     let tls = match options.ldaps || options.start_tls {
         true => Some(tls().await?),
         false => None,
@@ -153,16 +157,37 @@ async fn connect_to(
 ) -> Result<Ldap, LdapError> {
     let scheme = if options.ldaps { "ldaps" } else { "ldap" };
     let url = format!("{scheme}://{server}:{}", options.port());
-    let mut settings = LdapConnSettings::new();
+    let stream = TcpStream::connect(format!("{server}:{}", options.port())).await?.into_std()?;
+    let watched = TcpStream::from_std(stream.try_clone()?)?;
+    let mut settings = LdapConnSettings::new().set_std_stream(StdStream::Tcp(stream));
     if let Some(tls) = tls {
-        settings = settings.set_starttls(options.start_tls && !options.ldaps).set_config(tls);
+        settings = settings.set_starttls(options.start_tls).set_config(tls);
     }
-    let (connection, ldap) = LdapConnAsync::with_settings(settings, &url).await?;
+    // ldap3 itself waits for ever for an answer to StartTLS from who has closed the connection.
+    let (connection, ldap) = tokio::select! {
+        biased;
+        connected = LdapConnAsync::with_settings(settings, &url) => connected?,
+        closed = end_of(&watched) => {
+            closed?;
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    };
     task::spawn(async move {
         // Whoever uses it sees what is wrong with it.
         let _ = connection.drive().await;
     });
     Ok(ldap)
+}
+
+/// Returns when the other side has closed the connection. What it has sent is left to be read.
+async fn end_of(stream: &TcpStream) -> io::Result<()> {
+    while !stream.ready(Interest::READABLE).await?.is_read_closed() {
+        // Not before there is more news.
+        let _ = stream.try_io(Interest::READABLE, || {
+            Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock))
+        });
+    }
+    Ok(())
 }
 
 /// Read anew each time: so a certificate that was replaced counts at once.

@@ -16,7 +16,7 @@ pub(super) async fn accepts(user: String, password: String, host: String) -> (bo
     let asked = task::spawn_blocking(move || pam::ask(SERVICE, &user, &password, &host)).await;
     let Ok(pam::Answer { verdict, delay, said }) = asked else { return (false, Duration::ZERO) };
     for line in said {
-        warning!("PAM error: {line}");
+        warning!("pam_conversation(): PAM error: {line}");
     }
     if let Err(refusal) = &verdict {
         warning!("{refusal}");

@@ -30,7 +30,7 @@ pub enum Order {
     /// Done when nothing is half read or half sent.
     Suspend,
     Kill(Option<String>),
-    /// By the lower 31 bits of its pointer.
+    /// By the lower 31 bits of its number.
     KillClient(u64),
     Reconnect(Option<String>),
     /// Done when the servers that are to be replaced have gone.
@@ -241,8 +241,8 @@ impl Controller {
 
     async fn kill_client(&self, id: u64) -> Result<(), OrderError> {
         let snapshot = self.snapshot().await;
-        let number = |pointer: u64| pointer & i32::MAX as u64;
-        let found = snapshot.clients.iter().find(|client| number(client.pointer) == id);
+        let shown = |serial: u64| serial & i32::MAX as u64;
+        let found = snapshot.clients.iter().find(|client| shown(client.row.serial) == id);
         let found = found.ok_or(OrderError::NoClient)?;
         let (client, serial) = (found.row.id, found.row.serial);
         let mailbox = self.0.shared.hub.mailbox(found.worker);

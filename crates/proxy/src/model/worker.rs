@@ -151,7 +151,7 @@ impl Worker {
         server.handle = Handle(serial);
         (server.epoch, server.process_id) = (epoch, place);
         self.exchange.limits(Limits::opening_ended);
-        self.exchange.pool(pool, Pool::opened);
+        self.exchange.pool(pool, |pool| pool.opened(epoch));
         self.give_back(server);
         let now = self.now();
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {

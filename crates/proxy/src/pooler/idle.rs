@@ -17,7 +17,7 @@ use config::Config;
 use engine::ids::{Micros, PoolId};
 use tokio::{sync::mpsc, time::sleep};
 
-use crate::{controller::Controller, exchange::lock, shared::ShellMail, warning};
+use crate::{controller::Controller, exchange::lock, log, shared::ShellMail, warning};
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(500);
@@ -27,6 +27,7 @@ const LOOK: Duration = Duration::from_millis(500);
 struct Seen {
     id: PoolId,
     database: String,
+    user: String,
     /// Since when nobody uses it; none if somebody does.
     unused_since: Option<Micros>,
     was_entered: bool,
@@ -62,6 +63,7 @@ fn look(controller: &Controller, since: &mut HashMap<PoolId, Micros>) -> Vec<See
         Seen {
             id: pool.id,
             database: pool.key.database.clone(),
+            user: pool.key.user.clone(),
             unused_since: is_unused.then(|| since.get(&pool.id).copied().unwrap_or(now)),
             was_entered: pool.was_entered,
             is_abandoned: pool.is_abandoned(),
@@ -114,10 +116,16 @@ async fn forget(controller: &Controller, due: &[PoolId], seen: &[Seen], config: 
     let names: HashSet<_> = names.map(|pool| pool.database.as_str()).collect();
     let left: HashSet<_> =
         seen.iter().filter(|pool| !gone.contains(&pool.id)).map(|pool| &*pool.database).collect();
-    for name in names.difference(&left).filter(|name| !config.databases.contains_key(**name)) {
+    let is_dropped = |name: &str| !left.contains(name) && !config.databases.contains_key(name);
+    for name in names.iter().filter(|name| is_dropped(name)) {
         warning!(
             "dropping database '{name}' as it does not exist anymore or inactive auto-database"
         );
+    }
+    for pool in seen.iter().filter(|pool| gone.contains(&pool.id)) {
+        if names.contains(&*pool.database) && !is_dropped(&pool.database) {
+            log!("cleaning up idle pool: {}/{}", pool.database, pool.user);
+        }
     }
     tell_all(controller, &gone).await;
     hub.clear(&gone);
@@ -217,7 +225,8 @@ mod tests {
 
     fn seen(id: u32, database: &str, unused_since: Option<Micros>) -> Seen {
         let (id, database) = (PoolId(id), database.into());
-        Seen { id, database, unused_since, was_entered: true, is_abandoned: false }
+        let user = "app".to_owned();
+        Seen { id, database, user, unused_since, was_entered: true, is_abandoned: false }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) async fn keep(controller: Controller) {
     for look in 1_u32.. {
         sleep(LOOK).await;
         if look % ALLOCATOR_LOOKS == 0 {
-            waste.look();
+            waste.look(&controller);
         }
         if crowd.has_left(controller.0.shared.clients()) {
             process::give_memory_back();
@@ -39,12 +39,13 @@ struct Waste {
 }
 
 impl Waste {
-    fn look(&mut self) {
+    fn look(&mut self, controller: &Controller) {
         let resident = process::resident_bytes();
         if resident < RESIDENT_MIN {
             return;
         }
         if self.is_too_much(resident, process::allocated_bytes()) {
+            controller.0.shared.hub.forget_unused_statements();
             process::give_memory_back();
             self.stays = process::resident_bytes().saturating_sub(process::allocated_bytes());
         }

@@ -41,7 +41,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     let mut config = match loaded {
         Ok(config) => config,
         Err(error) => {
-            reopen_log(&running.global);
+            let _already_an_error = reopen_log(&running.global);
             if let ReloadError::Mistakes(mistakes) = &error {
                 mistakes.mistakes.iter().for_each(|mistake| error!("{mistake}"));
             }
@@ -55,7 +55,8 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
         Ok(contexts) => control.shared.set_tls(contexts),
         Err(error) => {
             let what = "TLS configuration could not be reloaded, keeping old configuration";
-            error!("{what}: {error}");
+            error!("TLS setup failed: {error}");
+            error!("{what}");
             config.global.keep_tls(&running.global);
             tls_kept = Some(what.to_owned());
         }
@@ -70,7 +71,7 @@ pub(crate) fn reload(controller: &Controller) -> Result<(), ReloadError> {
     for line in kept.iter().cloned().chain(config.set_in_vain()) {
         warning!("{line}");
     }
-    put_in_force(control, Arc::new(config));
+    kept.extend(put_in_force(control, Arc::new(config)));
     kept.extend(tls_kept);
     if kept.is_empty() { Ok(()) } else { Err(ReloadError::Partly(kept)) }
 }
@@ -86,9 +87,11 @@ fn config_path(control: &Control, running: &Global) -> Option<PathBuf> {
 
 /// First the pools, then the workers: a worker that hears of the new configuration finds the
 /// pools renewed. Databases that are gone are dropped, with everybody in them.
-fn put_in_force(control: &Control, config: Arc<Config>) {
+///
+/// Returns what to tell the console if the log file cannot be opened.
+fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
     let shared = &control.shared;
-    reopen_log(&config.global);
+    let log_kept = reopen_log(&config.global);
     listener::tune(&shared.listeners, &config.global);
     let before = control.config.read().unwrap_or_else(PoisonError::into_inner).clone();
     shared.hub.set_config(Arc::clone(&config));
@@ -106,14 +109,17 @@ fn put_in_force(control: &Control, config: Arc<Config>) {
     }
     let gone: Arc<[String]> = gone.into();
     shared.tell_all(|| ShellMail::Kill(Arc::clone(&gone)));
+    log_kept
 }
 
-/// Lets go of a log file that was rotated, as every reload does, be it in vain: what was wrong with it
-/// is to be found in the new one.
-fn reopen_log(global: &Global) {
-    if let Err(error) = log::configure(global) {
-        error!("{error}");
-    }
+/// Opens the log file again, since it may have been rotated. Failed reloads do so, too: the new file
+/// says why they failed.
+///
+/// Returns what to tell the console if the file cannot be opened.
+fn reopen_log(global: &Global) -> Option<String> {
+    let error = log::configure(global).err()?;
+    error!("{error}");
+    Some("logfile could not be opened, keeping the log there was".to_owned())
 }
 
 /// One global key is given another value until the next reload (SET). A key that only a start
@@ -156,6 +162,6 @@ pub(crate) fn set(
         }
     }
     report(&config);
-    put_in_force(control, Arc::new(config));
-    Ok(notice)
+    let log_kept = put_in_force(control, Arc::new(config));
+    Ok(notice.or(log_kept))
 }

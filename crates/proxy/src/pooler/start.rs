@@ -123,11 +123,7 @@ pub(super) fn start(
         let _ = place.send(worker);
         debug!("worker {at} serves");
     }
-    log!(
-        "process up: PgBouncer {} (Weir {}), epoll, workers: {count}",
-        config::PGBOUNCER_VERSION,
-        env!("CARGO_PKG_VERSION"),
-    );
+    log!("process up: {}, epoll, workers: {count}", config::version());
     match succeeds {
         true => controller.0.notifier.succeeded(),
         false => controller.0.notifier.ready(),

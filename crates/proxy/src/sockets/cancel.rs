@@ -12,7 +12,7 @@ use std::{
 use engine::{
     ids::{ClientId, Micros, ServerId},
     settings::Target,
-    shell::OtherProcess,
+    shell::{CancelEnd, OtherProcess},
 };
 
 use super::{Outcome, Sockets, events::CancelLine};
@@ -73,7 +73,7 @@ impl Sockets {
                 self.shared.handshakes.begin(job);
             }
             Some(socket) => self.open_cancel(cancel, &socket.address),
-            None => self.outcomes.push_back(Outcome::CancelDone(id)),
+            None => self.outcomes.push_back(Outcome::CancelDone(id, CancelEnd::Unsent)),
         }
     }
 
@@ -142,20 +142,22 @@ impl Sockets {
         if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
             self.forwards.insert(ticket, cancel);
         } else {
-            self.finish(&cancel);
+            self.finish(&cancel, CancelEnd::Unsent);
         }
     }
 
     pub(super) fn forward_resolved(&mut self, cancel: Cancel, addresses: Vec<SocketAddr>) {
         match addresses.first() {
             Some(address) => self.open_cancel(cancel, &Address::Inet(*address)),
-            None => self.finish(&cancel),
+            None => self.finish(&cancel, CancelEnd::Unsent),
         }
     }
 
     fn open_cancel(&mut self, mut cancel: Cancel, address: &Address) {
         cancel.address.clone_from(address);
-        let Ok((fd, _)) = self.open_towards(address) else { return self.finish(&cancel) };
+        let Ok((fd, _)) = self.open_towards(address) else {
+            return self.finish(&cancel, CancelEnd::Unsent);
+        };
         self.watch_cancel(cancel, fd);
     }
 
@@ -165,7 +167,7 @@ impl Sockets {
         self.cancels.insert(fd, cancel);
         // Being writable is reported for a socket that is connected already, too.
         if self.epoll().add(fd, epoll::READ_WRITE, token.to_u64()).is_err() {
-            self.end_cancel(fd);
+            self.end_cancel(fd, CancelEnd::Unsent);
         }
     }
 
@@ -174,30 +176,29 @@ impl Sockets {
     pub(crate) fn cancel_event(&mut self, fd: RawFd, events: u32) {
         let Some(cancel) = self.cancels.get_mut(&fd) else { return };
         if events & epoll::WRITABLE != 0 && !cancel.sent {
-            cancel.sent = true;
             // So few bytes into an empty socket buffer go whole or not at all.
-            let _ = socket::send(fd, &cancel.packet);
-            if let Some(cancel) = self.cancels.get(&fd) {
+            cancel.sent = socket::send(fd, &cancel.packet).is_ok();
+            if let Some(cancel) = self.cancels.get(&fd).filter(|cancel| cancel.sent) {
                 self.log_cancel(fd, cancel, CancelLine::Opened);
             }
         }
         let over = events & (epoll::BROKEN | epoll::PEER_DONE) != 0;
         if over {
-            self.end_cancel(fd);
+            let sent = self.cancels.get(&fd).is_some_and(|cancel| cancel.sent);
+            self.end_cancel(fd, if sent { CancelEnd::Taken } else { CancelEnd::Unsent });
         }
     }
 
-    fn end_cancel(&mut self, fd: RawFd) {
+    fn end_cancel(&mut self, fd: RawFd, end: CancelEnd) {
         if let Some(cancel) = self.cancels.remove(&fd) {
-            self.log_cancel(fd, &cancel, CancelLine::Closed);
+            self.log_cancel(fd, &cancel, CancelLine::Closed(end));
             self.discard(fd);
-            self.finish(&cancel);
+            self.finish(&cancel, end);
         }
     }
 
-    /// It is delivered, or given up.
-    fn finish(&mut self, cancel: &Cancel) {
-        self.outcomes.push_back(Outcome::CancelDone(cancel.id));
+    fn finish(&mut self, cancel: &Cancel, end: CancelEnd) {
+        self.outcomes.push_back(Outcome::CancelDone(cancel.id, end));
         if let Some(peer) = cancel.peer {
             self.shared.end_forward(peer);
         }
@@ -207,21 +208,19 @@ impl Sockets {
     pub(super) fn end_late_cancels(&mut self) {
         let now = self.now;
         let is_late = |cancel: &Cancel| cancel.until.is_some_and(|until| until <= now);
-        let late: Vec<_> =
-            self.cancels.iter().filter(|(_, cancel)| is_late(cancel)).map(|(fd, _)| *fd).collect();
-        for fd in late {
-            if let Some(cancel) = self.cancels.get(&fd).filter(|cancel| cancel.sent) {
-                self.outcomes.push_back(Outcome::CancelGivenUp(cancel.id));
-            }
-            self.end_cancel(fd);
+        let late = self.cancels.iter().filter(|(_, cancel)| is_late(cancel));
+        let late: Vec<_> = late.map(|(fd, cancel)| (*fd, cancel.sent)).collect();
+        for (fd, sent) in late {
+            self.end_cancel(fd, CancelEnd::Late { sent });
         }
+        let unsent = CancelEnd::Late { sent: false };
         let unresolved: Vec<_> = self.forwards.extract_if(|_, cancel| is_late(cancel)).collect();
-        unresolved.iter().for_each(|(_, cancel)| self.finish(cancel));
+        unresolved.iter().for_each(|(_, cancel)| self.finish(cancel, unsent));
         let outcomes = &mut self.outcomes;
         self.queued.retain(|Queued { cancel, .. }| {
             let late = is_late(cancel);
             if late {
-                outcomes.push_back(Outcome::CancelDone(cancel.id));
+                outcomes.push_back(Outcome::CancelDone(cancel.id, unsent));
             }
             !late
         });

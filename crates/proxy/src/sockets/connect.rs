@@ -17,7 +17,7 @@ use crate::{
     shared::{ColdRequest, ServerSocket},
     sys::{Address, epoll, process, socket},
     table::{Kind, Token},
-    tls::{Job, SecuredServer},
+    tls::{Job, SecuredServer, handshake::CONNECT_TIMEOUT},
     warning,
 };
 
@@ -213,11 +213,9 @@ impl Sockets {
             }
             Err(reason) => {
                 warning!("TLS to a server failed: {reason}");
-                self.outcomes.push_back(Outcome::ConnectFailed {
-                    server,
-                    ticket,
-                    reason: CONNECT_FAILED,
-                });
+                let is_late = reason == CONNECT_TIMEOUT;
+                let reason = if is_late { CONNECT_TIMEOUT } else { CONNECT_FAILED };
+                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket, reason });
                 return;
             }
         };
@@ -237,6 +235,11 @@ impl Sockets {
         } else {
             self.outcomes.push_back(Outcome::ServerReady { server, ticket });
         }
+    }
+
+    /// Is this attempt under way?
+    pub(crate) fn is_connecting(&self, server: ServerId, ticket: u64) -> bool {
+        self.connecting.get(&server.0).is_some_and(|connecting| connecting.ticket == ticket)
     }
 
     /// Is this the outcome of the attempt that is under way? It is over then.

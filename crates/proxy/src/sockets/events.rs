@@ -6,7 +6,7 @@ use std::{fmt, os::fd::RawFd};
 use engine::{
     ids::{ClientId, ServerId},
     replication::ReplicationKind,
-    shell::{Event, Weight},
+    shell::{CancelEnd, Event, Weight},
 };
 
 use super::{Sockets, cancel::Cancel};
@@ -28,7 +28,7 @@ struct Label<'a> {
 /// What there is to say of a cancel request's connection.
 pub(super) enum CancelLine {
     Opened,
-    Closed,
+    Closed(CancelEnd),
 }
 
 impl fmt::Display for Label<'_> {
@@ -136,11 +136,11 @@ impl Sockets {
             (CancelLine::Opened, _) if global.log_connections => {
                 log!("{label} new connection to server");
             }
-            (CancelLine::Closed, _) if global.log_disconnections => {
+            (CancelLine::Closed(end), _) if global.log_disconnections => {
                 let age = (self.now - cancel.began) / 1_000_000;
-                log!("{label} closing because: successfully sent cancel request (age={age}s)");
+                log!("{label} closing because: {} (age={age}s)", end.reason());
             }
-            (CancelLine::Opened | CancelLine::Closed, _) => {}
+            (CancelLine::Opened | CancelLine::Closed(_), _) => {}
         }
     }
 

@@ -14,9 +14,9 @@ use super::{Outcome, Sockets, slot};
 use crate::{
     check,
     conn::{Conn, DONE, FAILED, NEWS, READABLE, Sent},
-    pooler::{ConsoleConnection, ConsoleRequest},
+    pooler::{ConsoleConnection, ConsoleRequest, ConsoleSeat},
     shared::ColdRequest,
-    sys::{epoll, process},
+    sys::{epoll, process, socket},
     table::{Kind, Token},
     tls::{Job, TlsArrival},
 };
@@ -53,6 +53,14 @@ impl Io for Sockets {
 
     fn client_unsent(&self, client: ClientId) -> usize {
         self.client_unsent(client)
+    }
+
+    fn peek_client(&mut self, client: ClientId, buffer: &mut [u8]) -> usize {
+        let conn = self.client(client);
+        match conn.tls {
+            None => socket::peek(conn.fd, buffer).unwrap_or(0),
+            Some(_) => 0,
+        }
     }
 
     fn close_client(&mut self, client: ClientId) {
@@ -185,7 +193,8 @@ impl Io for Sockets {
         self.table.clear(conn.fd);
         let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());
         let fd = process::own(conn.fd);
-        let console = ConsoleConnection { fd, tls: conn.tls, peer, login, unsent };
+        let seat = ConsoleSeat::new(self.shared.clone(), login.counted.clone());
+        let console = ConsoleConnection { fd, tls: conn.tls, peer, login, unsent, seat };
         // Without a cold thread the pooler is ending: the connection is closed with the message.
         let request = ConsoleRequest::Connection(console);
         let _ = self.shared.cold.send(ColdRequest::Console(request));

@@ -28,7 +28,7 @@ pub(crate) fn adopt(
     estate: Estate,
     mut fds: VecDeque<OwnedFd>,
 ) -> io::Result<()> {
-    let Estate { names, statements, pools, disabled, parcels, .. } = estate;
+    let Estate { names, statements, connections, pools, disabled, parcels, .. } = estate;
     let mut shelf = Shelf::new(&names, workers[0].tracked_names());
     workers[0].import_pools(pools, &mut shelf);
     let _ = shared.hub.switch(|switches| {
@@ -36,6 +36,7 @@ pub(crate) fn adopt(
         Ok::<(), ()>(())
     });
     shared.hub.resume_numbering(statements);
+    shared.hub.resume_connections(connections);
     // All of them before anything of our own could get one of their numbers.
     let statements = parcels.iter().map(|parcel| {
         let all = parcel.statements.iter();

@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use super::{
-    PATIENCE, REQUEST, head,
+    PATIENCE, REFUSAL, REQUEST, head,
     line::{Letter, Line},
     read_frame, request, write_fds, write_frame,
 };
@@ -108,7 +108,7 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
     match failure {
         Failure::Refused(why) => {
             warning!("take-over refused: {why}");
-            let _ = write_frame(&stream, b'R', why.as_bytes());
+            let _ = write_frame(&stream, REFUSAL, why.as_bytes());
         }
         Failure::Lost(error) => warning!("take-over failed, going on as before: {error}"),
     }
@@ -387,6 +387,7 @@ fn pack(
         seed: shared.seed,
         names,
         statements: shared.hub.numbering(),
+        connections: shared.hub.connections(),
         pools: pools.collect(),
         disabled: shared.hub.switches().disabled().cloned().collect(),
         parcels: Vec::new(),

@@ -132,6 +132,7 @@ impl Heir {
         let shared = &self.shared;
         estate.date_back_to(shared.clock.now());
         shared.hub.join_schema(self.schema, estate.statements.schema);
+        shared.hub.resume_connections(estate.connections);
         self.schema = shared.hub.numbering().schema;
         let count = usize::from(shared.hub.worker_count());
         let shares = deal(&mut estate, &mut fds, count)?;

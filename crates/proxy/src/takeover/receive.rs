@@ -12,7 +12,9 @@ use std::{
 use config::Global;
 use engine::parcel::Estate;
 
-use super::{PATIENCE, Received, TakeOverError, read_frame, read_state, request, write_frame};
+use super::{
+    PATIENCE, REFUSAL, Received, TakeOverError, read_frame, read_state, request, write_frame,
+};
 use crate::{
     listener,
     sys::{process, socket},
@@ -63,7 +65,7 @@ pub fn receive(global: &Global) -> Result<Option<Heritage>, TakeOverError> {
     (&stream).write_all(&hello)?;
     match read_frame(&stream)? {
         (b'W', _) => {}
-        (b'R', text) => {
+        (REFUSAL, text) => {
             return Err(TakeOverError::Refused(String::from_utf8_lossy(&text).into_owned()));
         }
         _ => return Err(TakeOverError::Foreign),
@@ -86,7 +88,7 @@ impl Heritage {
         write_frame(stream, b'A', &std::process::id().to_be_bytes())?;
         match read_frame(stream)? {
             (b'G', _) => Ok(()),
-            (b'R', text) => Err(io::Error::other(String::from_utf8_lossy(&text).into_owned())),
+            (REFUSAL, text) => Err(io::Error::other(String::from_utf8_lossy(&text).into_owned())),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

@@ -15,7 +15,7 @@ use rustls::{
 use x509::{Anchors, Certificate};
 
 use super::{
-    certificate,
+    certificate, ciphers,
     session::RECORD_LEN,
     verify::{ClientVerifier, ServerVerifier},
 };
@@ -218,27 +218,25 @@ fn provider(choice: &Choice<'_>) -> Result<Arc<CryptoProvider>, TlsError> {
     Ok(Arc::new(provider))
 }
 
-/// Keeps those of the version's cipher suites that the list names, as OpenSSL calls them.
+/// Keeps those of the version's cipher suites that the list allows.
 fn keep_ciphers(
     provider: &mut CryptoProvider,
     key: &'static str,
     list: &str,
     version: &SupportedProtocolVersion,
 ) -> Result<(), TlsError> {
-    let named: Vec<&str> = list.split([':', ',', ' ']).collect();
-    let is_named = |suite: &rustls::SupportedCipherSuite| {
-        let name = openssl_name(suite);
-        named.iter().any(|word| word.eq_ignore_ascii_case(&name))
-    };
+    let is_allowed =
+        |suite: &rustls::SupportedCipherSuite| ciphers::allows(list, &openssl_name(suite));
     let is_of_version =
         |suite: &rustls::SupportedCipherSuite| suite.version().version == version.version;
-    if !provider.cipher_suites.iter().any(|suite| is_of_version(suite) && is_named(suite)) {
+    if !provider.cipher_suites.iter().any(|suite| is_of_version(suite) && is_allowed(suite)) {
         let known: Vec<String> =
             provider.cipher_suites.iter().filter(|s| is_of_version(s)).map(openssl_name).collect();
-        let reason = format!("{list:?} names no cipher suite of {}", known.join(", "));
+        let reason =
+            format!("{list:?} allows none of {}, which are what Weir has", known.join(", "));
         return Err(TlsError::new(key, reason));
     }
-    provider.cipher_suites.retain(|suite| !is_of_version(suite) || is_named(suite));
+    provider.cipher_suites.retain(|suite| !is_of_version(suite) || is_allowed(suite));
     Ok(())
 }
 
@@ -351,7 +349,11 @@ mod tests {
         let suites = chosen.expect("it is known").cipher_suites.clone();
         assert_eq!(suites.iter().filter(|suite| suite.tls13().is_some()).count(), 1);
 
-        let refused = with(|choice| choice.ciphers.1 = "HIGH:!aNULL").expect_err("an expression");
+        let chosen = with(|choice| choice.ciphers.1 = "HIGH:!aNULL:!AESGCM").expect("some are");
+        let count = chosen.cipher_suites.iter().filter(|suite| suite.tls13().is_none()).count();
+        assert_eq!(count, 2, "ChaCha20 with RSA and with ECDSA");
+
+        let refused = with(|choice| choice.ciphers.1 = "RC4-MD5:3DES").expect_err("not there");
         assert!(refused.reason.contains("ECDHE-RSA-CHACHA20-POLY1305"), "{refused}");
     }
 

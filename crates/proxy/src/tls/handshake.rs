@@ -21,6 +21,7 @@ use engine::{
     LOGIN_GRACE,
     auth::Secured,
     ids::{Micros, ServerId, WorkerId},
+    shell::CancelEnd,
 };
 use rustls::pki_types::{ServerName, UnixTime};
 use tokio::{
@@ -42,6 +43,10 @@ use crate::{
     shared::{Shared, ShellMail},
     sys::Address,
 };
+
+/// Why a server is given up that is reached, and not secured in its time.
+pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
+const CANCEL_WAIT_TIMEOUT: &str = "cancel_wait_timeout";
 
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 /// What is read at a time, in bytes; a handshake is shorter than that.
@@ -195,14 +200,19 @@ async fn serve(job: Job, shared: Arc<Shared>) {
         }
         Job::Server { fd, host, worker, server, ticket, limit } => {
             let handshake = secure_server(fd, &host, &shared);
-            let result = within(limit, "connect timeout", handshake).await;
+            let result = within(limit, CONNECT_TIMEOUT, handshake).await;
             let mail = ShellMail::SecuredServer { server, ticket, result };
             shared.hub.mailbox(worker).post(mail);
         }
         Job::Cancel { address, host, packet, worker, cancel, limit } => {
             let delivery = send_cancel(address, &host, &packet, &shared);
-            let taken = within(limit, "cancel_wait_timeout", delivery).await.is_ok();
-            shared.hub.mailbox(worker).post(ShellMail::CancelSent { cancel, taken });
+            let end = match within(limit, CANCEL_WAIT_TIMEOUT, delivery).await {
+                Ok(()) => CancelEnd::Taken,
+                // How far it came by then is not known.
+                Err(reason) if reason == CANCEL_WAIT_TIMEOUT => CancelEnd::Late { sent: true },
+                Err(_) => CancelEnd::Unsent,
+            };
+            shared.hub.mailbox(worker).post(ShellMail::CancelSent { cancel, end });
         }
     }
 }
@@ -338,10 +348,10 @@ async fn send_cancel(
     packet: &[u8],
     shared: &Shared,
 ) -> Result<(), String> {
-    let Address::Inet(address) = address else { return Ok(()) };
+    let Address::Inet(address) = address else { return Err("no TLS".to_owned()) };
     let failed = |error: io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
-    let Some(context) = shared.tls().servers.clone() else { return Ok(()) };
+    let Some(context) = shared.tls().servers.clone() else { return Err("no TLS".to_owned()) };
     let mut records = packet.to_vec();
     if let Some(mut tls) = negotiate(&mut stream, host, &context).await? {
         records.clear();

@@ -146,8 +146,9 @@ pub(crate) fn system_anchors() -> Anchors {
 pub(crate) fn reason(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(refusal)) => {
-            format!("invalid peer certificate: {refusal}")
+            format!("certificate verify failed: {refusal}")
         }
+        Error::InvalidCertificate(error) => format!("certificate verify failed: {error}"),
         error => error.to_string(),
     }
 }

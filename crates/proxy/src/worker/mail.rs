@@ -45,11 +45,8 @@ impl Worker {
             ShellMail::SecuredServer { server, ticket, result } => {
                 self.sockets.secured(server, ticket, result);
             }
-            ShellMail::CancelSent { cancel, taken: true } => {
-                self.engine.cancel_finished(cancel, now, &mut self.sockets);
-            }
-            ShellMail::CancelSent { cancel, taken: false } => {
-                self.engine.cancel_given_up(cancel, now, &mut self.sockets);
+            ShellMail::CancelSent { cancel, end } => {
+                self.engine.cancel_finished(cancel, end, now, &mut self.sockets);
             }
             ShellMail::Resolved { ticket, addresses } => {
                 self.sockets.resolved(ticket, addresses);

@@ -8,7 +8,7 @@ use engine::{
     server::LOST,
 };
 
-use super::{BUFFER_LEN, MESSAGES_IN_TURN, READS_IN_TURN, SMALL_READ, Worker};
+use super::{BUFFER_LEN, CROWDED_READ, MESSAGES_IN_TURN, READS_IN_TURN, SMALL_READ, Worker};
 use crate::{
     conn::{BROKEN, BULK, Conn, DONE, FAILED, NEWS, PIECE, READABLE},
     sockets::{LastWords, Outcome},
@@ -26,7 +26,11 @@ enum Read {
 
 #[inline(always)]
 fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
-    let room = if conn.has(BULK) { BUFFER_LEN } else { SMALL_READ };
+    let room = match (conn.has(BULK), conn.crowded) {
+        (true, _) => BUFFER_LEN,
+        (false, false) => SMALL_READ,
+        (false, true) => CROWDED_READ,
+    };
     loop {
         match socket::recv(conn.fd, &mut buffer[..room]) {
             Ok(0) => return Read::End,
@@ -124,6 +128,7 @@ impl Worker {
                         }
                         Opened::End => &self.progress.plain,
                     };
+                    let before = self.engine.messages();
                     if bytes.is_empty() {
                         self.engine.client_quiet(client, now, &mut self.sockets);
                     } else {
@@ -133,8 +138,9 @@ impl Worker {
                     if drained || !self.sockets.is_client(token, client) {
                         return;
                     }
-                    if self.engine.messages() >= share {
-                        self.sockets.client(client).flags &= !BULK;
+                    let messages = self.engine.messages();
+                    self.note_messages(client, messages - before, count);
+                    if messages >= share {
                         break;
                     }
                 }
@@ -146,6 +152,17 @@ impl Worker {
             }
         }
         self.sockets.queue(token);
+    }
+
+    /// A read of `count` bytes of this client held so many messages, and there is more. A longer read is
+    /// made only if it would hold no more than [`MESSAGES_IN_TURN`] of the same length.
+    fn note_messages(&mut self, client: ClientId, messages: u64, count: usize) {
+        let conn = self.sockets.client(client);
+        let is_too_much = |room: usize| messages * room as u64 > MESSAGES_IN_TURN * count as u64;
+        conn.crowded = is_too_much(SMALL_READ);
+        if is_too_much(BUFFER_LEN) {
+            conn.flags &= !BULK;
+        }
     }
 
     /// Reads a server, as far as its client takes what it says.
@@ -249,7 +266,12 @@ impl Worker {
                 }
             }
             Outcome::ServerConnected { server, ticket }
-                if !sockets.needs_no_tls(server, ticket) => {}
+                if !sockets.needs_no_tls(server, ticket) =>
+            {
+                if sockets.is_connecting(server, ticket) {
+                    engine.server_reached(server);
+                }
+            }
             Outcome::ServerConnected { server, ticket }
             | Outcome::ServerReady { server, ticket } => {
                 if sockets.end_connecting(server, ticket) {
@@ -261,8 +283,7 @@ impl Worker {
                     engine.server_closed(server, reason, now, sockets);
                 }
             }
-            Outcome::CancelDone(cancel) => engine.cancel_finished(cancel, now, sockets),
-            Outcome::CancelGivenUp(cancel) => engine.cancel_given_up(cancel, now, sockets),
+            Outcome::CancelDone(cancel, end) => engine.cancel_finished(cancel, end, now, sockets),
         }
     }
 }
