@@ -3,11 +3,12 @@
 mod certificate;
 mod channel_binding;
 mod hba;
-mod ldap;
+pub(crate) mod ldap;
 mod matrix;
 mod pam;
 pub(crate) mod query;
 mod refused;
+mod secrets;
 mod words;
 
 use crate::support;

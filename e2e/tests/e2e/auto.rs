@@ -6,6 +6,7 @@ mod connect_query;
 mod defects;
 mod functions;
 mod lending;
+mod library;
 mod listen;
 mod modes;
 mod names;
@@ -14,6 +15,7 @@ mod paths;
 mod refused;
 mod resets;
 mod servers;
+mod signals;
 mod torture;
 mod workers;
 
@@ -427,7 +429,7 @@ fn a_function_of_postgresqls_own_can_be_named_and_keeps_the_server() {
 
 #[test]
 fn a_question_that_fails_is_no_answer() {
-    if !support::only_weir() {
+    if !support::only_probed() {
         return;
     }
     let (pooler, database) = pooler(2);
@@ -446,7 +448,7 @@ fn a_question_that_fails_is_no_answer() {
 
 #[test]
 fn what_a_question_that_failed_was_about_is_not_forgotten() {
-    if !support::only_weir() {
+    if !support::only_probed() {
         return;
     }
     let (pooler, database) = pooler(1);

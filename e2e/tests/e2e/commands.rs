@@ -121,13 +121,20 @@ fn a_configuration_that_never_ends_is_refused_at_once() {
     std::fs::write(&tree, format!("[pgbouncer]\n{}", line.repeat(100))).expect("our own folder");
     let zero = Path::new("/dev/zero");
     let irregular = "not a regular file";
-    for (path, why) in
-        [(&*pipe, irregular), (zero, irregular), (&tree, "too many files are included")]
+    // Of the tree thousands of files are read before it is too much, by a debug build.
+    for (path, why, limit) in
+        [(&*pipe, irregular, 1), (zero, irregular, 1), (&tree, "too many files are included", 5)]
     {
-        let begun = std::time::Instant::now();
-        let output = weir(&["check-config", &path.to_string_lossy()]);
+        // The fastest of three: the machine may be busy with other tests.
+        let run = || {
+            let begun = std::time::Instant::now();
+            (weir(&["check-config", &path.to_string_lossy()]), begun.elapsed())
+        };
+        let runs = [(); 3].map(|()| run());
+        let took = runs.iter().map(|(_, took)| *took).min();
+        assert!(took.is_some_and(|took| took < std::time::Duration::from_secs(limit)), "{path:?}");
+        let [(output, _), ..] = runs;
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{path:?}");
         assert!(stderr(&output).contains(why), "{output:?}");
         assert!(stderr(&output).contains(&*path.to_string_lossy()), "{output:?}");
     }

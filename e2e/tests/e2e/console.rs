@@ -5,6 +5,9 @@ mod drivers;
 mod exporter;
 mod memory;
 
+use std::fs;
+use std::process::Command;
+
 use crate::support;
 use testkit::{Message, Outcome, Pooler, RawClient, Role, frontend};
 
@@ -23,6 +26,9 @@ fn the_version_begins_as_monitoring_expects() {
     if support::only_weir() {
         assert!(version.starts_with("PgBouncer 1.25.2"), "{version}");
     }
+    // Scripts compare the two.
+    let printed = support::run(Command::new(testkit::pooler_binary()).arg("-V"));
+    assert_eq!(printed.lines().next(), Some(version));
 }
 
 #[test]
@@ -128,6 +134,23 @@ fn stats_count_queries_transactions_and_bytes() {
     assert_eq!(stats.only("total_xact_count"), "4");
     assert!(stats.sum("total_sent") > 10_000, "{stats:?}");
     assert!(stats.sum("total_received") > 50, "{stats:?}");
+}
+
+/// PgBouncer counts them after 1.25.
+#[test]
+fn stats_count_clients_that_were_let_in() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("auth_type", "md5").start();
+    drop([pooler.client(&database), pooler.client(&database)]);
+    RawClient::login(pooler.port(), Role::APP, &database, "wrong").expect_err("a wrong password");
+    let logins = |database: &str| {
+        pooler.admin("SHOW STATS").with("database", database).sum("total_client_login_count")
+    };
+    assert_eq!(logins(&database), 2);
+    assert_eq!((logins("pgbouncer"), logins("pgbouncer")), (2, 3));
 }
 
 #[test]
@@ -244,6 +267,56 @@ fn a_reload_with_a_mistake_in_the_file_fails_and_changes_nothing() {
         assert_eq!(refused(&outcome), ("ERROR", "F0000", text));
     }
     pooler.log_contains("no_such_key");
+    assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
+}
+
+/// Each of the files is named in a notice. The users, the rules and the log stay as they were, and all else
+/// in the configuration is in force.
+#[test]
+fn a_reload_that_cannot_use_a_file_fails_and_keeps_what_there_was() {
+    if !support::only_weir() {
+        return;
+    }
+    let folder = testkit::open_folder("reload");
+    let rules = folder.join("hba.conf");
+    fs::write(&rules, "local all all trust\nhost all all 127.0.0.1/32 md5\n")
+        .expect("our own folder");
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.set("auth_type", "hba").set("auth_hba_file", rules.display());
+    let mut pooler = setup.start();
+    let nowhere = folder.join("nowhere/file").display().to_string();
+    for (key, kept) in [
+        ("auth_file", "auth_file could not be read, keeping its users"),
+        ("auth_hba_file", "auth_hba_file or auth_ident_file could not be read, keeping the rules"),
+        ("logfile", "logfile could not be opened, keeping the log there was"),
+    ] {
+        let mut before = None;
+        pooler.reconfigure(|ini| {
+            before = Some(ini.clone());
+            ini.set(key, &nowhere);
+            ini.set("query_timeout", key.len());
+        });
+        let outcome = pooler.try_admin("RELOAD");
+        let text = "RELOAD failed, see logs for additional details";
+        assert_eq!(refused(&outcome), ("ERROR", "F0000", text), "{key}");
+        assert!(outcome.notices.iter().any(|notice| notice.contains(kept)), "{outcome:?}");
+        pooler.log_contains(&nowhere);
+        pooler.login(Role::APP, &database, Role::APP_PASSWORD).expect("the user and the rule");
+        pooler.login(Role::APP, &database, "wrong").expect_err("the password is asked for");
+        let shown = pooler.admin("SHOW CONFIG").with("key", "query_timeout");
+        assert_eq!(shown.only("value"), key.len().to_string(), "{key}");
+        pooler.reconfigure(|ini| *ini = before.expect("it was kept"));
+        pooler.reload();
+    }
+}
+
+/// With the users gone from the disk, SIGHUP keeps them as RELOAD does, and PgBouncer keeps them, too.
+#[test]
+fn a_reload_without_its_auth_file_keeps_the_users() {
+    let (mut pooler, database) = support::pooler("transaction");
+    pooler.reconfigure(|ini| ini.set("auth_file", "/nowhere/users"));
+    let failed = pooler.try_admin("RELOAD").error.is_some();
+    assert_eq!(failed, testkit::flavour() == testkit::Flavour::Weir);
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
 }
 

@@ -1,5 +1,6 @@
 //! PAUSE and its kin, from outside: what the operator is told and what clients feel of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::support;
@@ -151,6 +152,41 @@ fn one_client_is_dropped_by_its_id() {
     assert_eq!(error(&pooler.try_admin("KILL_CLIENT 99999")).2, "client not found");
     let refused = pooler.try_admin("KILL_CLIENT x");
     assert_eq!(error(&refused).2, "invalid client pointer supplied");
+}
+
+/// Unlike descriptors, which the next connection has again. In Debian's PgBouncer `id` is not there yet.
+#[test]
+fn no_connection_has_the_id_of_another_one() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.workers(2).set("verbose", 1).start();
+    let ids = |pooler: &Pooler, what: &str| -> Vec<u64> {
+        let shown = pooler.admin(what);
+        shown.column("id").iter().map(|id| id.parse().expect("a number")).collect()
+    };
+    let mut seen = BTreeSet::new();
+    for _ in 0..5 {
+        let mut client = pooler.client(&database);
+        assert_eq!(client.value("SELECT 1"), "1");
+        let shown = pooler.admin("SHOW CLIENTS").with("database", &database);
+        let id = shown.only("id").to_owned();
+        // The console's own connections have numbers of the same kind.
+        let sockets = ids(&pooler, "SHOW SOCKETS");
+        assert_eq!(BTreeSet::from_iter(&sockets).len(), sockets.len(), "{sockets:?}");
+        assert!(seen.insert(id.clone()), "{id} was another client's");
+        drop(client);
+        pooler.wait_until_quiet(&database, 1);
+        assert_eq!(error(&pooler.try_admin(&format!("KILL_CLIENT {id}"))).2, "client not found");
+        pooler.admin("RECONNECT");
+    }
+    let last = ids(&pooler, "SHOW CLIENTS").into_iter().max();
+    pooler.take_over();
+    let client = pooler.client(&database);
+    let clients = ids(&pooler, "SHOW CLIENTS");
+    assert!(clients.iter().all(|id| Some(*id) > last), "{clients:?} behind {last:?}");
+    drop(client);
 }
 
 #[test]

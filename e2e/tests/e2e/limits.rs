@@ -414,7 +414,37 @@ fn pools_that_nobody_uses_are_forgotten_and_their_numbers_used_again() {
             .is_empty()
             .then_some(())
     });
+    pooler.log_contains(&format!("cleaning up idle pool: {database}/app"));
     assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
     let stats = pooler.admin("SHOW STATS_TOTALS").with("database", &database);
     assert_eq!(stats.only("query_count"), "1");
+}
+
+/// Consoles are clients, too; only those who may steer the pooler come in whatever there is.
+#[test]
+fn consoles_count_and_only_operators_are_exempt() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("max_client_conn", 3).set("max_user_client_connections", 2).start();
+    let refused = |user: &str, database: &str| -> String {
+        let password = format!("{user}-secret");
+        let refused = RawClient::login(pooler.port(), user, database, &password);
+        refused.expect_err("it is refused").message().to_owned()
+    };
+    let look = || RawClient::login(pooler.port(), "stats", "pgbouncer", "stats-secret");
+    let looking = [look(), look()].map(|console| console.expect("there is room"));
+    assert_eq!(
+        refused("stats", "pgbouncer"),
+        "client connections exceeded (max_user_client_connections)"
+    );
+    let operators = [pooler.console(), pooler.console(), pooler.console()];
+    assert_eq!(refused("app", &database), "no more connections allowed (max_client_conn)");
+    let shown = pooler.admin("SHOW DATABASES").with("name", "pgbouncer");
+    assert_eq!(shown.only("current_client_connections"), "6");
+    drop((looking, operators));
+    eventually("there is room again", Duration::from_secs(10), || {
+        RawClient::login(pooler.port(), "app", &database, "app-secret").ok()
+    });
 }

@@ -292,6 +292,23 @@ fn what_nobody_reports_stays_with_its_client() {
     }
 }
 
+/// As by PgBouncer since 1.26; before, every client of the server would have been read-only.
+#[test]
+fn a_client_that_makes_itself_read_only_is_alone_with_that() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("default_pool_size", 1).start();
+    let [mut reader, mut writer] = [(); 2].map(|()| pooler.client(&database));
+    reader.rows("SET default_transaction_read_only = on");
+    for _ in 0..2 {
+        assert_eq!(reader.value("SHOW transaction_read_only"), "on");
+        assert_eq!(writer.value("SHOW transaction_read_only"), "off");
+    }
+    assert_eq!(pooler.client(&database).value("SHOW transaction_read_only"), "off");
+}
+
 #[test]
 fn a_client_is_told_the_servers_parameters_at_login() {
     let (pooler, database) = support::pooler("transaction");
@@ -302,6 +319,8 @@ fn a_client_is_told_the_servers_parameters_at_login() {
         let without = |parameters: &std::collections::BTreeMap<String, String>| {
             let mut rest = parameters.clone();
             rest.remove("application_name");
+            // What the pooler tells of itself.
+            rest.retain(|name, _| !name.starts_with("pgbouncer."));
             rest
         };
         assert_eq!(without(&pooled.parameters), without(&direct.parameters));

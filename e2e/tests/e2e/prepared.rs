@@ -52,6 +52,34 @@ fn code(messages: &[Message]) -> String {
     error.code().to_owned()
 }
 
+/// Where statements are not tracked there is nothing to count, as in PgBouncer.
+#[test]
+fn statements_are_counted_where_they_are_tracked() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("max_prepared_statements", 0).start();
+    let counted = || {
+        let row = pooler.admin("SHOW STATS").with("database", &database);
+        ["client_parse_count", "server_parse_count", "bind_count"]
+            .map(|column| row.only(&format!("total_{column}")).to_owned())
+    };
+    let mut client = pooler.client(&database);
+    for name in ["", "mine"] {
+        client.rows("BEGIN");
+        prepare(&mut client, name, "SELECT $1::int + 1");
+        assert_eq!(run(&mut client, name, &[Some("41")]), "42");
+        client.rows("COMMIT");
+    }
+    assert_eq!(counted(), ["0", "0", "0"]);
+    pooler.admin("SET max_prepared_statements = 10");
+    let mut client = pooler.client(&database);
+    prepare(&mut client, "tracked", "SELECT $1::int + 2");
+    assert_eq!(run(&mut client, "tracked", &[Some("40")]), "42");
+    assert_eq!(counted(), ["1", "1", "1"]);
+}
+
 #[test]
 fn in_session_mode_names_are_the_servers_own() {
     let (pooler, database) = support::pooler("session");

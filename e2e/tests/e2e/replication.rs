@@ -8,6 +8,9 @@ use testkit::{Message, Pooler, Postgres, RawClient, Role, Setup, eventually, fro
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Replication has sessions of its own in each mode.
+const MODES: [&str; 4] = ["session", "auto", "transaction", "statement"];
+
 /// A program that runs until it is told to end, and is ended with the test.
 struct Running(Child);
 
@@ -68,16 +71,22 @@ fn a_base_backup_is_taken_and_its_log_streamed() {
     // Not the shared one, in which hundreds of tests have left a database: they would all be copied.
     let postgres = &Postgres::start();
     let role = replicator(postgres);
-    let pooler = setup(postgres, &role, &postgres.database(), "transaction").start();
+    let database = postgres.database();
+    for mode in MODES {
+        base_backup(postgres, &role, &setup(postgres, &role, &database, mode).start());
+    }
+}
+
+fn base_backup(postgres: &Postgres, role: &str, pooler: &Pooler) {
     let target = testkit::open_folder("backup").join("data");
     // By default it streams the log over a second connection meanwhile.
-    run(program(&pooler, "pg_basebackup", &role)
+    run(program(pooler, "pg_basebackup", role)
         .args(["--checkpoint=fast", "--no-sync", "--wal-method=stream", "-D"])
         .arg(&target));
     assert!(target.join("backup_manifest").is_file(), "no whole backup");
     pooler.log_contains("replication=yes");
     eventually("its connections are gone", PATIENCE, || {
-        walsenders(postgres, &role).is_empty().then_some(())
+        walsenders(postgres, role).is_empty().then_some(())
     });
     pooler.wait_for_servers("replication", 0);
 }
@@ -88,17 +97,23 @@ fn the_log_is_received_until_the_receiver_leaves() {
         return;
     }
     let postgres = Postgres::shared();
-    let role = replicator(postgres);
-    let pooler = setup(postgres, &role, &postgres.database(), "statement").workers(2).start();
+    for mode in MODES {
+        let role = replicator(postgres);
+        let setup = setup(postgres, &role, &postgres.database(), mode);
+        receive_the_log(postgres, &role, &setup.workers(2).start());
+    }
+}
+
+fn receive_the_log(postgres: &Postgres, role: &str, pooler: &Pooler) {
     let folder = testkit::open_folder("wal");
     let mut receiver = Running::start(
-        program(&pooler, "pg_receivewal", &role).arg("--no-sync").arg("-D").arg(&folder),
+        program(pooler, "pg_receivewal", role).arg("--no-sync").arg("-D").arg(&folder),
     );
     eventually("a segment is being written", PATIENCE, || {
         let mut files = std::fs::read_dir(&folder).ok()?.flatten();
         files.any(|file| file.file_name().to_string_lossy().ends_with(".partial")).then_some(())
     });
-    assert_eq!(walsenders(postgres, &role), ["pg_receivewal"]);
+    assert_eq!(walsenders(postgres, role), ["pg_receivewal"]);
     for command in ["SHOW CLIENTS", "SHOW SERVERS"] {
         let shown = pooler.admin(command).with("database", "replication");
         assert_eq!(shown.only("replication"), "physical", "{command}");
@@ -147,6 +162,13 @@ fn changes_are_decoded_for_programs_and_subscribers() {
     if !only_weir() {
         return;
     }
+    let subscriber = Postgres::start();
+    for mode in MODES {
+        decode_and_subscribe(&subscriber, mode);
+    }
+}
+
+fn decode_and_subscribe(subscriber: &Postgres, mode: &str) {
     let publisher = Postgres::shared();
     let role = replicator(publisher);
     let database = publisher.database();
@@ -156,10 +178,11 @@ fn changes_are_decoded_for_programs_and_subscribers() {
         &format!("INSERT INTO t VALUES (1, 'before'); GRANT SELECT ON t TO {role}"),
     );
     publisher.sql(&database, "CREATE PUBLICATION p FOR TABLE t");
-    let pooler = setup(publisher, &role, &database, "transaction").start();
+    let pooler = setup(publisher, &role, &database, mode).start();
 
     // A program: it makes its slot, is told the changes, and ends in the middle of them.
-    let slot = ["--slot=decoded", "-d", &database];
+    let slot = format!("--slot={}", publisher.name("decoded"));
+    let slot = [slot.as_str(), "-d", &database];
     run(program(&pooler, "pg_recvlogical", &role).args(slot).args([
         "--create-slot",
         "-P",
@@ -183,7 +206,6 @@ fn changes_are_decoded_for_programs_and_subscribers() {
     assert!(reader.0.wait().expect("our own child").success(), "it ends in order");
 
     // PostgreSQL itself, which first copies the table and then follows.
-    let subscriber = Postgres::start();
     let copy = subscriber.database();
     subscriber.sql(&copy, "CREATE TABLE t (id int PRIMARY KEY, word text)");
     let connection = format!(

@@ -2,13 +2,14 @@
 
 mod programs;
 mod sessions;
+mod waits;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support;
 use testkit::{Message, Pooler, RawClient, eventually, frontend, open_folder};
@@ -109,6 +110,13 @@ fn fifty_clients_do_not_notice_five_restarts_in_session_mode() {
 }
 
 #[test]
+fn fifty_clients_do_not_notice_five_restarts_in_auto_mode() {
+    if support::only_weir() {
+        restart_under_load("auto", 8);
+    }
+}
+
+#[test]
 fn an_open_transaction_goes_along_with_its_server() {
     if !support::only_weir() {
         return;
@@ -164,46 +172,6 @@ fn a_cancel_key_of_the_old_process_works_in_the_new_one() {
         client.cancel(pooler.port());
         let error = client.read_to_ready().iter().find_map(Message::error);
         assert_eq!(error.expect("an error").code(), "57014", "{mode}");
-    }
-}
-
-/// The longest that `client` waited for an answer until it was told to stop.
-fn longest_wait(mut client: RawClient, stop: &AtomicBool) -> Duration {
-    let mut longest = Duration::ZERO;
-    while !stop.load(Ordering::Relaxed) {
-        let asked = Instant::now();
-        assert_eq!(client.value("SELECT 1"), "1");
-        longest = longest.max(asked.elapsed());
-    }
-    longest
-}
-
-#[test]
-fn a_client_at_rest_does_not_wait_for_the_long_query_of_another() {
-    if !support::only_weir() {
-        return;
-    }
-    for mode in ["session", "transaction"] {
-        let (mut pooler, database) = pooler(mode);
-        let (mut busy, quick) = (pooler.client(&database), pooler.client(&database));
-        let mut open = pooler.client(&database);
-        open.rows("BEGIN");
-        const LONG: &str = "SELECT pg_sleep(4)";
-        busy.send(frontend::query(LONG));
-        support::until_running(&database, LONG);
-        let stop = AtomicBool::new(false);
-        let longest = std::thread::scope(|scope| {
-            let quick = scope.spawn(|| longest_wait(quick, &stop));
-            // The old process ends when the busy client has gone over as well.
-            assert_eq!(pooler.take_over().code(), Some(0));
-            stop.store(true, Ordering::Relaxed);
-            quick.join().expect("it was answered")
-        });
-        println!("{mode}: the longest wait was {longest:?}");
-        assert!(longest < Duration::from_secs(2), "{mode}: {longest:?}");
-        assert!(busy.read_to_ready().iter().any(|m| m.tag == b'D'), "{mode}");
-        assert_eq!(busy.value("SELECT 'served'"), "served");
-        assert_eq!(open.query("COMMIT").tags, ["COMMIT"]);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Weir as a service: what it tells a service manager, the sockets it gets from one, and syslog.
 
+use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support;
 use testkit::{Pooler, RawClient, Role, open_folder};
@@ -107,6 +109,32 @@ fn sockets_of_the_service_manager_are_served_in_place_of_the_configured_ones() {
     pooler.restart();
     let served = early.join().expect("no panic");
     assert_eq!(served.expect("the next process serves it"), "served later");
+}
+
+#[test]
+fn a_log_on_a_pipe_that_nobody_reads_stops_nobody() {
+    if !support::only_weir() {
+        return;
+    }
+    let pipe = open_folder("unread").join("log");
+    let make = Command::new("mkfifo").args(["-m", "666"]).arg(&pipe).status();
+    assert!(make.expect("mkfifo").success());
+    // Somebody has it open and reads nothing.
+    let reader = File::options().read(true).write(true).open(&pipe).expect("our own pipe");
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("logfile", pipe.display()).set("verbose", 2).start();
+    let mut longest = Duration::ZERO;
+    // More lines than a pipe of 64 KiB holds.
+    for n in 0..600 {
+        let began = Instant::now();
+        assert_eq!(pooler.client(&database).value(&format!("SELECT {n}")), n.to_string());
+        longest = longest.max(began.elapsed());
+    }
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    assert_eq!(pooler.console().query("SHOW VERSION").tags, ["SHOW"]);
+    assert!(pooler.log().len() > 2 * 64 * 1024, "too little was said to fill the pipe");
+    drop(reader);
+    assert_eq!(pooler.client(&database).value("SELECT 'no reader'"), "no reader");
 }
 
 /// `/dev/log` is the same for all, so the pooler gets a `/dev` of its own, for which one has to be

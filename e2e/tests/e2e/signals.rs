@@ -18,6 +18,31 @@ fn sighup_reads_the_configuration_again() {
 }
 
 #[test]
+fn two_hundred_sighups_in_a_row_harm_nobody() {
+    const SIGNALS: u32 = 200;
+    let (setup, database) = support::setup("transaction");
+    let mut pooler = setup.workers(2).start();
+    pooler.reconfigure(|ini| ini.set("default_pool_size", 7));
+    let mut clients: Vec<_> = (0..4).map(|_| pooler.client(&database)).collect();
+    for n in 0..SIGNALS {
+        pooler.signal("HUP");
+        for client in &mut clients {
+            assert_eq!(client.value(&format!("SELECT {n}")), n.to_string());
+        }
+        if n % 10 == 0 {
+            assert_eq!(pooler.client(&database).value("SELECT 'new'"), "new");
+        }
+    }
+    testkit::eventually("the file is in use", std::time::Duration::from_secs(20), || {
+        let shown = pooler.admin("SHOW CONFIG").with("key", "default_pool_size");
+        (shown.column("value") == ["7"]).then_some(())
+    });
+    assert!(pooler.is_running());
+    drop(clients);
+    pooler.wait_until_quiet(&database, 7);
+}
+
+#[test]
 fn sigint_waits_until_the_servers_are_released() {
     let (setup, database) = support::setup("transaction");
     let mut pooler = setup.workers(2).start();

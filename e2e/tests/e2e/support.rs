@@ -18,6 +18,15 @@ pub(crate) fn only_weir() -> bool {
     ours
 }
 
+/// The same when servers report what sessions hold, so that Weir does not ask.
+pub(crate) fn only_probed() -> bool {
+    let reports = testkit::library_is_everywhere();
+    if reports {
+        eprintln!("left out: it is about the question, which is not asked with the library");
+    }
+    only_weir() && !reports
+}
+
 /// A fresh database, and a pooler before it in the given mode. Both bear the same name.
 pub(crate) fn pooler(mode: &str) -> (Pooler, String) {
     let (setup, database) = setup(mode);

@@ -76,12 +76,19 @@ struct Session {
     may_be_pinned: bool,
     /// It may have spoken another encoding than the database: to listen it needs a server of its own.
     speaks_other: bool,
+    /// It does so from its login on.
+    logs_in_with_other: bool,
     listens: bool,
 }
 
 impl Session {
     fn may_hold(self) -> bool {
         self.may_be_inside || self.may_be_pinned
+    }
+
+    /// As it is after its login.
+    fn new(logs_in_with_other: bool) -> Self {
+        Self { speaks_other: logs_in_with_other, logs_in_with_other, ..Self::default() }
     }
 }
 
@@ -107,7 +114,7 @@ pub(crate) fn script(seed: u64) -> Script {
     };
     let startups: Vec<_> = (0..sessions.len()).map(&mut startup).collect();
     for (session, startup) in sessions.iter_mut().zip(&startups) {
-        session.speaks_other = startup.iter().any(|(name, _)| *name == ENCODING);
+        *session = Session::new(startup.iter().any(|(name, _)| *name == ENCODING));
     }
     let favourites = (0..4).map(|_| *dice.of(THEMES)).collect();
     let shares_names = dice.once_in(8);
@@ -176,7 +183,7 @@ impl Generator {
     fn push(&mut self, session: usize, action: Action, hold: Hold) {
         let mut holding: Vec<bool> = self.sessions.iter().map(|one| one.may_hold()).collect();
         if hold == Hold::Frees {
-            self.sessions[session] = Session::default();
+            self.sessions[session] = Session::new(self.sessions[session].logs_in_with_other);
         }
         // A step that takes has told so in `sessions` already; it counts either way.
         holding[session] = true;
@@ -415,7 +422,7 @@ impl Generator {
         }
         requests.push(Request::Parse { name, sql: sql.to_owned() });
         for _ in 0..=self.dice.below(2) {
-            let parameters = (0..count).map(|_| self.parameter()).collect();
+            let parameters = (0..count).map(|_| self.parameter(session)).collect();
             let binary = self.dice.once_in(3);
             requests.push(Request::Bind { portal: "", statement: name, parameters, binary });
             requests.extend([Request::Execute { portal: "", rows: 0 }, Request::Sync]);
@@ -423,13 +430,22 @@ impl Generator {
         self.write(session, requests);
     }
 
-    fn parameter(&mut self) -> Parameter {
+    fn parameter(&mut self, session: usize) -> Parameter {
+        // A setting's value beyond ASCII would pin it.
+        let is_ascii = self.sessions[session].speaks_other;
         let is_binary = self.dice.once_in(2);
         let value = match self.dice.below(8) {
             0 => None,
             1 => return self.plain_parameter(),
             2 if is_binary => Some((self.dice.below(9) as u32).to_be_bytes().to_vec()),
             _ => Some(self.random_bytes()),
+        };
+        let value = match value {
+            Some(mut bytes) if is_ascii => {
+                bytes.retain(u8::is_ascii);
+                Some(bytes)
+            }
+            value => value,
         };
         Parameter { is_binary, value }
     }

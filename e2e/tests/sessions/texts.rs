@@ -133,6 +133,9 @@ pub(crate) const STARTUPS: &[&[(&str, &str)]] = &[
     &[("options", "-c app.tenant=9"), ("application_name", "a tenant")],
 ];
 
+/// Values that they give, and the server's defaults in their place.
+pub(crate) const LOGIN_VALUES: [(&str, &str); 2] = [("9", ""), ("7MB", "4MB")];
+
 /// Pieces that look like what a pooler looks for, for parameters of random bytes.
 pub(crate) const BAIT: &[&[u8]] = &[
     b"\xef\x65\xe8\x2e\x61",

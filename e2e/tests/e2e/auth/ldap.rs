@@ -1,11 +1,11 @@
 //! `auth_type = ldap`, and `ldap` in rules: an LDAP server judges passwords.
 
-pub(super) mod directory;
+pub(crate) mod directory;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use self::directory::{Directory, READER_PASSWORD, between, reader, search, url};
+use self::directory::{Directory, READER_PASSWORD, between, names, reader, search, url};
 use super::requests;
 use crate::support;
 use testkit::{
@@ -54,8 +54,8 @@ fn a_password_is_right_if_one_can_bind_with_it() {
     let empty = login(&pooler, &database, &role.name, "");
     assert_eq!(empty, Err("empty password returned by client".into()));
     assert_eq!(
-        login(&pooler, &database, &role.name, &"x".repeat(2048)),
-        Err("password too long".into())
+        login(&pooler, &database, &role.name, &"x".repeat(65_536)),
+        Err("password authentication failed".into())
     );
     // An unknown database is told of behind the proof only.
     assert_eq!(login(&pooler, "none", &role.name, "wrong"), Err(REFUSED.into()));
@@ -64,6 +64,27 @@ fn a_password_is_right_if_one_can_bind_with_it() {
         Err("no such database: none".into())
     );
     assert!(!pooler.log().contains(&role.password));
+}
+
+/// As for Active Directory: the URL names the server alone, and the name to bind as is put together.
+#[test]
+fn a_url_may_stand_beside_prefix_and_suffix() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let authority = Authority::new("weir test");
+    let directory = Directory::start(&[&role], &authority.server(), false);
+    for (scheme, port, more) in [
+        ("ldap", directory.port, ""),
+        ("ldap", directory.port, " ldaptls=1"),
+        ("ldaps", directory.tls_port, ""),
+    ] {
+        let options = format!("ldapurl=\"{scheme}://127.0.0.1:{port}\" {}{more}", names());
+        let (setup, database) = setup(&options);
+        let pooler = setup.environment("LDAPTLS_CACERT", authority.file()).start();
+        check(&pooler, &database, &role);
+    }
 }
 
 #[test]
@@ -134,6 +155,32 @@ fn tls_is_from_the_beginning_or_on_demand_and_makes_sure_who_it_is() {
     let pooler = setup.start();
     let answer = login(&pooler, &database, &role.name, &role.password);
     assert_eq!(answer, Err(REFUSED.into()));
+}
+
+/// The wrong port for the way that TLS begins is an error, and soon.
+#[test]
+fn tls_on_the_other_port_is_refused() {
+    if !support::only_weir() {
+        return;
+    }
+    let authority = Authority::new("weir test");
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let directory = Directory::start(&[&role], &authority.server(), false);
+    let (plain, tls) = (between(directory.port), between(directory.tls_port));
+    for options in [
+        format!("{plain} ldapscheme=ldaps"),
+        format!("{tls} ldaptls=1"),
+        // StartTLS within TLS.
+        format!("{tls} ldapscheme=ldaps ldaptls=1"),
+        format!("{plain} ldapscheme=ldaps ldaptls=1"),
+    ] {
+        let (setup, database) = setup(&options);
+        let pooler = setup.environment("LDAPTLS_CACERT", authority.file()).start();
+        let began = Instant::now();
+        let answer = login(&pooler, &database, &role.name, &role.password);
+        assert_eq!(answer, Err(REFUSED.into()), "{options}");
+        assert!(began.elapsed() < Duration::from_secs(3), "{options}: {:?}", began.elapsed());
+    }
 }
 
 /// Where libldap looks, and so PgBouncer.

@@ -118,6 +118,19 @@ fn a_right_password_is_not_enough_for_an_account_that_is_closed() {
     assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()));
 }
 
+/// What modules say of an error is in the log, in PgBouncer's words.
+#[test]
+fn the_log_has_what_modules_say_of_an_error() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database, _) =
+        setup("auth required pam_exec.so /bin/false\naccount required pam_permit.so\n");
+    let pooler = setup.start();
+    assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()));
+    pooler.log_contains("WARNING pam_conversation(): PAM error: /bin/false failed: exit code 1");
+}
+
 #[test]
 fn a_slow_judge_holds_up_nobody_else() {
     if !support::only_weir() {

@@ -175,6 +175,20 @@ fn a_query_that_fails_is_a_mistake_in_the_configuration() {
     assert!(pooler.log().contains("error response from auth_query"));
 }
 
+/// A name that is misspelt there keeps out everybody who is not in `auth_file`; only the log says why.
+#[test]
+fn a_database_to_ask_that_is_not_there_is_named_in_the_log() {
+    // PgBouncer 1.18 has no auth_dbname.
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = setup("md5");
+    let pooler = setup.set("auth_dbname", "nowhere").start();
+    let error = pooler.login("somebody", &database, "x").expect_err("no answer");
+    assert_eq!(error.summary(), ("FATAL", "08P01", "bouncer config error"));
+    pooler.log_contains("authentication database \"nowhere\" is not configured.");
+}
+
 #[test]
 fn another_database_may_be_asked() {
     // PgBouncer 1.18 has no auth_dbname per database.

@@ -32,6 +32,37 @@ fn what_is_set_for_new_connections_reaches_new_servers() {
     elsewhere.rows(&dropping);
 }
 
+/// As on a direct connection where nothing is carried: what others have set is reset, not set.
+#[test]
+fn nothing_given_has_no_source_in_the_session() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let sources = "SELECT name, setting, source FROM pg_settings WHERE name IN ('TimeZone', \
+                   'DateStyle', 'application_name', 'search_path', 'work_mem', 'IntervalStyle', \
+                   'client_encoding') ORDER BY name";
+    let mut direct = RawClient::connect(Postgres::shared().port());
+    let startup = [("user", Role::APP), ("database", &database)];
+    direct.authenticate(&startup, Role::APP_PASSWORD).expect("it is let in");
+    let direct = direct.rows(sources);
+    let mut plain = pooler.client(&database);
+    assert_eq!(plain.rows(sources), direct);
+    let mut other = pooler.client(&database);
+    other.rows(
+        "SET TimeZone = 'Asia/Tokyo'; SET DateStyle = 'German'; SET application_name = 'other'; \
+         SET search_path = 'pg_catalog'; SET work_mem = '9MB'; SET IntervalStyle = 'iso_8601'",
+    );
+    assert_eq!(other.value("SHOW TimeZone"), "Asia/Tokyo");
+    assert_eq!(plain.rows(sources), direct);
+    assert_eq!(other.value("SHOW TimeZone"), "Asia/Tokyo");
+    // Whoever gives a value is its source.
+    plain.rows("SET TimeZone = 'Europe/Rome'");
+    other.rows("SET TimeZone = 'Asia/Tokyo'");
+    let source = "SELECT source FROM pg_settings WHERE name = 'TimeZone'";
+    assert_eq!(plain.value(source), "session");
+}
+
 #[test]
 fn a_reload_does_not_override_what_a_client_has_given() {
     if !support::only_weir() {
@@ -85,7 +116,7 @@ fn postgresql_counts_how_long_a_server_is_idle_and_not_its_client() {
 
 #[test]
 fn who_has_set_what_postgresql_does_not_show_keeps_the_server() {
-    if !support::only_weir() {
+    if !support::only_probed() {
         return;
     }
     let (pooler, database) = pooler(1);

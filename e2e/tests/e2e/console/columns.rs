@@ -14,7 +14,7 @@ const POOLS: &str = "database:t user:t cl_active cl_waiting cl_active_cancel_req
     cl_waiting_cancel_req sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested \
     sv_login maxwait maxwait_us pool_mode:t load_balance_hosts:t";
 
-const OWN_POOLS: &str = "sv_pinned";
+const OWN_POOLS: &str = "sv_pinned session_state:t";
 
 const SOCKETS: &str = "type:t user:t database:t replication:t state:t addr:t port local_addr:t \
     local_port connect_time:t request_time:t wait wait_us close_needed ptr:t link:t remote_pid \
@@ -34,9 +34,10 @@ const DATABASES: &str = "name:t host:t port database:t force_user:t pool_size mi
 const STATS: &str = "database:t total_server_assignment_count:n total_xact_count:n \
     total_query_count:n total_received:n total_sent:n total_xact_time:n total_query_time:n \
     total_wait_time:n total_client_parse_count:n total_server_parse_count:n total_bind_count:n \
+    total_client_login_count:n \
     avg_server_assignment_count:n avg_xact_count:n avg_query_count:n avg_recv:n avg_sent:n \
     avg_xact_time:n avg_query_time:n avg_wait_time:n avg_client_parse_count:n \
-    avg_server_parse_count:n avg_bind_count:n";
+    avg_server_parse_count:n avg_bind_count:n avg_client_login_count:n";
 
 /// Compares with a list of names, each followed by its type unless that is int4.
 #[track_caller]

@@ -2,7 +2,8 @@
 //!
 //! 1. **The order of ParameterStatus at login.** Weir tells a client what it has learnt from a
 //!    server, in an order of its own; the protocol prescribes none. (In `differential.rs`, which
-//!    sorts them. Their names and values are compared.)
+//!    sorts them. Their names and values are compared.) Outside of auto mode it tells of itself as
+//!    PgBouncer does: `pgbouncer.version` and its like.
 //! 2. **BackendKeyData.** A key names a connection, and Weir's clients have keys of Weir's.
 //! 3. **The process id in NotificationResponse**, for it is that of the notifying server's process.
 //! 4. **Whether and how a FATAL 08P01 is told.** Where the framing of messages itself is broken,

@@ -1,5 +1,6 @@
 //! Servers that die, refuse, or are not there.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{assert_unharmed, last_error};
@@ -120,6 +121,64 @@ fn a_backend_killed_with_9_takes_the_cluster_down_but_not_the_pooler() {
         (first.tag == b'T').then_some(())
     });
     pooler.wait_until_quiet(&database, 20);
+}
+
+/// Its backends live on for as long as they are asked for something, and new ones cannot be had.
+#[test]
+fn the_postmaster_is_killed_under_load() {
+    let postgres = Postgres::start();
+    let database = postgres.database();
+    let setup = quick_retry(Pooler::before(&postgres)).set("default_pool_size", 4);
+    let pooler = setup.database(&database, "").workers(2).start();
+    let (stop, served) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let work = || {
+            while !stop.load(Ordering::Relaxed) {
+                let Ok(mut client) = pooler.login(Role::APP, &database, Role::APP_PASSWORD) else {
+                    continue;
+                };
+                // Until its server is lost, which it is told by an error or by the end.
+                for n in 0.. {
+                    if stop.load(Ordering::Relaxed)
+                        || client.try_send(frontend::query(&format!("SELECT {n}"))).is_err()
+                    {
+                        break;
+                    }
+                    let Some(answer) = answer(&mut client) else { break };
+                    assert_eq!(answer, n.to_string(), "another's answer");
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        let threads: Vec<_> = (0..20).map(|_| scope.spawn(work)).collect();
+        let go_on = |what: &str| {
+            let enough = served.load(Ordering::Relaxed) + 500;
+            eventually(what, Duration::from_secs(60), || {
+                let failed = threads.iter().any(std::thread::ScopedJoinHandle::is_finished);
+                (failed || served.load(Ordering::Relaxed) >= enough).then_some(())
+            });
+        };
+        go_on("clients are served");
+        postgres.kill9();
+        postgres.launch();
+        go_on("clients are served again");
+        stop.store(true, Ordering::Relaxed);
+    });
+    pooler.wait_until_quiet(&database, 4);
+}
+
+/// The value that a query returns; None if the connection is lost, or the server is.
+fn answer(client: &mut testkit::RawClient) -> Option<String> {
+    let mut value = None;
+    loop {
+        let message = client.try_read().ok()??;
+        match message.tag {
+            b'D' => value = message.row().pop().flatten(),
+            b'E' => return None,
+            b'Z' => return value,
+            _ => {}
+        }
+    }
 }
 
 #[test]

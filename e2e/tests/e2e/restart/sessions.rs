@@ -52,7 +52,7 @@ fn every_session_of_auto_mode_goes_along() {
         client.rows(&format!("PREPARE mine AS SELECT {value}"));
         prepare(client, "named", &format!("SELECT $1::int + {value}"));
         client.rows("SELECT nextval('drawn')");
-        client.rows("SELECT 'no question'");
+        (0..5).for_each(|_| drop(client.rows("SELECT 'no question'")));
     }
     let mut listening = pooler.client(&database);
     listening.rows("LISTEN news");

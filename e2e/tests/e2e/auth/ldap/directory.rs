@@ -11,20 +11,20 @@ use testkit::{Identity, Role, eventually, folder, free_port, give_away, mortal_c
 
 const BASE: &str = "dc=example,dc=net";
 /// Who may search.
-pub(in crate::auth) const READER: &str = "cn=reader,dc=example,dc=net";
-pub(in crate::auth) const READER_PASSWORD: &str = "the reader's own secret";
+pub(crate) const READER: &str = "cn=reader,dc=example,dc=net";
+pub(crate) const READER_PASSWORD: &str = "the reader's own secret";
 
 /// The server. Ended with the value.
-pub(in crate::auth) struct Directory {
-    pub(in crate::auth) port: u16,
-    pub(in crate::auth) tls_port: u16,
+pub(crate) struct Directory {
+    pub(crate) port: u16,
+    pub(crate) tls_port: u16,
     child: Child,
 }
 
 impl Directory {
     /// With these people, whose passwords are theirs in PostgreSQL. Nobody may send a password
     /// without TLS if `secure`.
-    pub(in crate::auth) fn start(people: &[&Role], own: &Identity, secure: bool) -> Self {
+    pub(crate) fn start(people: &[&Role], own: &Identity, secure: bool) -> Self {
         let (port, tls_port) = (free_port(), free_port());
         let folder = folder("ldap");
         let conf = folder.join("slapd.conf");
@@ -62,23 +62,26 @@ impl Drop for Directory {
 }
 
 /// Options by which a person's entry is named straight away.
-pub(in crate::auth) fn between(port: u16) -> String {
-    format!(
-        "ldapserver=127.0.0.1 ldapport={port} ldapprefix=\"uid=\" ldapsuffix=\",ou=people,{BASE}\""
-    )
+pub(crate) fn between(port: u16) -> String {
+    format!("ldapserver=127.0.0.1 ldapport={port} {}", names())
+}
+
+/// What stands around a user's name in that of its entry.
+pub(crate) fn names() -> String {
+    format!("ldapprefix=\"uid=\" ldapsuffix=\",ou=people,{BASE}\"")
 }
 
 /// Options by which it is looked for; `more` says by whom and how.
-pub(in crate::auth) fn search(port: u16, more: &str) -> String {
+pub(crate) fn search(port: u16, more: &str) -> String {
     format!("ldapserver=127.0.0.1 ldapport={port} ldapbasedn=\"{BASE}\" {more}")
 }
 
 /// Options to search as the reader.
-pub(in crate::auth) fn reader() -> String {
+pub(crate) fn reader() -> String {
     format!("ldapbinddn=\"{READER}\" ldapbindpasswd=\"{READER_PASSWORD}\"")
 }
 
-pub(in crate::auth) fn url(port: u16) -> String {
+pub(crate) fn url(port: u16) -> String {
     format!("ldapurl=\"ldap://127.0.0.1:{port}/{BASE}?uid?sub\" {}", reader())
 }
 

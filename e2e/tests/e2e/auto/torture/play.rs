@@ -171,7 +171,10 @@ impl Stage {
         }
         let pinned = victims.iter().any(|victim| victim.holds && !victim.is_inside);
         if pinned && cast.keeps != Keeps::ForGood {
-            // Behind a number that was drawn a server is kept until the next transaction.
+            // Behind a number that was drawn a server is kept for a few transactions.
+            for victim in &mut victims {
+                (0..5).for_each(|_| drop(say(&mut victim.client, &Step::query(""))));
+            }
             let pins = self.pins();
             if pins != "[]" {
                 self.note(name, 0, "the end", &format!("a server is kept: {pins}"));

@@ -28,6 +28,13 @@ pub(in super::super) const GAP: &[Difference] = &[
         ],
     },
     Difference {
+        why: "A refused login's closing line has PostgreSQL's text.",
+        lines: &[(
+            "*",
+            "- log LOG S-N: * closing because: login failed (age=Ns) => + log LOG S-N: * closing because: % (age=Ns)",
+        )],
+    },
+    Difference {
         why: "A cancel request has no database in the log any more, and that it is being sent is told to who debugs only.",
         lines: &[
             (
@@ -151,6 +158,7 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("*", "+ column client_parse_count 1700"),
             ("*", "+ column server_parse_count 1700"),
             ("*", "+ column bind_count 1700"),
+            ("*", "+ column client_login_count 1700"),
         ],
     },
     Difference {
@@ -167,10 +175,16 @@ pub(in super::super) const GAP: &[Difference] = &[
         ],
     },
     Difference {
+        why: "Clients are told which pooler it is, since 1.26.",
+        lines: &[("*", "+ parameter pgbouncer.*")],
+    },
+    Difference {
         why: "More rows.",
         lines: &[
             ("*", "+ row list=peers items=0"),
             ("*", "+ row list=peer_pools items=0"),
+            ("shows: TOTALS", "+ row name=total_client_login_count value=*"),
+            ("shows: TOTALS", "+ row name=avg_client_login_count value=*"),
             ("shows: TOTALS", "+ row name=total_server_assignment_count value=*"),
             ("shows: TOTALS", "+ row name=total_ps_* value=0"),
             ("shows: TOTALS", "+ row name=avg_server_assignment_count value=*"),

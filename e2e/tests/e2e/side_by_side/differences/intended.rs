@@ -18,13 +18,14 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "+ row key=pin_functions *"),
             ("*", "+ row key=pin_timeout *"),
             ("*", "+ column sv_pinned 23"),
+            ("*", "+ column session_state 25"),
             ("*", "+ column pin_reason 25"),
             ("*", "+ column pin_age 20"),
             ("*", "+ column pin_fingerprint 25"),
         ],
     },
     Difference {
-        why: "A key that is set in vain is named.",
+        why: "A key that has no effect is named.",
         lines: &[
             ("boot: job_name = me", "+ log WARNING job_name is set, *"),
             (
@@ -39,6 +40,10 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             (
                 "set: logfile = /nonexistent/x",
                 "+ log ERROR Cannot open logfile: '/nonexistent/x': No such file or directory",
+            ),
+            (
+                "set: logfile = /nonexistent/x",
+                "+ notice S[NOTICE] C[00000] M[logfile could not be opened, keeping the log there was]",
             ),
             (
                 "set: auth_file = /nonexistent/u",
@@ -67,8 +72,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "- adns: *"),
             ("*", "- tls: *"),
             ("*", "- systemd: *"),
-            ("command line: version*", "+ PgBouncer 1.25.2"),
-            ("command line: version*", "+ Weir *"),
+            ("command line: version*", "+ PgBouncer 1.25.2 (Weir *"),
             ("*", "- log LOG process up: *"),
             ("*", "+ log LOG process up: *"),
         ],

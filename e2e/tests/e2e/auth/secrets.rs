@@ -1,0 +1,108 @@
+//! What is stored of a password does not serve PostgreSQL's method, or not any more: the client is told at
+//! once. A client that waited would be told `client_login_timeout` after a minute.
+
+use crate::support;
+use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, frontend, open_folder};
+
+/// What the client is told that logs in.
+#[track_caller]
+fn refusal(pooler: &Pooler, role: &Role, database: &str) -> String {
+    let Role { name, password, .. } = role;
+    let refused = RawClient::login(pooler.port(), name, database, password);
+    refused.expect_err("it is refused").message().to_owned()
+}
+
+/// The ordinary migration of a role from MD5 to SCRAM, with the old hash still in `auth_file`.
+#[test]
+fn an_md5_hash_does_not_serve_scram() {
+    let postgres = Postgres::shared();
+    let role = postgres.role(ServerAuth::Md5);
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("auth_type", "md5").secret(&role.name, &role.verifier).start();
+    let mut superuser = postgres.superuser("postgres");
+    superuser.rows("SET password_encryption = 'scram-sha-256'");
+    superuser.rows(&format!("ALTER ROLE {} PASSWORD '{}'", role.name, role.password));
+    assert_eq!(refusal(&pooler, &role, &database), "server login failed: wrong password type");
+    pooler.log_contains("cannot do SCRAM authentication: wrong password type");
+}
+
+/// Who is trusted has shown no key, so its verifier opens no server. PostgreSQL is sent no wrong proof.
+#[test]
+fn a_verifier_does_not_serve_a_client_that_is_trusted() {
+    let postgres = Postgres::start();
+    let role = postgres.role(ServerAuth::Scram);
+    let database = postgres.database();
+    let pooler = Pooler::before(&postgres)
+        .database(&database, "")
+        .secret(&role.name, &role.verifier)
+        .start();
+    assert_eq!(refusal(&pooler, &role, &database), "server login failed: wrong password type");
+    let failures = postgres.log().matches("password authentication failed").count();
+    assert_eq!(failures, 0, "{}", postgres.log());
+}
+
+/// A password in clear text shows no key, either. The client gets in where PostgreSQL asks for none.
+#[test]
+fn a_verifier_judges_a_plain_password_and_serves_no_server() {
+    let postgres = Postgres::start();
+    let [asked, trusted] = [ServerAuth::Scram, ServerAuth::Trust].map(|by| postgres.role(by));
+    let database = postgres.database();
+    let pooler = Pooler::before(&postgres)
+        .database(&database, "")
+        .secret(&asked.name, &asked.verifier)
+        .secret(&trusted.name, &trusted.verifier)
+        .set("auth_type", "plain")
+        .start();
+    assert_eq!(refusal(&pooler, &asked, &database), "server login failed: wrong password type");
+    let log_in = |password: &str| pooler.login(&trusted.name, &database, password);
+    let mut client = log_in(&trusted.password).expect("the right password");
+    assert_eq!(client.value("SELECT current_user"), trusted.name);
+    let error = log_in("wrong").expect_err("the wrong password");
+    assert_eq!(error.message(), "password authentication failed");
+    let failures = postgres.log().matches("password authentication failed").count();
+    assert_eq!(failures, 0, "{}", postgres.log());
+}
+
+/// PgBouncer keeps the keys with the user, not with the database.
+#[test]
+fn keys_shown_in_one_database_open_the_others() {
+    let postgres = Postgres::start();
+    let role = postgres.role(ServerAuth::Scram);
+    let [proven, trusted] = [postgres.database(), postgres.database()];
+    let rules = open_folder("keys").join("hba.conf");
+    let text = format!("host {trusted} all all trust\nhost all all all scram-sha-256\n");
+    std::fs::write(&rules, text).expect("our own folder");
+    let pooler = Pooler::before(&postgres)
+        .database(&proven, "")
+        .database(&trusted, "")
+        .secret(&role.name, &role.verifier)
+        .set("auth_type", "hba")
+        .set("auth_hba_file", rules.display())
+        .set("server_login_retry", 0)
+        .start();
+    let log_in = |database| RawClient::login(pooler.port(), &role.name, database, &role.password);
+    let refused = log_in(&trusted).expect_err("nobody has shown the keys");
+    assert_eq!(refused.message(), "server login failed: wrong password type");
+    log_in(&proven).expect("a login by SCRAM");
+    let mut client = log_in(&trusted).expect("the keys are known");
+    assert_eq!(client.value("SELECT current_database()"), trusted);
+}
+
+#[test]
+fn a_changed_password_is_told_at_once_behind_a_reconnect() {
+    let postgres = Postgres::shared();
+    let role = postgres.role(ServerAuth::Scram);
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.secret(&role.name, &role.password).start();
+    let log_in = || RawClient::login(pooler.port(), &role.name, &database, &role.password);
+    let [mut busy, mut other] = [log_in(), log_in()].map(|client| client.expect("a login"));
+    assert_eq!(busy.query("BEGIN").tags, ["BEGIN"]);
+    let mut superuser = postgres.superuser("postgres");
+    superuser.rows(&format!("ALTER ROLE {} PASSWORD 'another one'", role.name));
+    pooler.admin("RECONNECT");
+    other.send(frontend::query("SELECT 1"));
+    let told = other.read_to_end().iter().find_map(Message::error).expect("it is refused");
+    let why = format!("password authentication failed for user \"{}\"", role.name);
+    assert_eq!(told.message(), why);
+    assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);
+}

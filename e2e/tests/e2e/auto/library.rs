@@ -1,0 +1,269 @@
+//! PostgreSQL with the library `weir`, which tells what a session holds: what no text shows is known,
+//! and nothing is asked.
+
+use std::time::Duration;
+
+use testkit::{Pooler, Postgres, RawClient, Role, eventually};
+
+use super::{backend, settle, switch};
+use crate::support;
+
+/// Functions that change the session, and what calls them unseen.
+const OBJECTS: &str = "
+CREATE FUNCTION sets() RETURNS int VOLATILE LANGUAGE plpgsql AS
+    $$BEGIN PERFORM set_config('work_mem', '5MB', false),
+        set_config('app.tenant', '7', false), set_config('TimeZone', 'Asia/Tokyo', false);
+        RETURN 1; END$$;
+CREATE FUNCTION sets(int, int) RETURNS int LANGUAGE sql AS 'SELECT sets()';
+CREATE FUNCTION sets_by_trigger() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM sets(); RETURN NEW; END';
+CREATE TABLE triggering (a int);
+CREATE TRIGGER one BEFORE INSERT ON triggering FOR EACH ROW EXECUTE FUNCTION sets_by_trigger();
+CREATE TABLE defaulting (a int DEFAULT sets(), b int);
+CREATE TABLE checking (a int CHECK (a + sets() > 0));
+CREATE VIEW viewing AS SELECT sets() AS a;
+CREATE DOMAIN checked AS int CHECK (VALUE + sets() > 0);
+CREATE TYPE pair AS (a int, b int);
+CREATE FUNCTION sets(pair) RETURNS int LANGUAGE sql AS 'SELECT sets()';
+CREATE CAST (pair AS int) WITH FUNCTION sets(pair);
+CREATE OPERATOR ### (LEFTARG = int, RIGHTARG = int, FUNCTION = sets);
+CREATE FUNCTION abs(pair) RETURNS int LANGUAGE sql AS 'SELECT sets()';
+CREATE TABLE locking (a int);
+INSERT INTO locking VALUES (7);
+CREATE FUNCTION locks() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_lock(NEW.a); RETURN NEW; END';
+CREATE TRIGGER one BEFORE UPDATE ON locking FOR EACH ROW EXECUTE FUNCTION locks();
+CREATE TABLE numbered (a serial, b int);
+CREATE FUNCTION asks() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN lastval(); END';
+CREATE VIEW seeding AS SELECT setseed(0.5)::text AS a;
+";
+
+/// What only a superuser may do.
+const LOADING: &str = "
+CREATE FUNCTION loads() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS
+    $$BEGIN EXECUTE 'LOAD ''plpgsql'''; RETURN 1; END$$;
+CREATE VIEW loading AS SELECT loads() AS a;
+GRANT SELECT ON loading TO app;
+";
+
+/// Texts that call `sets`, most of them unseen.
+const SETTING: [&str; 10] = [
+    "INSERT INTO triggering VALUES (1)",
+    "INSERT INTO defaulting (b) VALUES (1)",
+    "INSERT INTO checking VALUES (1)",
+    "TABLE viewing",
+    "SELECT 1::checked",
+    "SELECT ROW(1, 2)::pair::int",
+    "SELECT 1 ### 2",
+    "SELECT abs(ROW(1, 2)::pair)",
+    "SELECT sets()",
+    "DO 'BEGIN PERFORM sets(); END'",
+];
+
+struct Stage {
+    postgres: &'static Postgres,
+    pooler: Pooler,
+    database: String,
+}
+
+impl Stage {
+    fn new(size: u32, unsupported: &str) -> Self {
+        let postgres = Postgres::shared_with_library();
+        let database = postgres.database();
+        postgres.sql("postgres", &format!("ALTER DATABASE {database} SET log_statement = 'all'"));
+        let direct = RawClient::login(postgres.port(), Role::APP, &database, Role::APP_PASSWORD);
+        direct.expect("the server lets its own role in").rows(OBJECTS);
+        postgres.sql(&database, LOADING);
+        let setup = Pooler::before(postgres).set("pool_mode", "auto").database(&database, "");
+        let pooler = setup
+            .workers(1)
+            .set("default_pool_size", size)
+            .set("auto_unsupported", unsupported)
+            .start();
+        Self { postgres, pooler, database }
+    }
+
+    fn client(&self) -> RawClient {
+        self.pooler.client(&self.database)
+    }
+
+    /// Why clients keep servers.
+    fn pins(&self) -> Vec<String> {
+        settle(&self.pooler);
+        let pins = self.pooler.admin("SHOW PINS");
+        pins.column("reason").into_iter().map(ToOwned::to_owned).collect()
+    }
+
+    /// Nothing was asked about the sessions of this database.
+    #[track_caller]
+    fn nothing_was_asked(&self) {
+        let log = self.postgres.log();
+        let of_database = format!("@{} ", self.database);
+        let mut own = log.lines().filter(|line| line.contains(&of_database));
+        assert!(own.clone().any(|line| line.contains("statement: ")), "statements are logged");
+        assert_eq!(own.find(|line| line.contains("found (kind")), None);
+    }
+}
+
+#[test]
+fn settings_that_no_text_shows_go_with_the_client() {
+    if !support::only_weir() {
+        return;
+    }
+    let stage = Stage::new(8, "pin");
+    let values = |client: &mut RawClient| {
+        let rows = client.rows(
+            "SELECT current_setting('work_mem'), coalesce(current_setting('app.tenant', true), ''),
+                current_setting('TimeZone')",
+        );
+        rows[0].iter().map(|value| value.clone().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    for text in SETTING {
+        let mut client = stage.client();
+        let zone = values(&mut client)[2].clone();
+        client.rows(text);
+        // Behind an INSERT it keeps the server for a few transactions, in case it asks for the number.
+        for _ in 0..5 {
+            client.rows("SELECT 1");
+        }
+        let before = backend(&mut client);
+        let held = switch(&stage.pooler, &stage.database);
+        assert_ne!(backend(&mut client), before, "{text}");
+        assert_eq!(values(&mut client), ["5MB", "7", "Asia/Tokyo"], "{text}");
+        client.rows("RESET work_mem; RESET app.tenant; RESET TimeZone");
+        assert_eq!(values(&mut client), ["4MB", "", &zone], "{text}");
+        let mut other = stage.client();
+        assert_eq!(values(&mut other), ["4MB", "", &zone], "{text}");
+        drop(held);
+        // What is rolled back was never set.
+        client.rows(&format!("BEGIN; {text}; ROLLBACK"));
+        assert_eq!(values(&mut client), ["4MB", "", &zone], "{text}");
+    }
+    assert_eq!(stage.pins(), [""; 0]);
+    assert!(stage.pooler.admin("SHOW POOLS").column("session_state").contains(&"report"));
+    stage.nothing_was_asked();
+}
+
+#[test]
+fn what_a_trigger_or_a_block_leaves_keeps_the_server_until_it_is_gone() {
+    if !support::only_weir() {
+        return;
+    }
+    let stage = Stage::new(4, "pin");
+    let mut client = stage.client();
+    for (make, reason, end) in [
+        (
+            "UPDATE locking SET a = a",
+            "advisory lock",
+            "DO 'BEGIN PERFORM pg_advisory_unlock(7); END'",
+        ),
+        (
+            "DO 'BEGIN CREATE TEMP TABLE mine (a int); END'",
+            "temporary object",
+            "DO 'BEGIN DROP TABLE mine; END'",
+        ),
+    ] {
+        client.rows(make);
+        assert_eq!(stage.pins(), [reason]);
+        client.rows("SELECT 1");
+        assert_eq!(stage.pins(), [reason]);
+        client.rows(end);
+        assert_eq!(stage.pins(), [""; 0]);
+    }
+    stage.nothing_was_asked();
+}
+
+#[test]
+fn a_function_that_asks_for_a_number_keeps_the_server() {
+    if !support::only_weir() {
+        return;
+    }
+    let stage = Stage::new(4, "pin");
+    let mut client = stage.client();
+    for number in 1..4 {
+        client.rows("INSERT INTO numbered (b) VALUES (1)");
+        assert_eq!(client.value("SELECT asks()"), number.to_string());
+        assert_eq!(stage.pins(), ["sequence"]);
+    }
+    client.rows("DISCARD SEQUENCES");
+    assert_eq!(stage.pins(), [""; 0]);
+    client.rows("INSERT INTO numbered (b) VALUES (1)");
+    client.rows("SELECT 1");
+    // Nobody is told a stranger's number.
+    let mut other = stage.client();
+    assert_eq!(other.query("SELECT asks()").error.expect("it is refused").code(), "55000");
+    stage.nothing_was_asked();
+}
+
+#[test]
+fn what_needs_a_session_of_its_own_pins_or_is_refused_within_functions_too() {
+    if !support::only_weir() {
+        return;
+    }
+    let texts = [
+        ("TABLE loading", "load"),
+        ("TABLE seeding", "setseed"),
+        ("DO 'BEGIN PERFORM setseed(0.5); END'", "setseed"),
+    ];
+    let stage = Stage::new(4, "pin");
+    for (text, reason) in texts {
+        let mut client = stage.client();
+        client.rows(text);
+        assert_eq!(stage.pins(), [reason], "{text}");
+        drop(client);
+        let is_gone = || stage.pins().is_empty().then_some(());
+        eventually("the client has gone", Duration::from_secs(10), is_gone);
+    }
+    stage.nothing_was_asked();
+    let stage = Stage::new(4, "error");
+    for (text, _) in texts {
+        let mut client = stage.client();
+        assert_eq!(client.query(text).error.expect("it is refused").code(), "0A000", "{text}");
+        client.rows("SELECT 1");
+        assert_eq!(stage.pins(), [""; 0], "{text}");
+    }
+    stage.nothing_was_asked();
+}
+
+#[test]
+fn what_auto_mode_carries_is_carried_without_a_question() {
+    if !support::only_weir() {
+        return;
+    }
+    let stage = Stage::new(8, "pin");
+    let mut client = stage.client();
+    client.rows("PREPARE one AS SELECT 41 + 1");
+    client.rows("LISTEN news");
+    let is_handed_over = || stage.pins().is_empty().then_some(());
+    eventually("the listener listens", Duration::from_secs(10), is_handed_over);
+    client.rows("SET ROLE app; SET search_path = pg_catalog; SET app.x = 'y'");
+    let before = backend(&mut client);
+    let _held = switch(&stage.pooler, &stage.database);
+    assert_ne!(backend(&mut client), before);
+    assert_eq!(client.value("EXECUTE one"), "42");
+    assert_eq!(client.value("SHOW search_path"), "pg_catalog");
+    assert_eq!(client.value("SELECT current_setting('app.x')"), "y");
+    client.rows("DISCARD ALL");
+    assert_eq!(client.value("SHOW search_path"), "\"$user\", public");
+    stage.nothing_was_asked();
+}
+
+#[test]
+fn a_pooler_in_between_that_refuses_the_parameter_is_logged_in_to_without_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared_with_library();
+    let database = postgres.database();
+    let inner =
+        Pooler::before(postgres).set("pool_mode", "session").database(&database, "").start();
+    let place = format!("host=127.0.0.1 port={}", inner.port());
+    let outer = Pooler::before(postgres).set("pool_mode", "auto").database_at(&database, &place);
+    let outer = outer.start();
+    let mut client = outer.client(&database);
+    client.rows("SET work_mem = '5MB'");
+    assert_eq!(client.value("SHOW work_mem"), "5MB");
+    settle(&outer);
+    assert!(outer.admin("SHOW POOLS").column("session_state").contains(&"probe"));
+    assert!(inner.log().contains("unsupported startup parameter: weir.report"));
+}

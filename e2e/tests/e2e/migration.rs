@@ -1,0 +1,335 @@
+//! Weir in PgBouncer's place: configurations as operators have them, of five ages. Clients stay at
+//! work all the time, and meet an error at most while nobody listens.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::auth::ldap::directory::{self, Directory};
+use crate::support;
+use testkit::{
+    Authority, Identity, ManualAuthority, Postgres, RawClient, Role, eventually, folder, free_port,
+    give_away, mortal_command, poll_until,
+};
+
+const PYTHON: &str = "/usr/bin/python3";
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A program whose sockets are systemd's: its own number has to be in the environment.
+const INHERIT: &str = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+/// A transaction of pgbench.
+const TRANSACTION: &str = "\\set number random(1, 1000000)\n\
+    BEGIN;\nSELECT :number + 1;\nSELECT current_user;\nCOMMIT;\n";
+
+/// A host with PostgreSQL, and the configuration of a pooler.
+struct Site {
+    postgres: Postgres,
+    database: String,
+    folder: PathBuf,
+    port: u16,
+    /// The socket that systemd would listen on.
+    socket: Option<TcpListener>,
+    authority: Authority,
+    directory: Directory,
+}
+
+impl Site {
+    fn new(configuration: &str) -> Self {
+        let postgres = Postgres::start();
+        let root = ManualAuthority::new("root.example.org");
+        let own = root.issue("localhost");
+        postgres.offer_tls(&own);
+        let database = postgres.database();
+        let roles = [("alice", "scram-sha-256"), ("bob", "md5"), ("pgb", "scram-sha-256")];
+        for (name, kind) in roles.into_iter().chain([("carol", "scram-sha-256")]) {
+            postgres.sql("postgres", &with_password(name, kind));
+        }
+        postgres.sql("postgres", "GRANT auth_md5 TO bob");
+        for statement in [
+            "CREATE SCHEMA pgbouncer AUTHORIZATION pgb",
+            "CREATE FUNCTION pgbouncer.get_auth(u text) RETURNS TABLE (usename name, passwd text) \
+             LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS \
+             'SELECT usename, passwd FROM pg_shadow WHERE usename = u'",
+            "REVOKE ALL ON FUNCTION pgbouncer.get_auth(text) FROM public",
+            "GRANT EXECUTE ON FUNCTION pgbouncer.get_auth(text) TO pgb",
+        ] {
+            postgres.sql(&database, statement);
+        }
+        let (name, password) = ("alice".to_owned(), "alicepw".to_owned());
+        let alice = Role { name, password, verifier: String::new() };
+        let authority = Authority::new("directory");
+        // It takes no password without TLS.
+        let directory = Directory::start(&[&alice], &authority.server(), true);
+        let (folder, port) = (folder("migration"), free_port());
+        let socket = None;
+        let site = Self { postgres, database, folder, port, socket, authority, directory };
+        site.write_files(configuration, root.file(), &own);
+        site
+    }
+
+    fn write_files(&self, configuration: &str, root: &str, own: &Identity) {
+        let read = |file: &str| fs::read_to_string(file).expect("a file of the test's own");
+        let (key, certificate) = (read(own.key()), read(own.certificate()));
+        let hba = "local all all scram-sha-256\n\
+                   hostssl all all 127.0.0.1/32 md5\n\
+                   host all all 127.0.0.1/32 md5\n\
+                   host all all ::1/128 md5\n";
+        let users = "\"alice\" \"alicepw\"\n\"bob\" \"bobpw\"\n\"carol\" \"carolpw\"\n";
+        let databases = "[databases]\n{db} = host=127.0.0.1,127.0.0.1 port={pg} dbname={db}\n";
+        for (name, text) in [
+            ("pgbouncer.ini", configuration),
+            ("databases.ini", databases),
+            ("hba.conf", hba),
+            ("userlist.txt", users),
+            ("userlist.pgb", "\"pgb\" \"pgbpw\"\n"),
+            ("root.crt", &read(root)),
+            ("server.key", &key),
+            ("server.crt", &certificate),
+            ("pgbench.sql", TRANSACTION),
+            ("self.key", &key),
+            ("self.crt", &certificate),
+        ] {
+            let text = text
+                .replace("{db}", &self.database)
+                .replace("{pg}", &self.postgres.port().to_string())
+                .replace("{port}", &self.port.to_string())
+                .replace("{dir}", &self.folder.display().to_string())
+                .replace("{ldap}", &format!("{} ldaptls=1", directory::url(self.directory.port)));
+            let path = self.folder.join(name);
+            fs::write(&path, text).expect("our own folder");
+            give_away(&path);
+        }
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.folder.join("pgbouncer.ini")
+    }
+
+    /// From now on the pooler's socket is inherited, as with a socket unit.
+    fn listen(&mut self) {
+        self.socket = Some(TcpListener::bind(("127.0.0.1", self.port)).expect("a free port"));
+    }
+
+    /// Starts a pooler and waits until it listens.
+    fn start(&self, program: &Path) -> Running {
+        let (mut command, stdin) = match &self.socket {
+            None => (mortal_command(program), Stdio::null()),
+            Some(socket) => {
+                let mut command = mortal_command("sh");
+                command.args(["-c", INHERIT, "inherit"]).arg(program);
+                let socket = socket.try_clone().expect("a second handle of the socket");
+                (command, OwnedFd::from(socket).into())
+            }
+        };
+        let child = command.current_dir(&self.folder).arg("-q").arg(self.configuration());
+        child.env("LDAPTLS_CACERT", self.authority.file());
+        let child = child.stdin(stdin).spawn().expect("the package pgbouncer is installed");
+        let mut running = Running { child };
+        eventually("the pooler listens", PATIENCE, || {
+            let ended = running.child.try_wait().expect("our own child");
+            assert_eq!(ended, None, "{}", program.display());
+            RawClient::try_connect(self.port).ok()
+        });
+        running
+    }
+
+    fn start_load(&self, user: &str, prepared: &str) -> Load {
+        let (port, database) = (self.port, &self.database);
+        let url = format!("postgresql://{user}:{user}pw@127.0.0.1:{port}/{database}");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/migrating.py");
+        let mut child = Command::new(PYTHON)
+            .arg("-B")
+            .arg(script)
+            .args([&url, prepared])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let protocol = if prepared == "named" { "prepared" } else { "extended" };
+        let mut pgbench = Postgres::client_program("pgbench", port, database);
+        pgbench.env("PGUSER", user).env("PGPASSWORD", format!("{user}pw"));
+        pgbench.args(["-n", "-c", "4", "-j", "2", "-t", "50", "-M", protocol, "-f"]);
+        pgbench.arg(self.folder.join("pgbench.sql"));
+        Load { child, answers, pgbench }
+    }
+}
+
+fn with_password(name: &str, kind: &str) -> String {
+    // In one text, which is one session.
+    format!("SET password_encryption = '{kind}'; CREATE ROLE {name} LOGIN PASSWORD '{name}pw'")
+}
+
+/// A pooler that runs.
+struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Ends it as systemd does, and waits for that.
+    fn stop(mut self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        support::run(Command::new("kill").args(["-s", "TERM", &pid]));
+        poll_until(PATIENCE, || self.child.try_wait().expect("our own child")).expect("its end")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// Clients at work: `migrating.py`, and pgbench in each phase in which nobody is moved.
+struct Load {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+    pgbench: Command,
+}
+
+impl Load {
+    /// Begins a phase, and waits until each client has worked in it.
+    fn phase(&mut self, name: &str) {
+        writeln!(self.child.stdin.as_ref().expect("a pipe"), "{name}").expect("it reads");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("it answers");
+        assert_eq!(answer.trim_end(), name);
+        if name != "moving" {
+            let report = support::run(&mut self.pgbench);
+            assert!(report.contains("actually processed: 200/200"), "{name}: {report}");
+        }
+    }
+
+    /// What went wrong outside of phases "moving".
+    fn end(mut self) -> String {
+        drop(self.child.stdin.take());
+        let errors = self.answers.by_ref().lines().map_while(Result::ok).collect::<Vec<_>>();
+        let status = self.child.wait().expect("our own child");
+        assert_eq!(status.success(), errors.is_empty(), "{errors:?}");
+        errors.join("\n")
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// PgBouncer, which is running, gives way to Weir, and comes back.
+#[track_caller]
+fn move_and_return(site: &Site, old: Running, mut load: Load) {
+    load.phase("moving");
+    old.stop();
+    let new = site.start(testkit::pooler_binary());
+    load.phase("Weir");
+    load.phase("moving");
+    assert!(new.stop().success());
+    let old = site.start(Path::new("/usr/sbin/pgbouncer"));
+    load.phase("PgBouncer again");
+    assert_eq!(load.end(), "");
+    old.stop();
+}
+
+/// PgBouncer, Weir, PgBouncer, by the same file.
+#[track_caller]
+fn there_and_back(configuration: &str, user: &str) {
+    let site = Site::new(configuration);
+    check_config(&site);
+    let weir = testkit::pooler_binary();
+    let old = site.start(Path::new("/usr/sbin/pgbouncer"));
+    // Debian's PgBouncer does not know prepared statements.
+    let mut load = site.start_load(user, "unnamed");
+    load.phase("PgBouncer");
+
+    let mut refused = mortal_command(weir);
+    refused.current_dir(&site.folder).args(["-R", "-q"]).arg(site.configuration());
+    assert_eq!(refused.status().expect("weir").code(), Some(1));
+    let log = fs::read_to_string(site.folder.join("pgbouncer.log")).expect("the log");
+    assert!(log.contains("FATAL the running process is not Weir"), "{log}");
+    load.phase("PgBouncer goes on");
+
+    move_and_return(&site, old, load);
+    assert!(!site.folder.join("pgbouncer.pid").exists());
+}
+
+/// PgBouncer, Weir, PgBouncer with a socket that is systemd's: no connection is refused, those that come
+/// while nobody accepts wait in the socket.
+#[track_caller]
+fn there_and_back_by_socket(configuration: &str, user: &str) {
+    let mut site = Site::new(configuration);
+    site.listen();
+    let old = site.start(Path::new("/usr/sbin/pgbouncer"));
+    let mut load = site.start_load(user, "unnamed");
+    load.phase("PgBouncer");
+    move_and_return(&site, old, load);
+}
+
+/// By a file that Debian's PgBouncer is too old for.
+#[track_caller]
+fn by_weir(configuration: &str, user: &str) {
+    let site = Site::new(configuration);
+    let mut too_old = mortal_command("/usr/sbin/pgbouncer");
+    too_old.current_dir(&site.folder).arg("-q").arg(site.configuration());
+    assert_ne!(support::run_any(&mut too_old).status.code(), Some(0), "it reads the file");
+    check_config(&site);
+    let pooler = site.start(testkit::pooler_binary());
+    let mut load = site.start_load(user, "named");
+    load.phase("Weir");
+    assert_eq!(load.end(), "");
+    assert!(pooler.stop().success());
+}
+
+#[track_caller]
+fn check_config(site: &Site) {
+    let mut command = mortal_command(testkit::pooler_binary());
+    command.current_dir(&site.folder).arg("check-config").arg(site.configuration());
+    let output = command.output().expect("weir");
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&site.database), "{output:?}");
+}
+
+#[test]
+fn a_file_of_pgbouncer_1_12() {
+    if support::only_weir() {
+        there_and_back(include_str!("migration/1.12.ini"), "alice");
+    }
+}
+
+#[test]
+fn a_file_of_pgbouncer_1_16_with_rules_and_tls() {
+    if support::only_weir() {
+        there_and_back(include_str!("migration/1.16.ini"), "bob");
+    }
+}
+
+#[test]
+fn a_socket_that_systemd_listens_on() {
+    if support::only_weir() {
+        there_and_back_by_socket(include_str!("migration/1.16.ini"), "bob");
+    }
+}
+
+#[test]
+fn a_file_of_pgbouncer_1_19_with_peers_and_an_included_file() {
+    if support::only_weir() {
+        by_weir(include_str!("migration/1.19.ini"), "alice");
+    }
+}
+
+#[test]
+fn a_file_of_pgbouncer_1_23_with_auth_query_and_tls_from_end_to_end() {
+    if support::only_weir() {
+        by_weir(include_str!("migration/1.23.ini"), "alice");
+    }
+}
+
+#[test]
+fn a_file_of_the_newest_pgbouncer_with_ldap() {
+    if support::only_weir() {
+        by_weir(include_str!("migration/newest.ini"), "alice");
+    }
+}
