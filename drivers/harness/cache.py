@@ -75,13 +75,16 @@ def venv(name, requirements):
     return folder(f"{name}-venv-{mark}", fill) / "bin/python"
 
 
-def go_module(module, version):
-    """A writable copy of a Go module, which the module cache keeps read-only."""
+def go_module(module, version, changes=()):
+    """A writable copy of a Go module, which the module cache keeps read-only. `changes` are commands
+    for modules that are part of a larger repository, from which go.mod or go.work expect something."""
     def fill(path):
         said = run(["go", "mod", "download", "-json", f"{module}@{version}"], cwd="/")
         source = next(line.split('"')[3] for line in said.splitlines() if '"Dir"' in line)
         run(["cp", "-R", f"{source}/.", path])
         run(["chmod", "-R", "u+w", path])
+        for command in changes:
+            run(command, cwd=path)
         run(["go", "mod", "download"], cwd=path)
     return folder(f"{module.replace('/', '-')}-{version}", fill)
 

@@ -1,11 +1,13 @@
 """Suites of Go modules: `go test` in a writable copy of the module."""
 
+import hashlib
 import json
 import re
+import shutil
 
 from . import cache
 from .outcome import Outcome
-from .suite import Suite
+from .suite import SCENARIOS, Suite
 
 
 class GoSuite(Suite):
@@ -16,12 +18,14 @@ class GoSuite(Suite):
     separator = "/"
     # What is changed in the tests: (file, old, new).
     patches = ()
+    # Commands that make the module independent of the repository it is a part of.
+    changes = ()
 
     def environment(self, target):
         raise NotImplementedError
 
     def fetch(self):
-        self.work = cache.go_module(self.module, self.version)
+        self.work = cache.go_module(self.module, self.version, self.changes)
         for name, old, new in self.patches:
             text = (self.work / name).read_text()
             if new not in text:
@@ -55,3 +59,22 @@ class GoSuite(Suite):
         elif action in ("pass", "fail", "skip"):
             result = {"pass": "passed", "fail": "failed", "skip": "skipped"}[action]
             outcome.add(test, result, "".join(said.pop(test, []))[-4000:])
+
+
+class GoScenarioSuite(GoSuite):
+    """Scenarios of our own, with the modules that the go.sum of their folder pins."""
+
+    module = "scenarios"
+    modes = ("session", "auto")
+    pool_size = {"session": 20}
+
+    def fetch(self):
+        scenarios = SCENARIOS / self.name
+        mark = hashlib.sha256((scenarios / "go.sum").read_bytes()).hexdigest()[:8]
+        self.work = cache.folder(f"{self.name}-{self.version}-go-{mark}", lambda path: (
+            shutil.copytree(scenarios, path, dirs_exist_ok=True),
+            cache.run(["go", "mod", "download"], cwd=path)))
+        shutil.copytree(scenarios, self.work, dirs_exist_ok=True)
+
+    def environment(self, target):
+        return target.libpq("postgres", "postgres")

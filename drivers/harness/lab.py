@@ -196,8 +196,6 @@ class Lab:
             "listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": self.dir,
             "auth_type": "trust", "auth_file": userlist, "pool_mode": mode,
             "default_pool_size": pool_size, "max_client_conn": 500,
-            # In turn, so that a client seldom gets the server it had before.
-            "server_round_robin": 1,
             # A suite that needs more servers than there are shall fail, not hang.
             "query_wait_timeout": 20,
             # Suites ask again and again for a database that does not exist, and want PostgreSQL's

@@ -21,25 +21,27 @@ class Report:
     def direct(self, suite, outcome):
         self._row(suite, "direct", outcome, "-", "-")
 
-    def pooled(self, suite, mode, outcome, lost, expected):
+    def pooled(self, suite, way, outcome, lost, expected):
         unlisted = {test: why for test, why in lost.items() if expected.reason(test) is None}
-        self._row(suite, mode, outcome, len(lost), len(lost) - len(unlisted))
+        self._row(suite, str(way), outcome, len(lost), len(lost) - len(unlisted))
         absent = sorted(test for test in unlisted if test not in outcome.tests)
         if len(absent) > ABSENT_MAX:
-            self.problem(f"{suite.name}, {mode}: {len(absent)} tests did not run, "
+            self.problem(f"{suite.name}, {way}: {len(absent)} tests did not run, "
                          f"{absent[0]} the first by name")
             unlisted = {test: why for test, why in unlisted.items() if test in outcome.tests}
         for test, message in sorted(unlisted.items()):
-            self.problem(f"{suite.name}, {mode}: {test} fails only through Weir: {gist(message)}")
-        for entry in expected.stale(lost):
-            print(f"  warning: {suite.name}, {mode}: {entry} is listed but does not fail")
+            self.problem(f"{suite.name}, {way}: {test} fails only through Weir: {gist(message)}")
         self.details.append({
-            "driver": suite.name, "mode": mode,
+            "driver": suite.name, "mode": way.mode, "servers": way.servers,
             "only_through_weir": [
                 {"test": test, "listed_as": expected.reason(test), "message": message}
                 for test, message in sorted(lost.items())
             ],
         })
+
+    def stale(self, suite, mode, entries):
+        for entry in entries:
+            print(f"  warning: {suite.name}, {mode}: {entry} is listed but does not fail")
 
     def problem(self, text):
         print(f"  problem: {text}", flush=True)

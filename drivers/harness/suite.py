@@ -16,6 +16,11 @@ MODES = ("session", "transaction", "auto")
 # those that clients keep.
 POOL_SIZES = {"transaction": 3, "auto": 8}
 
+# How servers are given out: by Weir's defaults, or so that even a single client is given another
+# one each time. In transaction mode suites are run by the second alone.
+DEFAULTS, TURNS = "defaults", "turns"
+SERVERS = {DEFAULTS: {}, TURNS: {"min_pool_size": 4, "server_round_robin": 1}}
+
 KEYS = {
     "session": {},
     # In transaction mode nothing is reset between clients, so one test's temporary table or SET
@@ -28,9 +33,32 @@ KEYS = {
         # A test that fails in a transaction may leave it open; few of those would use the pool up.
         "idle_transaction_timeout": 10,
     },
-    # Some servers from the beginning, so that a single client is given another one each time.
-    "auto": {"min_pool_size": 4, "idle_transaction_timeout": 10},
+    "auto": {"idle_transaction_timeout": 10},
 }
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way through Weir: the pool mode, and how servers are given out."""
+
+    mode: str
+    servers: str
+
+    def __str__(self):
+        return self.mode if self.servers == DEFAULTS or self.mode == "transaction" \
+            else f"{self.mode}, {self.servers}"
+
+    @property
+    def folder(self):
+        return str(self).replace(", ", "-")
+
+    @property
+    def keys(self):
+        return {**KEYS[self.mode], **SERVERS[self.servers]}
+
+
+WAYS = tuple(Way(mode, servers) for mode in MODES for servers in SERVERS
+             if mode != "transaction" or servers == TURNS)
 
 
 @dataclass

@@ -1,16 +1,27 @@
 """The suites there are, one module each, in the order they are run."""
 
 from .asyncpg import Asyncpg
+from .bun import Bun
+from .dbd_pg import DbdPg
 from .django import Django
+from .gorm import Gorm
 from .lib_pq import LibPq
+from .libpqxx import Libpqxx
 from .node_postgres import NodePostgres
+from .peewee import Peewee
 from .pg8000 import Pg8000
+from .pgdriver import PgDriver
 from .pgjdbc import PgJdbc
 from .pgjdbc_tls import PgJdbcTls
 from .pgx import Pgx
 from .pgx_tls import PgxTls
+from .php import Php
+from .procrastinate import Procrastinate
+from .psqlodbc import Psqlodbc
 from .psycopg import Psycopg
 from .psycopg2 import Psycopg2
+from .river import River
+from .ruby_pg import RubyPg
 from .sqlalchemy import SqlAlchemy
 from .sqlx import Sqlx
 from .tokio_postgres import TokioPostgres
@@ -19,7 +30,9 @@ SUITES = {
     suite.name: suite()
     for suite in (
         Psycopg, NodePostgres, Asyncpg, Psycopg2, Pg8000, Pgx, PgJdbc, LibPq, TokioPostgres, Sqlx,
-        SqlAlchemy, Django, PgxTls, PgJdbcTls,
+        SqlAlchemy, Django, PgxTls, PgJdbcTls, Libpqxx,
+        River, PgDriver, DbdPg, Php, RubyPg, Psqlodbc, Gorm, Bun,
+        Procrastinate, Peewee,
     )
 }
 

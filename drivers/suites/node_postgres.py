@@ -14,4 +14,4 @@ class NodePostgres(NodeSuite):
     setup = (("postgres", "create role alice login; grant all on schema public to alice"),)
 
     def environment(self, target):
-        return target.libpq("postgres", "postgres")
+        return {**target.libpq("postgres", "postgres"), "DIRECT_PORT": str(target.lab.port)}

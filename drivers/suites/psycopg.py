@@ -17,5 +17,5 @@ class Psycopg(ScenarioSuite):
     def environment(self, target):
         return {
             **target.libpq("postgres", "postgres"), "PGSSLMODE": "prefer",
-            "PGCONNECT_TIMEOUT": "30",
+            "PGCONNECT_TIMEOUT": "30", "DIRECT_PORT": str(target.lab.port),
         }

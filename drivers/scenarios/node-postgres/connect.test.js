@@ -2,7 +2,7 @@
 // Connecting: where, as whom, with which settings, and what a refusal says.
 
 const net = require('node:net');
-const { assert, event, row, scenarios } = require('./stage');
+const { assert, event, row, running, scenarios, until } = require('./stage');
 const scenario = scenarios(__filename);
 
 const { PGHOST, PGPORT } = process.env;
@@ -133,6 +133,18 @@ scenario('what the server says of itself at login', async (stage) => {
 scenario("the backend's number is the one SQL shows", async (stage) => {
   const client = await stage.connect();
   assert.deepEqual(await row(client, 'select pg_backend_pid()'), [client.processID]);
+});
+
+scenario("a query is cancelled by its connection's number, as knex does", async (stage) => {
+  const [client, watcher] = await stage.many(2);
+  const caught = assert.rejects(client.query(`select pg_sleep(60), '${stage.name}'`),
+    { code: '57014' });
+  await until(() => running(watcher, stage.name));
+  // `.timeout(ms, { cancel: true })` does this on a connection of its own.
+  const killer = await stage.connect();
+  assert.deepEqual(await row(killer, 'SELECT pg_cancel_backend($1);', [client.processID]), [true]);
+  await caught;
+  assert.deepEqual(await row(client, 'select 1'), [1]);
 });
 
 scenario('every connection has a cancel key of its own', async (stage) => {

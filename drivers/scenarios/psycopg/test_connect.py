@@ -1,7 +1,10 @@
 """Connecting: where, as whom, with which settings, and what a refusal says."""
 
+import concurrent.futures
+
 import psycopg
 import pytest
+from conftest import is_running, until
 from psycopg import conninfo
 
 
@@ -137,6 +140,22 @@ def test_another_user_has_other_parameters(connect):
 
 def test_the_backend_s_number_is_the_one_sql_shows(conn):
     assert conn.execute("select pg_backend_pid()").fetchone() == (conn.info.backend_pid,)
+
+
+@pytest.mark.parametrize("cursor", [psycopg.Cursor, psycopg.ClientCursor])
+@pytest.mark.parametrize("function", ["pg_cancel_backend", "pg_terminate_backend"])
+def test_a_query_is_ended_by_its_connection_s_number(connect, cursor, function):
+    one, other = connect(autocommit=True), connect(autocommit=True)
+    ended = {"pg_cancel_backend": psycopg.errors.QueryCanceled,
+             "pg_terminate_backend": psycopg.errors.AdminShutdown}[function]
+    marker = f"by number {one.info.backend_pid}"
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = pool.submit(one.execute, f"select pg_sleep(15), '{marker}'")
+        until(lambda: is_running(other, marker))
+        done = cursor(other).execute(f"select {function}(%s)", [one.info.backend_pid])
+        assert done.fetchone() == (True,)
+        with pytest.raises(ended):
+            asked.result(timeout=20)
 
 
 def test_a_hundred_connections_one_after_another(connect):

@@ -1,0 +1,10 @@
+"""gorm: Go's most used ORM, over pgx. The scenarios are our own."""
+
+from harness.go import GoScenarioSuite
+
+
+class Gorm(GoScenarioSuite):
+    name = "gorm"
+    version = "v1.31.2"
+    # Each scenario has a schema of its own, named at login.
+    keys = {"track_extra_parameters": "IntervalStyle, search_path"}
