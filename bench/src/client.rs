@@ -1,6 +1,7 @@
 //! One client of the load generator, as a state machine: logs in, then asks, checks the answer
 //! to the last byte, and asks again. Any answer but the right one is an error.
 
+mod flood;
 mod reply;
 
 use std::time::Instant;
@@ -10,6 +11,7 @@ use anyhow::{Result, bail, ensure};
 use crate::auth::Login;
 use crate::frame::{Frame, put, put_startup};
 use crate::traffic::{Protocol, Traffic, Work};
+use flood::Flood;
 use reply::Reply;
 
 const SELECT: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = ";
@@ -36,6 +38,8 @@ enum Step {
     /// To be told to ask.
     Idle,
     Answer(Reply),
+    /// The answers to a flood, some of which may not be sent yet.
+    Flood(Flood),
     /// The pooler's closing, after Terminate.
     End,
 }
@@ -72,6 +76,12 @@ impl Client {
     pub(crate) fn ask_due(&mut self, due: Instant, traffic: &mut Traffic, out: &mut Vec<u8>) {
         if let Step::Idle = self.step {
             self.asked = due;
+            if let Work::Flood { pattern, messages } = traffic.work {
+                let mut flood = Flood::new(pattern, messages, traffic.next_number());
+                flood.send(out);
+                self.step = Step::Flood(flood);
+                return;
+            }
             self.step = Step::Answer(match traffic.work {
                 Work::Query(protocol) => {
                     ask_number(protocol, traffic.next_number(), &self.values, out)
@@ -81,8 +91,15 @@ impl Client {
                     put(out, b'Q', &[text.as_bytes()]);
                     Reply::to_bulk(row_bytes, total_bytes)
                 }
-                Work::Login => return,
+                Work::Login | Work::Flood { .. } => return,
             });
+        }
+    }
+
+    /// Called when everything in `out` has been sent: appends the next piece of a flood.
+    pub(crate) fn refill(&mut self, out: &mut Vec<u8>) {
+        if let Step::Flood(flood) = &mut self.step {
+            flood.send(out);
         }
     }
 
@@ -115,6 +132,12 @@ impl Client {
 
     /// The pooler has closed the connection.
     pub(crate) fn handle_end(&mut self, traffic: &mut Traffic) -> Result<()> {
+        if let Step::Flood(_) = self.step {
+            // A pooler may refuse to be flooded.
+            self.step = Step::End;
+            traffic.ready -= 1;
+            return Ok(());
+        }
         ensure!(
             matches!(self.step, Step::End),
             "the pooler closed a client's connection, which was waiting for {}",
@@ -132,6 +155,14 @@ impl Client {
         traffic: &mut Traffic,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        if let Step::Flood(flood) = &mut self.step {
+            traffic.bytes += frame.body.len() as u64 + 5;
+            if flood.handle(frame)? {
+                traffic.transactions += flood.messages();
+                self.step = Step::Idle;
+            }
+            return Ok(());
+        }
         if frame.tag == b'E' {
             bail!("{} in answer to a {}", frame.error_text(), self.waits_for());
         }
@@ -163,7 +194,7 @@ impl Client {
                     }
                 }
             }
-            Step::Idle | Step::End => match frame.tag {
+            Step::Idle | Step::Flood(_) | Step::End => match frame.tag {
                 b'S' | b'N' => {}
                 other => bail!("message {:?} that nobody asked for", other as char),
             },
@@ -210,6 +241,7 @@ impl Client {
             Step::Prepare(_) => "Parse",
             Step::Idle => "nothing",
             Step::Answer(_) => "query",
+            Step::Flood(_) => "flood",
             Step::End => "Terminate",
         }
     }

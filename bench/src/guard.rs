@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::flood::{PATTERNS, Pattern, SHORT};
 use crate::steps::{self, Steps};
 
 /// The C library chooses how it copies by what the processor can do; here it may not, so that the
@@ -20,6 +21,11 @@ const PLAIN_COPIES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX5
 
 /// A row may cost so much more than its record, in percent.
 const TOLERANCE: f64 = 2.0;
+
+/// Messages of the floods that are compared with [`SHORT`] ones.
+const LONG: u64 = 100_000;
+/// A message of a long flood costs no more than that of a short one, times this.
+const GROWTH_MAX: f64 = 1.2;
 
 #[derive(Debug, Args)]
 pub(crate) struct GuardOptions {
@@ -47,7 +53,7 @@ struct Record {
 /// Counts, prints, and compares with the record or replaces it.
 ///
 /// # Errors
-/// When a row costs more than its record allows.
+/// When a row costs more than its record allows, or a message of a long flood more than of a short one.
 pub(crate) fn guard(options: &GuardOptions) -> Result<()> {
     let mut record = match fs::read_to_string(&options.record) {
         Ok(text) => serde_json::from_str(&text)
@@ -64,8 +70,9 @@ pub(crate) fn guard(options: &GuardOptions) -> Result<()> {
     fs::create_dir_all(&options.profiles)?;
     let mut worse = Vec::new();
     println!("{:<16} {:>12} {:>9}", "row", "instructions", "change");
-    for steps in select(&options.rows)? {
-        let cost = count(steps, &options.profiles)?;
+    let (rows, patterns) = select(&options.rows)?;
+    for steps in rows {
+        let cost = count(&steps, steps.name, &options.profiles)?;
         let known = record.instructions.insert(steps.name.to_owned(), cost);
         let change = known.map(|known| (cost / known - 1.0) * 100.0);
         let shown = change.map_or_else(|| "new".to_owned(), |change| format!("{change:+.2} %"));
@@ -74,6 +81,7 @@ pub(crate) fn guard(options: &GuardOptions) -> Result<()> {
             worse.push(steps.name);
         }
     }
+    let growing = floods(&patterns, &options.profiles)?;
     if options.update {
         record.compiler = compiler.to_owned();
         let text = serde_json::to_string_pretty(&record)? + "\n";
@@ -86,26 +94,59 @@ pub(crate) fn guard(options: &GuardOptions) -> Result<()> {
          commit and move the record: bench/count --update",
         worse.join(", ")
     );
+    ensure!(
+        growing.is_empty(),
+        "a message costs more than {GROWTH_MAX} times as much in a flood of {LONG} as in one of {SHORT}: {}",
+        growing.join(", ")
+    );
     Ok(())
 }
 
-fn select(names: &[String]) -> Result<Vec<&'static Steps>> {
-    if names.is_empty() {
-        return Ok(steps::ALL.iter().collect());
+/// What a message of each pattern costs in short floods and in a long one. Returns the patterns whose
+/// cost grows.
+fn floods(patterns: &[Pattern], profiles: &Path) -> Result<Vec<&'static str>> {
+    let mut growing = Vec::new();
+    println!("\n{:<23} {:>12} {:>12} {:>7}", "flood", SHORT, LONG, "growth");
+    for pattern in patterns {
+        let cost = |messages, all| {
+            let steps = steps::floods(*pattern, messages, all);
+            count(&steps, &format!("{}/{messages}/{all}", steps.name), profiles)
+        };
+        let (short, long) = (cost(SHORT, 10 * SHORT)?, cost(LONG, LONG)?);
+        let growth = long / short;
+        println!("{:<23} {short:>12.1} {long:>12.1} {growth:>7.2}", pattern.name());
+        if growth > GROWTH_MAX {
+            growing.push(pattern.name());
+        }
     }
-    names.iter().map(|name| steps::named(name)).collect()
+    Ok(growing)
 }
 
-/// Instructions for one unit of work.
-fn count(steps: &Steps, profiles: &Path) -> Result<f64> {
-    let profile = profiles.join(format!("callgrind.{}", steps.name));
+/// The rows and floods of these names, or all.
+fn select(names: &[String]) -> Result<(Vec<Steps>, Vec<Pattern>)> {
+    if names.is_empty() {
+        return Ok((steps::ALL.to_vec(), PATTERNS.to_vec()));
+    }
+    let (mut rows, mut patterns) = (Vec::new(), Vec::new());
+    for name in names {
+        match PATTERNS.iter().find(|pattern| pattern.name() == name) {
+            Some(pattern) => patterns.push(*pattern),
+            None => rows.push(steps::named(name)?),
+        }
+    }
+    Ok((rows, patterns))
+}
+
+/// Instructions for one unit of work. `name` is the row's for the program itself.
+fn count(steps: &Steps, name: &str, profiles: &Path) -> Result<f64> {
+    let profile = profiles.join(format!("callgrind.{}", name.replace('/', "-")));
     let output = Command::new("valgrind")
         .env("GLIBC_TUNABLES", PLAIN_COPIES)
         .args(["--tool=callgrind", "--collect-atstart=no"])
         .arg(format!("--toggle-collect={}", steps::COUNTED))
         .arg(format!("--callgrind-out-file={}", profile.display()))
         .arg(std::env::current_exe()?)
-        .args(["steps", steps.name])
+        .args(["steps", name])
         .output()
         .context("cannot run valgrind; on Debian: apt-get install valgrind")?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -139,8 +180,11 @@ mod tests {
 
     #[test]
     fn rows_are_chosen_by_name() {
-        assert_eq!(select(&[]).unwrap().len(), steps::ALL.len());
-        assert_eq!(select(&["simple-10".to_owned()]).unwrap()[0].name, "simple-10");
+        let (rows, patterns) = select(&[]).unwrap();
+        assert_eq!((rows.len(), patterns.len()), (steps::ALL.len(), PATTERNS.len()));
+        let names = ["simple-10", "flood-sync"].map(str::to_owned);
+        let (rows, patterns) = select(&names).unwrap();
+        assert_eq!((rows[0].name, &patterns[..]), ("simple-10", &[Pattern::Sync][..]));
         assert!(select(&["simple-7".to_owned()]).is_err());
     }
 }

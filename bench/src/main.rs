@@ -9,6 +9,7 @@ mod bulk;
 mod client;
 mod command;
 mod flame;
+mod flood;
 mod frame;
 mod guard;
 mod load;

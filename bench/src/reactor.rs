@@ -298,8 +298,9 @@ impl Connection {
             if self.sent == self.outbox.len() {
                 self.outbox.clear();
                 self.sent = 0;
-                if let Peer::Session(session) = &mut self.peer {
-                    session.refill(&mut self.outbox);
+                match &mut self.peer {
+                    Peer::Session(session) => session.refill(&mut self.outbox),
+                    Peer::Client(client) => client.refill(&mut self.outbox),
                 }
                 if self.outbox.is_empty() {
                     return self.set_blocked(epoll, index, false);

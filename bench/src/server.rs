@@ -167,11 +167,18 @@ impl Session {
                 return Ok(Verdict::Stay);
             }
             b'X' => return Ok(Verdict::Close),
+            // Outside of a copy PostgreSQL ignores what belongs to one.
+            b'c' | b'd' | b'f' => return Ok(Verdict::Stay),
             _ if self.skipping => return Ok(Verdict::Stay),
             _ => {}
         }
         match frame.tag {
             b'H' => {}
+            b'F' => {
+                self.error(out, "42883", "function does not exist");
+                self.skipping = false;
+                self.ready(out);
+            }
             b'P' => self.parse(frame.body, out)?,
             b'B' => self.bind(frame.body, out)?,
             b'D' => self.describe(frame.body, out)?,
@@ -198,6 +205,11 @@ impl Session {
                     put(out, b'T', &[BULK_ROW]);
                     self.start_bulk(row_bytes, total_bytes);
                     return;
+                }
+                Kind::Failure => {
+                    self.run(&Kind::Failure, out);
+                    self.skipping = false;
+                    break;
                 }
                 kind => {
                     if let Some(columns) = kind.row_description() {
@@ -241,6 +253,7 @@ impl Session {
                 self.settings.extend(settings.into_iter().map(owned));
                 put(out, b'C', &[b"SELECT 1\0"]);
             }
+            Kind::Failure => self.error(out, "26000", "what it names does not exist"),
             Kind::Probe => {
                 self.settings.iter().for_each(|(name, value)| put_row(out, &[b"s", name, value]));
                 let tag = format!("SELECT {}\0", self.settings.len());

@@ -11,12 +11,13 @@ use config::Config;
 use proxy::Stepped;
 
 use crate::auth::Credentials;
+use crate::flood::{PATTERNS, Pattern, SHORT};
 use crate::reactor::Reactor;
 use crate::socket::{Address, Stream};
 use crate::traffic::{Protocol, Traffic, Work};
 
 /// What is done over and over.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
     pub(crate) name: &'static str,
     pool_mode: &'static str,
@@ -30,6 +31,8 @@ pub(crate) struct Steps {
 const RESULT_BYTES: u64 = 1_000_000;
 /// Turns in which nothing gets done before something is taken to be lost.
 const TURNS_MAX: u32 = 1_000;
+/// Messages before those of a flood that are counted.
+const WARM_UP: u64 = 2_000;
 /// The ports in the names of the sockets.
 const PORT: u16 = 6_432;
 const SERVER_PORT: u16 = 5_432;
@@ -69,10 +72,22 @@ pub(crate) static ALL: [Steps; 10] = [
     },
 ];
 
-/// The one of that name.
-pub(crate) fn named(name: &str) -> Result<&'static Steps> {
+/// Floods of so many messages each, `count` of them in all.
+pub(crate) fn floods(pattern: Pattern, messages: u64, count: u64) -> Steps {
+    let work = Work::Flood { pattern, messages };
+    Steps { name: pattern.name(), pool_mode: "transaction", clients: 1, work, count }
+}
+
+/// The one of that name. That of a flood is followed by the length of each and the messages in all.
+pub(crate) fn named(name: &str) -> Result<Steps> {
+    if let Some((name, numbers)) = name.split_once('/')
+        && let Some((messages, count)) = numbers.split_once('/')
+        && let Some(pattern) = PATTERNS.iter().find(|pattern| pattern.name() == name)
+    {
+        return Ok(floods(*pattern, messages.parse()?, count.parse()?));
+    }
     let found = ALL.iter().find(|steps| steps.name == name);
-    found.with_context(|| {
+    found.copied().with_context(|| {
         let names: Vec<_> = ALL.iter().map(|steps| steps.name).collect();
         format!("no row is named {name}; there are {}", names.join(", "))
     })
@@ -98,7 +113,9 @@ struct Rig {
 impl Steps {
     /// Does a tenth of the work to warm up, and then all of it in [`counted_turn`]s.
     pub(crate) fn run(&self) -> Result<()> {
-        let folder = std::env::temp_dir().join(format!("weir-steps-{}", std::process::id()));
+        let thread = std::thread::current().name().map(|name| name.replace(':', "-"));
+        let name = format!("weir-steps-{}-{}", std::process::id(), thread.unwrap_or_default());
+        let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         let folder = Folder(folder);
         let credentials = Credentials::new("bench", "bench", "");
@@ -109,6 +126,12 @@ impl Steps {
         let mut rig = Rig { reactor, weir, address, clients: self.clients };
         if self.work != Work::Login {
             rig.go_on(false, |traffic| traffic.ready == self.clients)?;
+        }
+        if let Work::Flood { pattern, .. } = self.work {
+            rig.reactor.traffic.work = Work::Flood { pattern, messages: SHORT };
+            rig.floods(WARM_UP, false)?;
+            rig.reactor.traffic.work = self.work;
+            return rig.floods(self.count, true);
         }
         rig.reactor.traffic.running = true;
         rig.reactor.each_client(|client, traffic, out| client.ask(traffic, out))?;
@@ -149,6 +172,17 @@ impl Rig {
         self.go_on(counted, |traffic| done(traffic) >= until)
     }
 
+    /// One flood after another, until there were so many messages.
+    fn floods(&mut self, messages: u64, counted: bool) -> Result<()> {
+        let end = self.reactor.traffic.transactions + messages;
+        while self.reactor.traffic.transactions < end {
+            let before = self.reactor.traffic.transactions;
+            self.reactor.each_client(|client, traffic, out| client.ask(traffic, out))?;
+            self.go_on(counted, |traffic| traffic.transactions > before)?;
+        }
+        Ok(())
+    }
+
     /// The peers and Weir in turn, until `done`.
     fn go_on(&mut self, counted: bool, done: impl Fn(&Traffic) -> bool) -> Result<()> {
         let (mut progress, mut idle) = (0, 0);
@@ -159,7 +193,11 @@ impl Rig {
             }
             self.reactor.turn(Duration::ZERO)?;
             if counted {
+                #[cfg(test)]
+                let before = crate::sys::thread_time()?;
                 counted_turn(&mut self.weir)?;
+                #[cfg(test)]
+                tests::add_time(crate::sys::thread_time()? - before);
             } else {
                 self.weir.turn()?;
             }
@@ -183,7 +221,42 @@ fn counted_turn(weir: &mut Stepped) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Messages of a long flood.
+    const LONG: u64 = 50_000;
+
+    thread_local! {
+        /// CPU time of the turns that were counted.
+        static TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    pub(super) fn add_time(more: Duration) {
+        TIME.set(TIME.get() + more);
+    }
+
+    /// What a message costs in floods of so many, in nanoseconds.
+    fn cost(pattern: Pattern, messages: u64, count: u64) -> f64 {
+        TIME.set(Duration::ZERO);
+        let steps = floods(pattern, messages, count);
+        steps.run().unwrap_or_else(|error| panic!("{pattern:?}: {error:#}"));
+        TIME.get().as_nanos() as f64 / count as f64
+    }
+
+    /// `make count` compares instructions, and more exactly.
+    #[test]
+    fn a_message_of_a_long_flood_costs_no_more() {
+        for pattern in PATTERNS {
+            let (short, long) = (cost(pattern, SHORT, 10 * SHORT), cost(pattern, LONG, LONG));
+            println!("{pattern:?}: {short:.0} ns, {long:.0} ns");
+            assert!(
+                long < 2.0 * short,
+                "{pattern:?}: {short} ns in a short one, {long} in a long one"
+            );
+        }
+    }
 
     #[test]
     fn all_work_is_done() {

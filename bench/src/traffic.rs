@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use load::Histogram;
 
 use crate::auth::Credentials;
+use crate::flood::Pattern;
 
 /// What a client does once it is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) enum Work {
     Bulk { row_bytes: usize, total_bytes: u64 },
     /// Leave, to log in anew.
     Login,
+    /// So many messages, without waiting for an answer.
+    Flood { pattern: Pattern, messages: u64 },
 }
 
 /// How a small select is sent; the names are pgbench's.
@@ -55,7 +58,7 @@ pub(crate) struct Traffic {
     pub(crate) logins: u64,
     /// Handshakes that took up an earlier TLS session.
     pub(crate) resumed: u64,
-    /// Bytes of large results.
+    /// Bytes of large results, and of what answers floods.
     pub(crate) bytes: u64,
     pub(crate) latency: Histogram,
     /// So many more clients are to be at work.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::auth::Credentials;
+use crate::flood::{PATTERNS, Pattern};
 use crate::server::{Session, Verdict};
 
 fn traffic(work: Work) -> Traffic {
@@ -142,4 +143,35 @@ fn a_client_with_settings_takes_no_answer_of_other_settings() {
     let mut sent = Vec::new();
     client.ask(&mut traffic, &mut sent);
     assert!(deliver(&mut other, &mut client, &mut traffic, sent).is_err());
+}
+
+#[test]
+fn a_flood_is_counted_when_all_of_it_is_answered() {
+    for pattern in PATTERNS {
+        let work = Work::Flood { pattern, messages: 10_000 };
+        let mut traffic = traffic(work);
+        let mut session = Session::new(1);
+        let mut client = logged_in(&mut session, &mut traffic);
+        let mut sent = Vec::new();
+        client.ask(&mut traffic, &mut sent);
+        while !sent.is_empty() {
+            assert_eq!(traffic.transactions, 0, "{pattern:?}");
+            deliver(&mut session, &mut client, &mut traffic, std::mem::take(&mut sent)).unwrap();
+            client.refill(&mut sent);
+        }
+        assert_eq!(traffic.transactions, 10_000, "{pattern:?}");
+        assert!(client.is_idle());
+    }
+}
+
+#[test]
+fn a_flood_with_an_answer_too_few_is_noticed() {
+    let mut traffic = traffic(Work::Flood { pattern: Pattern::EmptyQuery, messages: 10 });
+    let mut session = Session::new(1);
+    let mut client = logged_in(&mut session, &mut traffic);
+    let mut sent = Vec::new();
+    client.ask(&mut traffic, &mut sent);
+    let answer = answer_to(&mut session, &sent);
+    let first = Frame::split(&answer).unwrap().unwrap().1;
+    assert!(client.handle(&answer[first..], &mut traffic, &mut Vec::new()).is_err());
 }

@@ -60,6 +60,7 @@ impl Line {
         let [a, b] = [0, 1].map(|side| figure(median(&self.figures(side, part))));
         let [a_rate, b_rate] = [0, 1].map(|side| rate(self.rate(side)));
         let ratios = self.ratios(part);
+        let ratios: Vec<_> = ratios.into_iter().filter(|ratio| !ratio.is_nan()).collect();
         let ratio = median(&ratios).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let spread =
             range(&ratios).map_or("-".to_owned(), |(from, to)| format!("{from:.2}..{to:.2}"));
@@ -92,6 +93,7 @@ impl Line {
 fn figure(value: Option<f64>) -> String {
     match value {
         None => "n/a".to_owned(),
+        Some(value) if value.is_nan() => "ended".to_owned(),
         Some(value) if value >= 99.95 => format!("{value:.0}"),
         Some(value) if value >= 9.995 => format!("{value:.1}"),
         Some(value) if value >= 1.0 => format!("{value:.2}"),

@@ -5,6 +5,7 @@ use std::fmt;
 use anyhow::Result;
 
 use super::binary::{Binary, Programs};
+use crate::flood::Pattern;
 use crate::named::{self, Named};
 use crate::traffic::{Protocol, Sessions};
 
@@ -49,6 +50,8 @@ pub(super) enum Job {
     Idle { clients: usize },
     /// Two hundred clients work, and so many come at once.
     Storm { coming: usize },
+    /// One client sends far more messages than anybody should, and another one asks meanwhile.
+    Flood(Pattern),
 }
 
 /// How clients secure their connections.
@@ -117,6 +120,10 @@ const fn ring(name: &'static str, clients: usize, unix: bool) -> Row {
     Row { contest: Contest::Ring, ..floor(name, clients, unix) }
 }
 
+const fn flood(pattern: Pattern) -> Row {
+    Row { extra: true, ..row(pattern.name(), Job::Flood(pattern)) }
+}
+
 const NOTHING_SET: Sessions = Sessions { groups: 0, at_work: 0 };
 
 const fn secured(row: Row, tls: Tls) -> Row {
@@ -126,7 +133,7 @@ const fn secured(row: Row, tls: Tls) -> Row {
 /// Clients at work while others come in a storm.
 pub(super) const AT_WORK: usize = 200;
 
-pub(super) static ROWS: [Row; 49] = [
+pub(super) static ROWS: [Row; 59] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -169,6 +176,16 @@ pub(super) static ROWS: [Row; 49] = [
     Row { extra: true, ..row("idle-19900", Job::Idle { clients: 19_900 }) },
     row("storm-5000", Job::Storm { coming: 5_000 }),
     Row { extra: true, ..row("storm-19900", Job::Storm { coming: 19_700 }) },
+    flood(Pattern::Sync),
+    flood(Pattern::ParseClose),
+    flood(Pattern::ParseThenClose),
+    flood(Pattern::CopyFail),
+    flood(Pattern::Execute),
+    flood(Pattern::MissingBind),
+    flood(Pattern::MissingDescribe),
+    flood(Pattern::EmptyQuery),
+    flood(Pattern::FailingQuery),
+    flood(Pattern::FunctionCall),
     secured(query("tls-cpu-200", 200, Protocol::Simple), Tls::Fresh(Key::P256)),
     secured(row("tls-login", Job::Login { scram: false }), Tls::Fresh(Key::P256)),
     secured(row("tls-login-rsa", Job::Login { scram: false }), Tls::Fresh(Key::Rsa)),
@@ -221,6 +238,7 @@ impl Row {
     pub(super) fn parts(&self) -> &'static [&'static str] {
         match (self.job, self.contest) {
             (Job::Idle { .. }, _) => &["", " asked", " left"],
+            (Job::Flood(_), _) => &["", " long", " growth", " wait"],
             (Job::Storm { .. }, _) => &["", " p99 before", " p99", " p99 growth", " resident"],
             (_, Contest::Workers { .. }) => &["", " capacity", " sleeps"],
             _ => &[""],
@@ -249,6 +267,11 @@ impl Row {
                 "resident bytes per idle client\n  \
                  asked: after each has asked once; left: what is kept once they have left"
             }
+            Job::Flood(_) => {
+                "CPU µs per message in floods of 1,000\n  \
+                 long: in a flood of 1,000,000; growth: the one by the other\n  \
+                 wait: ms, the longest of another client's for an answer"
+            }
             Job::Storm { .. } => {
                 "ms until all who come are logged in\n  \
                  p99: of those at work, µs, before and meanwhile, from when each was due; growth: \
@@ -273,6 +296,7 @@ impl fmt::Display for Row {
             }
             Job::Bulk { row_bytes } => write!(f, ", one client, rows of {row_bytes} bytes")?,
             Job::Idle { clients } => write!(f, ", {clients} clients")?,
+            Job::Flood(pattern) => write!(f, ", {pattern:?}")?,
             Job::Storm { coming } => {
                 write!(f, ", {coming} come at once while {AT_WORK} work")?;
             }

@@ -12,6 +12,7 @@ use super::row::{AT_WORK, Contest, Job, Row, Tls};
 use crate::auth::Credentials;
 use crate::command::BULK_BYTES;
 use crate::flame::{Recorder, Recording};
+use crate::flood::{Flood, Toll};
 use crate::load::{Load, Memory, Outcome, Stop};
 use crate::reactor::Reactor;
 use crate::socket::Address;
@@ -54,8 +55,9 @@ impl Bench<'_> {
             Job::Bulk { row_bytes } => (1, Work::Bulk { row_bytes, total_bytes: BULK_BYTES }),
             Job::Idle { clients } => (clients, Work::Query(Protocol::Simple)),
             Job::Storm { .. } => (AT_WORK, Work::Query(Protocol::Simple)),
+            Job::Flood(_) => (1, Work::Query(Protocol::Simple)),
         };
-        let setting = self.setting(row, side);
+        let setting = self.setting(row, binary, side);
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
         // Transaction mode would lose what is set.
@@ -97,6 +99,15 @@ impl Bench<'_> {
                 };
                 storm.measure(&mut reactor).map(|passage| Sample::storm(&passage))
             }
+            Job::Flood(pattern) => {
+                let flood = Flood {
+                    pooler: pooler.address.clone(),
+                    pattern,
+                    interval: self.interval,
+                    watch: pooler.pid(),
+                };
+                flood.measure(&mut reactor).map(|toll| Sample::flood(&toll))
+            }
             Job::Query { .. } | Job::Login { .. } | Job::Bulk { .. } => {
                 load.measure(&mut reactor).map(|outcome| Sample::of(row, &outcome))
             }
@@ -106,11 +117,12 @@ impl Bench<'_> {
         Ok(sample)
     }
 
-    fn setting(&self, row: &Row, side: usize) -> Setting {
+    fn setting(&self, row: &Row, binary: &Binary, side: usize) -> Setting {
         Setting {
             unix: matches!(row.job, Job::Query { unix: true, .. }),
             scram: row.job == Job::Login { scram: true },
-            prepared: row.is_prepared(),
+            prepared: row.is_prepared()
+                || (matches!(row.job, Job::Flood(_)) && binary.prepares_statements()),
             tls: row.tls,
             pool_mode: match row.contest {
                 Contest::Modes(_) if side == 1 => "auto",
@@ -158,6 +170,12 @@ impl Sample {
         Self { figures, rate: None, detail: passage.to_json() }
     }
 
+    fn flood(toll: &Toll) -> Self {
+        let wait_ms = toll.wait.as_secs_f64() * 1e3;
+        let figures = vec![toll.short_us, toll.long_us, toll.growth(), wait_ms];
+        Self { figures, rate: None, detail: toll.to_json() }
+    }
+
     fn of(row: &Row, outcome: &Outcome) -> Self {
         let cpu_us = outcome.used.cpu.run_ns as f64 / 1e3;
         let (figure, done) = match row.job {
@@ -166,7 +184,7 @@ impl Sample {
             Job::Bulk { .. } => {
                 (outcome.used.cpu.run_ns as f64 / outcome.bytes as f64, outcome.bytes as f64 / 1e6)
             }
-            Job::Query { .. } | Job::Idle { .. } | Job::Storm { .. } => {
+            Job::Query { .. } | Job::Idle { .. } | Job::Storm { .. } | Job::Flood(_) => {
                 (cpu_us / outcome.transactions as f64, outcome.transactions as f64)
             }
         };

@@ -39,6 +39,8 @@ pub(super) enum Kind<'a> {
     SetConfig {
         calls: &'a [u8],
     },
+    /// It fails, when it is run.
+    Failure,
     /// Weir's question what was set in the session: rows of a kind, a name and a value.
     Probe,
     /// Only a command tag, and perhaps a new transaction status.
@@ -59,6 +61,7 @@ impl<'a> Kind<'a> {
             b"ROLLBACK" => plain("ROLLBACK", Some(b'I')),
             b"DISCARD" => plain("DISCARD ALL", None),
             b"RESET" => reset(text),
+            b"COPY" | b"EXECUTE" | b"X" => Self::Failure,
             b"SET" => set(text),
             b"SELECT" => match words.next().unwrap_or_default() {
                 b"bulk" => Self::Bulk {
@@ -80,7 +83,7 @@ impl<'a> Kind<'a> {
             Self::Bulk { .. } => Some(BULK_ROW.into()),
             Self::Probe => Some(columns(&[TEXT; 3]).into()),
             Self::SetConfig { calls: text } => Some(columns(&vec![BOOL; calls(text).len()]).into()),
-            Self::Set { .. } | Self::Reset { .. } | Self::Plain { .. } => None,
+            Self::Set { .. } | Self::Reset { .. } | Self::Failure | Self::Plain { .. } => None,
         }
     }
 }

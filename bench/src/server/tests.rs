@@ -132,10 +132,24 @@ fn a_large_result_comes_in_pieces_and_holds_up_what_follows() {
 }
 
 #[test]
+fn what_floods_ask_fails_and_the_session_goes_on() {
+    let mut session = session();
+    for text in ["x", "COPY nowhere FROM STDIN"] {
+        assert_eq!(tags(&query(&mut session, text)), "EZ");
+    }
+    let mut bytes = Vec::new();
+    put(&mut bytes, b'f', &[b"no\0"]);
+    assert_eq!(tags(&answer(&mut session, &bytes)), "", "there is no copy to end");
+    put(&mut bytes, b'F', &[&[0; 10]]);
+    assert_eq!(tags(&answer(&mut session, &bytes)), "EZ");
+    assert_eq!(tags(&query(&mut session, "SELECT 1")), "TDCZ");
+}
+
+#[test]
 fn what_the_canned_server_cannot_do_is_an_error_not_a_guess() {
     let mut session = session();
     let mut bytes = Vec::new();
-    put(&mut bytes, b'F', &[b"\0\0\0\0"]);
+    put(&mut bytes, b'p', &[b"\0\0\0\0"]);
     assert!(session.handle(&bytes, &mut Vec::new()).is_err());
 }
 

@@ -1,0 +1,163 @@
+//! A flood: one client sends far more messages than anybody should. Measured is what a message costs the
+//! pooler in short floods and in a long one, and how long another client waits for its answer meanwhile.
+//!
+//! The other client is a thread of its own on the peers' core.
+
+mod pattern;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::auth::Credentials;
+use crate::load::{Load, Stop};
+use crate::process::Threads;
+use crate::reactor::Reactor;
+use crate::run::Setting;
+use crate::socket::Address;
+use crate::traffic::{Protocol, Traffic, Work};
+pub(crate) use pattern::{PATTERNS, Pattern};
+
+/// Messages in a short flood, and in a long one.
+pub(crate) const SHORT: u64 = 1_000;
+pub(crate) const LONG: u64 = 1_000_000;
+/// Short floods that are measured together, and those before them.
+const SHORT_FLOODS: u64 = 100;
+const WARM_UP_FLOODS: u64 = 20;
+/// Nothing came of a flood for so long: the pooler has lost a message.
+const STALLED: Duration = Duration::from_secs(60);
+const TURN_MAX: Duration = Duration::from_millis(20);
+
+/// What happens.
+#[derive(Debug, Clone)]
+pub(crate) struct Flood {
+    pub(crate) pooler: Address,
+    pub(crate) pattern: Pattern,
+    /// Another client asks for so long at least.
+    pub(crate) interval: Duration,
+    /// The pooler's process.
+    pub(crate) watch: u32,
+}
+
+/// What came of it. A cost is not a number if the pooler ended the client's connection instead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Toll {
+    /// CPU time of the pooler for a message, in microseconds.
+    pub(crate) short_us: f64,
+    pub(crate) long_us: f64,
+    /// The longest that another client waited for an answer.
+    pub(crate) wait: Duration,
+    /// So often it got one.
+    answers: u64,
+}
+
+impl Toll {
+    /// The cost of a message in a long flood by that in a short one.
+    pub(crate) fn growth(self) -> f64 {
+        self.long_us / self.short_us
+    }
+
+    pub(crate) fn to_json(self) -> Value {
+        json!({
+            "short_us": self.short_us,
+            "long_us": self.long_us,
+            "wait_us": self.wait.as_micros() as u64,
+            "answers_of_the_other": self.answers,
+        })
+    }
+}
+
+impl Flood {
+    /// # Errors
+    /// When the other client is refused or dropped, or gets a wrong answer.
+    pub(crate) fn measure(&self, reactor: &mut Reactor) -> Result<Toll> {
+        self.floods(reactor, SHORT, WARM_UP_FLOODS)?;
+        let short_us = self.cost(reactor, SHORT, SHORT_FLOODS)?;
+        let long_us = self.cost(reactor, LONG, 1)?;
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let other = scope.spawn(|| self.ask(&is_over));
+            let flooded = self.flood_for(reactor);
+            is_over.store(true, Ordering::Relaxed);
+            // Its last answer comes from the canned server, which is here.
+            while !other.is_finished() {
+                reactor.turn(TURN_MAX)?;
+            }
+            let (wait, answers) = other.join().expect("the other client does not panic")?;
+            flooded?;
+            Ok(Toll { short_us, long_us, wait, answers })
+        })
+    }
+
+    fn cost(&self, reactor: &mut Reactor, messages: u64, count: u64) -> Result<f64> {
+        self.log_in(reactor)?;
+        let before = Threads::of(self.watch)?;
+        let is_whole = self.floods(reactor, messages, count)?;
+        let used = Threads::of(self.watch)?.since(&before).cpu.run_ns as f64 / 1e3;
+        Ok(if is_whole { used / (messages * count) as f64 } else { f64::NAN })
+    }
+
+    fn flood_for(&self, reactor: &mut Reactor) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < self.interval {
+            self.floods(reactor, LONG, 1)?;
+        }
+        Ok(())
+    }
+
+    fn log_in(&self, reactor: &mut Reactor) -> Result<()> {
+        let load = Load {
+            pooler: self.pooler.clone(),
+            clients: 1,
+            warm_up: Duration::ZERO,
+            stop: Stop::AtCount(0),
+            watch: None,
+        };
+        load.log_in(reactor, 1)
+    }
+
+    /// So many floods one after another. False if the pooler ended the connection.
+    fn floods(&self, reactor: &mut Reactor, messages: u64, count: u64) -> Result<bool> {
+        self.log_in(reactor)?;
+        reactor.traffic.work = Work::Flood { pattern: self.pattern, messages };
+        for _ in 0..count {
+            let until = reactor.traffic.transactions + messages;
+            reactor.each_client(|client, traffic, out| client.ask(traffic, out))?;
+            let (mut progress, mut moved) = (0, Instant::now());
+            while reactor.traffic.transactions < until {
+                reactor.turn(TURN_MAX)?;
+                if reactor.traffic.ready == 0 {
+                    return Ok(false);
+                }
+                let now = reactor.traffic.progress();
+                if now != progress {
+                    (progress, moved) = (now, Instant::now());
+                }
+                ensure!(moved.elapsed() < STALLED, "no answers to a flood for {STALLED:?}");
+            }
+        }
+        Ok(true)
+    }
+
+    /// Another client asks again and again. Returns its longest wait, and how many answers it got.
+    fn ask(&self, is_over: &AtomicBool) -> Result<(Duration, u64)> {
+        let work = Work::Query(Protocol::Simple);
+        let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
+        let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
+        self.log_in(&mut reactor)?;
+        reactor.begin()?;
+        while !is_over.load(Ordering::Relaxed) {
+            reactor.turn(TURN_MAX)?;
+        }
+        // An answer that is still to come counts as well.
+        let answers = reactor.traffic.transactions;
+        reactor.traffic.running = false;
+        while reactor.traffic.transactions == answers {
+            reactor.turn(TURN_MAX)?;
+        }
+        Ok((Duration::from_micros(reactor.traffic.latency.max_us()), answers))
+    }
+}
