@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions bench count setup setup-demo setup-drivers drivers release regress install deb
+.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions bench count setup setup-demo setup-drivers drivers release regress install deb extension install-extension test-extension setup-extension
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -12,7 +12,7 @@ help:
 	@echo "make demo    a throw-away PostgreSQL with Weir before it; Ctrl-C removes both"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
-	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/8: that one)"
+	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/16: that one)"
 	@echo "make nightly all of the longer suites: some hours"
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..100000)"
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
@@ -24,7 +24,11 @@ help:
 	@echo "             ARGS='--mode auto': with a hostile client between any two transactions)"
 	@echo "make install the program, its man page, systemd's units and a first configuration"
 	@echo "             (PREFIX=/usr/local SYSCONFDIR=/etc DESTDIR=)"
-	@echo "make deb     a Debian package in target/"
+	@echo "make extension  the library weir for PostgreSQL, which tells Weir what a session holds"
+	@echo "             (PG_CONFIG=pg_config: of which server; extension/README.md)"
+	@echo "make install-extension  the same, and installs it in that server"
+	@echo "make test-extension  the library on PostgreSQL 15, 16 and 18 (ARGS='--asan 16')"
+	@echo "make deb     two Debian packages in target/: weir, and the library for PostgreSQL 15"
 	@echo "make help    this list"
 	@echo
 	@echo "Missing Debian packages are installed when root or by sudo, else named."
@@ -83,8 +87,20 @@ export PREFIX SYSCONFDIR DESTDIR
 install: release
 	@BINARY=$(BUILT)/release/weir packaging/install
 
-deb: release
+deb: release setup-extension
 	@BINARY=$(BUILT)/release/weir OUT=$(BUILT) packaging/deb
+	@OUT=$(BUILT) packaging/deb-library
+
+PG_CONFIG ?= pg_config
+
+extension: setup-extension
+	@$(MAKE) -s -C extension PG_CONFIG=$(PG_CONFIG)
+
+install-extension: extension
+	@$(MAKE) -s -C extension PG_CONFIG=$(PG_CONFIG) install
+
+test-extension: setup-extension
+	@extension/test/run $(ARGS)
 
 release:
 	@echo "building weir (release); the first build takes a few minutes"
@@ -95,6 +111,9 @@ setup:
 
 setup-demo:
 	@scripts/setup demo
+
+setup-extension:
+	@scripts/setup extension
 
 setup-drivers:
 	@scripts/setup drivers

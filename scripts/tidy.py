@@ -2,12 +2,20 @@
 """Checks what neither the compiler nor clippy checks. Prints every offence and exits 1 if any.
 
 * crates depend on each other in the allowed directions only
-* no source file is longer than 1,000 lines (a warning from 600 on)
+* no source file, of Rust or C, is longer than 1,000 lines (a warning from 600 on)
+* lines of C are at most 100 columns long, and have no tabs; what depends on PostgreSQL's version is in
+  extension/compat.h
 * the pure crates contain no clock, thread, socket, lock or file access
 * every test COMPAT.md, SECURITY.md, docs/performance.md and docs/testing.md name exists, and each
-  row of COMPAT.md names one
+  row of COMPAT.md has one in its appendix
 * no tracked file names a path of somebody's machine, or holds the marks of an unfinished merge
 * every script of the shell can be parsed
+* no sentence of a document begins with a bare relative ("Who", "Whoever", "What"), unless it asks
+* no line of a document has more than 100 columns, no row of a table more than 160
+* every identifier and every source file that a document names in backticks exists
+* the glossary has one entry for each word, and one meaning in each entry
+* each entry of the changelog is one line of at most 120 characters
+* every link from one document to another, or to a heading, leads there
 """
 
 import json
@@ -38,6 +46,7 @@ ALLOWED = {
 
 LINES_MAX = 1000
 LINES_WARN = 600
+COLUMNS_MAX = 100
 
 PURE_CRATES = [
     "crates/wire/src", "crates/config/src", "crates/sql/src", "crates/engine/src", "crates/x509/src",
@@ -50,6 +59,32 @@ IMPURE_ALLOWED = {"crates/config/src/load.rs": {"std::fs", "fs::read", "File::op
 
 # Documents that say what works or holds, and by which test.
 PROVEN = ["COMPAT.md", "SECURITY.md", "docs/performance.md", "docs/testing.md"]
+
+# Documents that are not in plain English yet. Their prose is not checked. This list only shrinks: tidy
+# says so when one of them passes.
+NOT_REWRITTEN = {
+    "COMPAT.md", "SECURITY.md", "docs/admin.md", "docs/auto-mode.md", "docs/config.md",
+    "docs/drivers.md", "docs/from-pgbouncer.md", "docs/performance.md", "docs/testing.md",
+}
+
+GLOSSARY = "docs/glossary.md"
+CHANGELOG = "CHANGELOG.md"
+COLUMNS_MAX = 100
+ROW_COLUMNS_MAX = 160
+ENTRY_COLUMNS_MAX = 120
+
+RELATIVE = re.compile(r"(?:Who|Whoever|Whom|Whomever|Whose|What|Whatever)\b")
+# A definition that goes on to another meaning.
+SECOND_MEANING = re.compile(r"[.;] (?:Also\b|Or\b|In [^.:;]{1,40}:)")
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::\w+)*(?:\(\))?")
+SOURCE_FILE = re.compile(r"[\w./-]+\.(?:rs|py|json|toml|md|service|socket)|[\w.-]+/[\w./-]*")
+# Words in backticks that are not Weir's: of SQL, PostgreSQL, PgBouncer, libraries and other programs;
+# and names that stand for any name.
+FOREIGN = set("""
+    ISNULL NOTNULL PQbackendPID connection_failure duplicate_prepared_statement horology
+    invalid_sql_statement_name pam_unix samenet ttdummy
+    foo.rs foo/tests.rs mod.rs get_ unprepare weir_7 weir_N PGBOUNCER_N
+""".split())
 
 # Spelt in two parts, since this file is tracked as well.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:wo" r"rk|ro" r"ot)/")
@@ -143,9 +178,13 @@ def check_named_tests(sources):
 
 
 def check_document(document, tests):
-    """Tests are written `module::name`, several with commas, in the column headed "test"."""
-    column = status = None
+    """Tests are written `module::name`, several with commas, in the column headed "test". A row with a
+    status has its tests in the section "Tests: …" of the same name, in the row of the same feature."""
+    column = status = section = None
+    rows, claimed, shown = set(), {}, set()
     for number, line in enumerate((ROOT / document).read_text().splitlines(), 1):
+        if line.startswith("#"):
+            section = line.lstrip("# ")
         if not line.startswith("|"):
             column = None
             continue
@@ -153,15 +192,35 @@ def check_document(document, tests):
         if column is None:
             heads = [head.lower() for head in row]
             column = heads.index("test") if "test" in heads else len(row)
-            status = heads.index("status") if "status" in heads else None
+            status = heads.index("status") if "status" in heads[1:] else None
             continue
+        if not row[0].strip("-"):
+            continue
+        if status is not None:
+            rows.add((section, row[0]))
+            if row[status] != "not applicable":
+                claimed[section, row[0]] = number
         if column >= len(row):
             continue
-        if not row[column] and status is not None and row[status] != "not applicable":
-            yield f"{document}:{number}: what works without a test?"
+        if row[column]:
+            shown.add((section.removeprefix("Tests: "), row[0]))
         for test in re.findall(r"[\w:]*\w", row[column]):
             if test.rsplit("::", 1)[-1] not in tests:
                 yield f"{document}:{number}: there is no test {test}"
+    for claim, number in claimed.items():
+        if claim not in shown:
+            yield f"{document}:{number}: what works without a test?"
+    for section, feature in shown - rows if rows else ():
+        yield f"{document}: tests of a row that is not there: {feature} in {section}"
+
+
+def check_c(sources):
+    for path, text in sources.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > COLUMNS_MAX or "\t" in line:
+                yield f"{name_of(path)}:{number}: a tab, or more than {COLUMNS_MAX} columns"
+            if "PG_VERSION_NUM" in line and path.name != "compat.h":
+                yield f"{name_of(path)}:{number}: what depends on the version belongs into compat.h"
 
 
 def check_paths(paths):
@@ -189,16 +248,195 @@ def check_scripts(paths):
                 yield parsed.stderr.strip()
 
 
+def blocks(text):
+    """Paragraphs, list items, headings and table cells of a document, each with its first line's number.
+    Code between fences is left out."""
+    number, lines, in_code = 0, [], False
+    for at, line in enumerate(text.splitlines(), 1):
+        is_fence = line.lstrip().startswith("```")
+        starts = re.match(r"\s*(?:[*-]|\d+\.) |#|\|", line)
+        if lines and (is_fence or starts or not line.strip()):
+            yield number, " ".join(lines)
+            lines = []
+        if is_fence:
+            in_code = not in_code
+        elif line.startswith("|") and not in_code:
+            yield from ((at, cell) for cell in cells(line))
+        elif line.strip() and not in_code:
+            number = number if lines else at
+            lines.append(line.strip())
+    if lines:
+        yield number, " ".join(lines)
+
+
+def check_sentences(name, text):
+    for number, block in blocks(text):
+        if block.startswith("#"):
+            continue
+        block = re.sub(r"^(?:[*-]|\d+\.) +", "", block)
+        for sentence in re.split(r"(?<=[.!?:])[*_)\"]*\s+", block):
+            bare = sentence.lstrip("*_(\"")
+            if RELATIVE.match(bare) and not bare.rstrip("*_)\"").endswith("?"):
+                yield f"{name}:{number}: begins with a bare relative: {bare[:50]}"
+
+
+def check_columns(name, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        most = COLUMNS_MAX
+        if line.startswith("|"):
+            most = ROW_COLUMNS_MAX
+        elif name == CHANGELOG:
+            most = ENTRY_COLUMNS_MAX
+        if len(line) > most:
+            yield f"{name}:{number}: {len(line)} columns, more than {most}"
+
+
+def check_changelog(text):
+    in_entry = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if in_entry and line.startswith(" "):
+            yield f"{CHANGELOG}:{number}: an entry of more than one line"
+        in_entry = line.startswith("- ") or in_entry and line.startswith(" ")
+
+
+class Source:
+    """What there is to be named: words of the source without its comments, files, and which files are
+    about which type."""
+
+    def __init__(self, paths, sources):
+        self.names = [name_of(path) for path in paths]
+        self.places = {"/" + "/".join(name.split("/")[first:last])
+                       for name in self.names
+                       for first in range(name.count("/") + 1)
+                       for last in range(first + 1, name.count("/") + 2)}
+        self.words, self.of_type = set(), {}
+        for path in paths:
+            if path.suffix in (".md", ".svg") or name_of(path) == "scripts/tidy.py":
+                continue
+            try:
+                text = sources[path] if path in sources else path.read_text()
+            except UnicodeDecodeError:
+                continue
+            if path in sources:
+                text = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+            words = set(re.findall(r"\w+", text))
+            self.words |= words
+            if path in sources:
+                found = re.findall(r"\b(?:struct|enum|trait)\s+(\w+)", text)
+                found += re.findall(r"^\s*impl\b[^{;]*?\b(\w+)(?:<[^{]*>)?\s*(?:where[^{]*)?\{", text,
+                                    flags=re.MULTILINE)
+                for one in set(found):
+                    self.of_type.setdefault(one, set()).update(words)
+
+    def has_file(self, name):
+        return "/" + name.rstrip("/") in self.places
+
+    def has_identifier(self, name):
+        parts = name.removesuffix("()").split("::")
+        for before, part in zip([None, *parts], parts):
+            if part not in self.of_type.get(before, self.words):
+                return False
+        return True
+
+
+def check_names(name, text, source):
+    top = {path.split("/")[0] for path in source.names if "/" in path}
+    top |= {path.split("/")[1] for path in source.names if path.startswith("crates/")}
+    for number, block in blocks(text):
+        for code in re.findall(r"`([^`]+)`", block):
+            if code in FOREIGN:
+                continue
+            if SOURCE_FILE.fullmatch(code):
+                is_ours = code.endswith((".rs", ".py")) or code.split("/")[0] in top
+                if is_ours and not source.has_file(code):
+                    yield f"{name}:{number}: there is no file {code}"
+            elif IDENTIFIER.fullmatch(code) and not source.has_identifier(code):
+                yield f"{name}:{number}: there is no {code} in the source"
+
+
+def check_glossary(text):
+    entries, meanings, unused = {}, {}, []
+    is_used = True
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("#"):
+            is_used = "do not use" not in line
+        if not line.startswith("|"):
+            continue
+        first, meaning = cells(line)[:2]
+        if not is_used:
+            unused += [(number, word.strip()) for word in first.split(",")]
+            continue
+        for group in re.findall(r"\*\*(.+?)\*\*", first):
+            for word in (word.strip().lower() for word in group.split(",")):
+                if word in entries:
+                    yield f"{GLOSSARY}:{number}: {word} has an entry in line {entries[word]} too"
+                entries[word] = number
+            if SECOND_MEANING.search(meaning):
+                yield f"{GLOSSARY}:{number}: two meanings of one word: {group}"
+            if meaning in meanings:
+                yield f"{GLOSSARY}:{number}: {group} means the same as {meanings[meaning]}"
+            meanings[meaning] = group
+    for number, word in unused:
+        if word.lower() in entries:
+            yield f"{GLOSSARY}:{number}: {word} is not used, but has an entry"
+
+
+def anchor(heading):
+    """The name by which a link leads to a heading."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.lstrip("# ").rstrip())
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+def check_links(paths):
+    texts = {path: path.read_text() for path in paths if path.suffix == ".md"}
+    anchors = {path: {anchor(block) for _, block in blocks(text) if block.startswith("#")}
+               for path, text in texts.items()}
+    for path, text in texts.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if link.startswith("http"):
+                continue
+            place, _, heading = link.partition("#")
+            target = (path.parent / place).resolve() if place else path
+            if not target.exists():
+                yield f"{name_of(path)}: a link to {link}, which is not there"
+            elif heading and heading not in anchors.get(target, {heading}):
+                yield f"{name_of(path)}: a link to {link}, which has no such heading"
+
+
+def check_prose(paths, sources):
+    source = Source(paths, sources)
+    for path in paths:
+        name = name_of(path)
+        if path.suffix != ".md":
+            continue
+        text = path.read_text()
+        found = [
+            *check_sentences(name, text),
+            *check_columns(name, text),
+            *check_names(name, text, source),
+            *(check_changelog(text) if name == CHANGELOG else ()),
+            *(check_glossary(text) if name == GLOSSARY else ()),
+        ]
+        if name not in NOT_REWRITTEN:
+            yield from found
+        elif not found:
+            print(f"tidy: warning: {name} is in order: take it out of NOT_REWRITTEN")
+
+
 def main():
     paths = tracked_files()
     sources = {path: path.read_text() for path in paths if path.suffix == ".rs"}
+    library = {path: path.read_text() for path in paths if path.suffix in (".c", ".h")}
     offences = [
         *check_dependencies(),
-        *check_length(sources),
+        *check_length({**sources, **library}),
+        *check_c(library),
         *check_purity(sources),
         *check_named_tests(sources),
         *check_paths(paths),
         *check_scripts(paths),
+        *check_prose(paths, sources),
+        *check_links(paths),
     ]
     for offence in offences:
         print(f"tidy: {offence}", file=sys.stderr)
