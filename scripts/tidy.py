@@ -64,7 +64,7 @@ PROVEN = ["COMPAT.md", "SECURITY.md", "docs/performance.md", "docs/testing.md"]
 # says so when one of them passes.
 NOT_REWRITTEN = {
     "COMPAT.md", "SECURITY.md", "docs/admin.md", "docs/auto-mode.md", "docs/config.md",
-    "docs/drivers.md", "docs/from-pgbouncer.md", "docs/performance.md", "docs/testing.md",
+    "docs/from-pgbouncer.md", "docs/performance.md", "docs/testing.md",
 }
 
 GLOSSARY = "docs/glossary.md"
