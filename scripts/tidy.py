@@ -63,7 +63,7 @@ PROVEN = ["COMPAT.md", "SECURITY.md", "docs/performance.md", "docs/testing.md"]
 # Documents that are not in plain English yet. Their prose is not checked. This list only shrinks: tidy
 # says so when one of them passes.
 NOT_REWRITTEN = {
-    "COMPAT.md", "SECURITY.md", "docs/admin.md", "docs/auto-mode.md", "docs/config.md",
+    "COMPAT.md", "SECURITY.md", "docs/admin.md", "docs/config.md",
     "docs/from-pgbouncer.md", "docs/performance.md", "docs/testing.md",
 }
 
@@ -83,7 +83,7 @@ SOURCE_FILE = re.compile(r"[\w./-]+\.(?:rs|py|json|toml|md|service|socket)|[\w.-
 FOREIGN = set("""
     ISNULL NOTNULL PQbackendPID connection_failure duplicate_prepared_statement horology
     invalid_sql_statement_name pam_unix samenet ttdummy
-    foo.rs foo/tests.rs mod.rs get_ unprepare weir_7 weir_N PGBOUNCER_N
+    ba70b6c899df3aad foo.rs foo/tests.rs mod.rs get_ unprepare weir_7 weir_N PGBOUNCER_N
 """.split())
 
 # Spelt in two parts, since this file is tracked as well.
