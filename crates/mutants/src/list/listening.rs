@@ -5,8 +5,7 @@ use super::{Mutant, change};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "HandsOverUnmarked",
-        wrong: "Auto mode: who listens has its server stop before it is marked from where on the \
-             listener tells",
+        wrong: "Auto mode: a server stops listening before the mark to the listener is sent",
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
@@ -17,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "HearsTwice",
-        wrong: "Auto mode: of a channel both the server and the listener tell",
+        wrong: "Auto mode: both the server and the listener deliver a channel",
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
@@ -28,14 +27,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "HidesGap",
-        wrong: "Auto mode: the listener was lost, and nobody is told",
+        wrong: "Auto mode: no WARNING is sent when the listener was lost",
         seen_in: "",
         noticed_by: "waits",
         changes: &[change("engine/listen.rs", "if «again» { self.tell(id, News::Gap", "false")],
     },
     Mutant {
         name: "TellsInTransaction",
-        wrong: "Auto mode: what others notify is told within a transaction",
+        wrong: "Auto mode: other clients' notifications are delivered within a transaction",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -46,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TellsWhatWasGivenUp",
-        wrong: "Auto mode: what was kept for a client is told though it has unlistened",
+        wrong: "Auto mode: stored notifications are delivered after UNLISTEN",
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
@@ -57,7 +56,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ShowsServersProcess",
-        wrong: "Auto mode: what a client notifies itself bears its server's process id",
+        wrong: "Auto mode: a client's own notifications carry its server's process id",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -68,7 +67,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "MarksAnybody",
-        wrong: "Auto mode: the listener takes any mark for that of the client that has waited longest",
+        wrong: "Auto mode: the listener takes any mark as that of the client that has waited \
+             longest",
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
@@ -79,29 +79,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "LosesUntold",
-        wrong: "Auto mode: what others notify during a transaction is not told behind it",
+        wrong: "Auto mode: notifications that arrive during a transaction are lost",
         seen_in: "",
         noticed_by: "waits",
         changes: &[change("listening.rs", "self.untold.push_back(news);", "drop(news);")],
     },
     Mutant {
         name: "ForgetsEcho",
-        wrong: "Auto mode: what a client notifies itself is told by its server and by the listener",
+        wrong: "Auto mode: a client's own notifications are delivered by its server and by the \
+             listener",
         seen_in: "",
         noticed_by: "news",
         changes: &[change("listening.rs", "self.expect_echo(said);", "")],
     },
     Mutant {
         name: "StopsTooLate",
-        wrong: "Auto mode: a server that was handed over still listens",
+        wrong: "Auto mode: a server still listens after its channels moved to the listener",
         seen_in: "",
         noticed_by: "news",
         changes: &[change("engine/listen.rs", r#"[&begin[..], «b"UNLISTEN *"»]"#, r#"&b""[..]"#)],
     },
     Mutant {
         name: "ForgetsHandOver",
-        wrong: "Auto mode: a client leaves while its server stops listening, and nobody knows whether \
-             it does",
+        wrong: "Auto mode: a server whose client left while it stopped listening is reused",
         seen_in: "",
         noticed_by: "answers",
         changes: &[

@@ -24,7 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ServesWhilePaused",
-        wrong: "Who waits is served in spite of PAUSE",
+        wrong: "Waiting clients are served during PAUSE",
         seen_in: "pgbouncer#35",
         noticed_by: "orders",
         changes: &[change(
@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "BlamesOrders",
-        wrong: "A login that PAUSE or RECONNECT ends is taken for a failure of the server",
+        wrong: "A login that PAUSE or RECONNECT ends counts as a failure of the server",
         seen_in: "pgbouncer#420",
         noticed_by: "causes",
         changes: &[change(
@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ResumesNobody",
-        wrong: "RESUME wakes nobody",
+        wrong: "RESUME does not wake waiting clients",
         seen_in: "pgbouncer#1565",
         noticed_by: "orders",
         changes: &[change(
@@ -72,21 +72,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "KeepsObsoleteServers",
-        wrong: "Servers that RECONNECT was to replace are given out as before",
+        wrong: "Servers that RECONNECT should replace are still linked",
         seen_in: "pgcat#232",
         noticed_by: "orders",
         changes: &[change("pool.rs", "if «epoch != self.epoch» { return Next::Close", "false")],
     },
     Mutant {
         name: "AdmitsToDisabled",
-        wrong: "DISABLE keeps nobody out",
+        wrong: "DISABLE has no effect on logins",
         seen_in: "",
         noticed_by: "orders",
         changes: &[change("engine/login.rs", "if «disabled» { return Step::Refuse", "false")],
     },
     Mutant {
         name: "RestartForgetsPins",
-        wrong: "Auto mode: behind an online restart a client does not keep the server with its temporary table",
+        wrong: "Auto mode: after an online restart, a pinned client does not keep its server",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -97,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestartForgetsNames",
-        wrong: "Behind an online restart a client's prepared statements are not there",
+        wrong: "After an online restart, a client's prepared statements are missing",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -108,7 +108,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestartForgetsSettings",
-        wrong: "Behind an online restart a server is believed to have the settings it had at its login",
+        wrong: "After an online restart, a server counts as having the settings of its login",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(

@@ -5,7 +5,7 @@ use super::{Mutant, change};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "ReleasesWhileCanceling",
-        wrong: "A server is passed on while a cancel request for it is under way",
+        wrong: "A server is reused while a cancel request for it is under way",
         seen_in: "pgbouncer#245, odyssey#1216",
         noticed_by: "cancels",
         changes: &[change(
@@ -30,7 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "AnswersCancel",
-        wrong: "Who asks for a cancel gets an answer",
+        wrong: "A cancel request gets a reply",
         seen_in: "pgbouncer#141",
         noticed_by: "cancels",
         changes: &[change(
@@ -42,14 +42,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "SkipsCheck",
-        wrong: "A server that was idle is given out without being asked whether it lives",
+        wrong: "A server that was idle for long is linked without a check",
         seen_in: "pgdog#1318, supavisor#941",
         noticed_by: "causes",
         changes: &[change("engine/link.rs", "if «!checked» && !settings.check_query", "false")],
     },
     Mutant {
         name: "LeaksPlace",
-        wrong: "A place in the pool is lost with each server",
+        wrong: "Each closed server keeps its place in the pool",
         seen_in: "pgdog#1361, pg_doorman 3.5.2",
         noticed_by: "leaks",
         changes: &[change(
@@ -71,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "NeverRetriesLogin",
-        wrong: "After one failure nobody tries again",
+        wrong: "After one failed login to PostgreSQL, no other is tried",
         seen_in: "pgbouncer#1582, pgbouncer#585",
         noticed_by: "waits",
         changes: &[change(
@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RefusesInHaste",
-        wrong: "A failed login turns clients away although servers are there",
+        wrong: "A failed login refuses clients although the pool has servers",
         seen_in: "pgbouncer#1284",
         noticed_by: "causes",
         changes: &[change(
@@ -93,7 +93,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ServesNewestFirst",
-        wrong: "Who came last is served first",
+        wrong: "The client that came last is served first",
         seen_in: "pgagroal#1006",
         noticed_by: "order",
         changes: &[change(
@@ -133,21 +133,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "CancelsNeverEnd",
-        wrong: "A server stays in wait for a cancel request that is over",
+        wrong: "A server waits for a cancel request that is over",
         seen_in: "",
         noticed_by: "waits",
         changes: &[change("engine/cancel.rs", "found.cancel_pending = «false»;", "true")],
     },
     Mutant {
         name: "ForgetsTurn",
-        wrong: "A login that was ended by order keeps its turn",
+        wrong: "A login that a console command ended still counts as opening",
         seen_in: "",
         noticed_by: "limits",
         changes: &[change("engine/control.rs", "io.close_server(id); «self.opening_ended();»", "")],
     },
     Mutant {
         name: "OpensNothing",
-        wrong: "Who has to wait does not make its pool open a server",
+        wrong: "A waiting client does not make its pool open a server",
         seen_in: "",
         noticed_by: "orders",
         changes: &[change(
@@ -170,14 +170,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "IgnoresUserLimit",
-        wrong: "max_user_connections is not heeded",
+        wrong: "max_user_connections is ignored",
         seen_in: "",
         noticed_by: "limits",
         changes: &[change("limits.rs", "Scope::User => («limits.user»,", "0")],
     },
     Mutant {
         name: "IgnoresDatabaseLimit",
-        wrong: "max_db_connections is not heeded",
+        wrong: "max_db_connections is ignored",
         seen_in: "",
         noticed_by: "limits",
         changes: &[change("limits.rs", "Scope::Database => («limits.database»,", "0")],
@@ -195,7 +195,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TrustsLateCancel",
-        wrong: "A server is passed on though a cancel request may still reach it",
+        wrong: "A server is reused although a cancel request may still reach it",
         seen_in: "",
         noticed_by: "cancels",
         changes: &[change(

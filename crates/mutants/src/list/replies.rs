@@ -5,7 +5,7 @@ use super::{Mutant, change};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "ForgetsOwedReplies",
-        wrong: "A server whose client has gone is passed on with its replies unread",
+        wrong: "A server whose client has left is reused with its replies unread",
         seen_in: "pgdog#759, pgagroal#989",
         noticed_by: "causes",
         changes: &[change(
@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsHalfMessage",
-        wrong: "A server whose client went in the middle of a message is passed on",
+        wrong: "A server whose client left in the middle of a message is reused",
         seen_in: "supavisor#1060",
         noticed_by: "causes",
         changes: &[
@@ -42,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ReleasesAtFirstReady",
-        wrong: "A batch that several ReadyForQuery answer is over at the first",
+        wrong: "A batch with several ReadyForQuery counts as over at the first one",
         seen_in: "supavisor#1079",
         noticed_by: "causes",
         changes: &[change(
@@ -68,7 +68,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "WaitsForSync",
-        wrong: "A Query behind Bind and Execute does not end their batch: a Sync is waited for",
+        wrong: "A Query after Bind and Execute does not end their batch: Weir waits for a Sync",
         seen_in: "pgdog#1356",
         noticed_by: "rest",
         changes: &[change(
@@ -80,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "SkipsNothingAfterError",
-        wrong: "Of a failed batch only the failed message is done with",
+        wrong: "Of a failed batch, only the failed message counts as answered",
         seen_in: "pgdog#876, pgdog#913, odyssey#1361",
         noticed_by: "causes",
         changes: &[change(
@@ -95,7 +95,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "EndsQueryAtFirstCommand",
-        wrong: "A string of several statements is over with the first of them",
+        wrong: "A string of several statements counts as answered after the first one",
         seen_in: "pgcat#611, pgcat#734",
         noticed_by: "causes",
         changes: &[change(
@@ -109,7 +109,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "GuessesBoundaries",
-        wrong: "A message is believed to begin where a read does",
+        wrong: "Weir assumes that each read begins with a message",
         seen_in: "pgagroal#973, pgagroal#996",
         noticed_by: "answers",
         changes: &[change(
@@ -125,14 +125,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForwardsOwnReplies",
-        wrong: "Answers to the pooler's own Parse and Close go to the client",
+        wrong: "Replies to the pooler's own Parse and Close go to the client",
         seen_in: "pgdog#57, odyssey#1362",
         noticed_by: "answers",
         changes: &[change("ledger.rs", "(Verb::Swallow, _) => «Owner::Nobody»", "Owner::Client")],
     },
     Mutant {
         name: "ResendsWhatHasEffect",
-        wrong: "A request is sent to another server although the first may have committed it",
+        wrong: "A request is sent again to another server although the first may have committed it",
         seen_in: "pgdog#614, PgCat's retries",
         noticed_by: "effects",
         changes: &[change(
@@ -147,7 +147,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "LosesEdge",
-        wrong: "A client whose bytes wait in the kernel is not told to go on",
+        wrong: "A client whose bytes wait in the kernel is not read again",
         seen_in: "odyssey#1499, odyssey#1475",
         noticed_by: "waits",
         changes: &[change(
@@ -158,7 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "GathersRows",
-        wrong: "A long row is gathered before it is passed on",
+        wrong: "A long row is collected before it is forwarded",
         seen_in: "pg_doorman's incident of 2026-05-03, odyssey#421",
         noticed_by: "memory",
         changes: &[change(
@@ -173,14 +173,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "BelievesFailedBatch",
-        wrong: "What the rest of a failed batch was to do is believed to be done",
+        wrong: "The skipped rest of a failed batch counts as done",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("ledger.rs", "self.void_one(entry, next, void);", "drop(entry);")],
     },
     Mutant {
         name: "PassesDirtyServer",
-        wrong: "A server that owes replies is passed on",
+        wrong: "A server that owes replies is reused",
         seen_in: "",
         noticed_by: "assertions",
         changes: &[
@@ -194,7 +194,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "LosesUnsent",
-        wrong: "A request that a lost server was never sent is not sent to another one",
+        wrong: "A request that was never sent to a lost server is not sent to another one",
         seen_in: "",
         noticed_by: "waits",
         changes: &[change(

@@ -5,14 +5,14 @@ use super::{Mutant, change};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "LeaksSettings",
-        wrong: "A client finds the settings of the one before",
+        wrong: "A client gets the settings of the previous client",
         seen_in: "pgbouncer#1576, pgdog#686",
         noticed_by: "answers",
         changes: &[change("engine/link.rs", "if «!client.vars.is(&server.vars)» {", "false")],
     },
     Mutant {
         name: "MissesSetInTransaction",
-        wrong: "What SET changes within a transaction is not noticed",
+        wrong: "Changes by SET within a transaction are ignored",
         seen_in: "multigres#1134, multigres#1138",
         noticed_by: "answers",
         changes: &[change(
@@ -26,14 +26,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "SkipsReset",
-        wrong: "A session is passed on as it is",
+        wrong: "A session is reused without a reset",
         seen_in: "Odyssey without pool_discard, pgdog#684",
         noticed_by: "sessions",
         changes: &[change("engine/link.rs", "if «settings.resets(mode)» {", "false")],
     },
     Mutant {
         name: "ForgetsSessionAtReload",
-        wrong: "A session is taken off its server when a reload has changed session mode to auto mode",
+        wrong: "A session loses its server when a reload changes session mode to auto mode",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -44,7 +44,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "NeverAsksWhatIsLeft",
-        wrong: "Auto mode: nobody is asked what a transaction has left",
+        wrong: "Auto mode: no probe follows a transaction",
         seen_in: "transaction pooling as such",
         noticed_by: "answers",
         changes: &[change(
@@ -58,14 +58,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "KeepsWhatOthersSet",
-        wrong: "Auto mode: what the client before has set is not reset",
+        wrong: "Auto mode: the previous client's settings are not reset",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("carried.rs", "if «!is_who(name)» && self.get(name)", "false")],
     },
     Mutant {
         name: "ForgetsStartupPacket",
-        wrong: "Auto mode: RESET goes to the server's default",
+        wrong: "Auto mode: RESET restores the server's default, not the startup packet's value",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -76,7 +76,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "PinsNobody",
-        wrong: "Auto mode: who has a temporary table does not keep its server",
+        wrong: "Auto mode: a client with a temporary table does not keep its server",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -87,7 +87,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "LeavesSessionBehind",
-        wrong: "Auto mode: what a client has left when it goes is not discarded",
+        wrong: "Auto mode: the session of a client that leaves is not discarded",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -99,7 +99,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ServesWithoutSettings",
-        wrong: "Auto mode: a server that has refused a client's settings serves it all the same",
+        wrong: "Auto mode: a server that refused a client's settings is linked to it anyway",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -110,8 +110,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TriesOneOrder",
-        wrong: "Auto mode: who is refused its settings in one order is not given them in the \
-             other",
+        wrong: "Auto mode: settings that are refused in one order are not tried in the other",
         seen_in: "",
         noticed_by: "causes",
         changes: &[change(
@@ -122,29 +121,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TriesOneServer",
-        wrong: "Auto mode: who is refused its settings by one server is not given a new one",
+        wrong: "Auto mode: a client whose settings one server refused does not get a new server",
         seen_in: "",
         noticed_by: "causes",
         changes: &[change("engine/apply.rs", "filter(|own| «!own.renews && !stays»)", "false")],
     },
     Mutant {
         name: "ForgetsHalfAppliedSettings",
-        wrong: "Auto mode: a client leaves while it is being given its settings, and nobody knows \
-             which are there",
+        wrong: "Auto mode: a server with half-applied settings is reused",
         seen_in: "Weir, until the simulator had sessions",
         noticed_by: "answers",
         changes: &[change("engine/leave.rs", "if «step.applies() && is_half» {", "false")],
     },
     Mutant {
         name: "KeepsPins",
-        wrong: "Auto mode: a client keeps its server although the reason is gone",
+        wrong: "Auto mode: a client stays pinned although the reason is gone",
         seen_in: "",
         noticed_by: "rest",
         changes: &[change("engine/verdict.rs", "pins |= «pinned.pins.unseen()»;", "pinned.pins")],
     },
     Mutant {
         name: "CrossesWithoutSettings",
-        wrong: "Auto mode: a server that goes to another worker is believed to have no settings",
+        wrong: "Auto mode: a server that goes to another worker counts as having no settings",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -156,8 +154,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsUnderProbe",
-        wrong: "Auto mode: what a transaction has left is forgotten if its client leaves while \
-             the server is asked",
+        wrong: "Auto mode: if the client leaves during the probe, the session is not discarded",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -171,14 +168,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "KeepsRole",
-        wrong: "Auto mode: the role of the client before is not left",
+        wrong: "Auto mode: the previous client's role is not reset",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("carried.rs", "if «other_role && have.get(ROLE).is_some()» {", "false")],
     },
     Mutant {
         name: "ForgetsPrepare",
-        wrong: "Auto mode: what SQL has prepared does not follow its client",
+        wrong: "Auto mode: statements of SQL's PREPARE do not follow their client",
         seen_in: "",
         noticed_by: "answers",
         changes: &[
@@ -207,7 +204,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "BelievesFailedReset",
-        wrong: "A session that the server does not reset is passed on",
+        wrong: "A server whose reset failed is reused",
         seen_in: "",
         noticed_by: "sessions",
         changes: &[change(
@@ -218,28 +215,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TrustsFunctions",
-        wrong: "Auto mode: no function is believed to set anything",
+        wrong: "Auto mode: functions are assumed to set nothing",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("lore.rs", "Some(Standing::Watched { .. }) | None => «false»,", "true")],
     },
     Mutant {
         name: "ForgetsLocks",
-        wrong: "Auto mode: who has an advisory lock does not keep its server",
+        wrong: "Auto mode: a client with an advisory lock does not keep its server",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("probe.rs", r#"b"a" => «Pins::LOCK»,"#, r#"Pins::NONE"#)],
     },
     Mutant {
         name: "ForgetsCursors",
-        wrong: "Auto mode: who has a cursor WITH HOLD does not keep its server",
+        wrong: "Auto mode: a client with a cursor WITH HOLD does not keep its server",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("probe.rs", r#"b"h" => «Pins::CURSOR»,"#, r#"Pins::NONE"#)],
     },
     Mutant {
         name: "BelievesSetLocal",
-        wrong: "Auto mode: what SET LOCAL has set for a transaction is what RESET goes back to",
+        wrong: "Auto mode: RESET restores a value of SET LOCAL",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -250,7 +247,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsNumbers",
-        wrong: "Auto mode: what a client has drawn is forgotten before it asks",
+        wrong: "Auto mode: a client's sequence numbers are discarded before it asks for them",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -261,7 +258,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "MissesVersion",
-        wrong: "What a server of another version does not report, or reports besides, is not followed",
+        wrong: "Weir ignores which parameters a server of another version reports",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("engine/link.rs", "self.follow_reports(id, on);", "")],

@@ -5,7 +5,7 @@ use super::{Mutant, change};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "KeepsFailedParse",
-        wrong: "A statement whose Parse failed is believed to be there",
+        wrong: "A statement whose Parse failed counts as prepared",
         seen_in: "pgdog#887, odyssey#477",
         noticed_by: "answers",
         changes: &[change(
@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "MissesDiscard",
-        wrong: "DISCARD ALL and DEALLOCATE ALL are not noticed",
+        wrong: "DISCARD ALL and DEALLOCATE ALL have no effect on Weir's tables",
         seen_in: "pgbouncer#991, pgbouncer#1129",
         noticed_by: "answers",
         changes: &[change(
@@ -29,22 +29,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "MissesSchemaChange",
-        wrong: "CREATE, ALTER and DROP are not noticed: a text prepared anew has the types it had \
-             before",
+        wrong: "CREATE, ALTER and DROP are ignored: a text prepared again keeps its old types",
         seen_in: "PgBouncer, whose manual wants a RECONNECT",
         noticed_by: "answers",
         changes: &[change("engine/replies.rs", "if «is_change_of_schema(tag)» {", "false")],
     },
     Mutant {
         name: "NeverRenews",
-        wrong: "A statement that PostgreSQL refuses (0A000) is never prepared anew",
+        wrong: "A statement that PostgreSQL refuses (0A000) is never prepared again",
         seen_in: "pgbouncer#1038, pgjdbc#496",
         noticed_by: "answers",
         changes: &[change("engine/replies/statements.rs", "is_all.then(|| used.clone())", "None")],
     },
     Mutant {
         name: "RenewsBlindly",
-        wrong: "It is, and executed, whatever columns its client was told of",
+        wrong: "It is prepared again and executed, although its client was told of other columns",
         seen_in: "what healing by a mere Parse comes to",
         noticed_by: "renewals",
         changes: &[
@@ -61,7 +60,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "SharesUnnamed",
-        wrong: "Whose the unnamed statement is does not matter",
+        wrong: "The unnamed statement is not assigned to a client",
         seen_in: "asyncpg#53, pgbouncer#1118",
         noticed_by: "answers",
         changes: &[change(
@@ -72,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "AnswersOutOfTurn",
-        wrong: "A Parse that need not be sent is answered before its turn",
+        wrong: "A Parse that need not be sent is answered out of order",
         seen_in: "pg_doorman, pipelines cut off",
         noticed_by: "answers",
         changes: &[change(
@@ -87,7 +86,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "NeverEvicts",
-        wrong: "A server gets ever more statements",
+        wrong: "No statement is ever removed from a server",
         seen_in: "pgdog#1260, pgbouncer#1067",
         noticed_by: "memory",
         changes: &[change(
@@ -98,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsVoidClose",
-        wrong: "A statement whose Close was void is not there for its client any more",
+        wrong: "A statement whose Close was skipped is missing for its client",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -109,7 +108,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsVoidEvict",
-        wrong: "A statement whose eviction was void is believed to be gone",
+        wrong: "A statement whose eviction was skipped counts as removed",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -120,7 +119,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "SharesMeanings",
-        wrong: "A text is one statement for all clients, whatever their settings make it mean",
+        wrong: "A text is one statement for all clients, although their settings give it other \
+             meanings",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "AsksForEver",
-        wrong: "Auto mode: a Bind is held back as often as it is not known what its statement returns",
+        wrong: "Auto mode: a Bind is held back each time that its statement's columns are unknown",
         seen_in: "Weir, until the simulator had it",
         noticed_by: "assertions",
         changes: &[change(
@@ -142,14 +142,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "KeepsLentStatements",
-        wrong: "Auto mode: a statement that SQL has named stays on its server under the client's name",
+        wrong: "Auto mode: a statement that SQL has used stays on its server under the client's \
+             name",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("engine/verdict.rs", "self.take_lent_back(on, io);", "")],
     },
     Mutant {
         name: "ForgetsDeallocated",
-        wrong: "Auto mode: SQL's DEALLOCATE does not take a name of the protocol away",
+        wrong: "Auto mode: SQL's DEALLOCATE does not remove a name of the protocol",
         seen_in: "",
         noticed_by: "answers",
         changes: &[
@@ -163,7 +164,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "LendsNothing",
-        wrong: "Auto mode: SQL does not find what the protocol has prepared",
+        wrong: "Auto mode: SQL does not find statements that the protocol has prepared",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
@@ -174,7 +175,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "BelievesNames",
-        wrong: "What a name stands for is taken as settled while answers are outstanding",
+        wrong: "The meaning of a name counts as known while replies are outstanding",
         seen_in: "Weir, until the random sessions",
         noticed_by: "answers",
         changes: &[change(
@@ -185,7 +186,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "SwallowsOfNextBatch",
-        wrong: "If a Parse of the pooler's own fails, the first reply of the next batch is not told",
+        wrong: "If a Parse of the pooler's own fails, the first reply of the next batch is \
+             discarded",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
