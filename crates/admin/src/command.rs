@@ -6,7 +6,7 @@ use self::words::{Line, Refusal};
 use crate::control::{Order, Shutdown};
 use crate::show::{self, Head, Kind, Show};
 
-/// What is asked for.
+/// A command of the console.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
     Show(&'static dyn Show),
@@ -41,7 +41,7 @@ pub(crate) struct Verb {
     pub(crate) about: &'static str,
 }
 
-/// What drivers ask and set unasked; PgBouncer's answers.
+/// Queries and SETs that drivers send by themselves; PgBouncer's answers.
 const PARAMETERS: [(&str, &str); 6] = [
     ("client_encoding", "UTF-8"),
     ("default_transaction_isolation", "read committed"),
@@ -230,7 +230,7 @@ impl Order {
         }
     }
 
-    /// What the log says of it; PgBouncer says nothing of a single client.
+    /// The log line of the command; PgBouncer says nothing of a single client.
     pub(crate) fn note(&self) -> Option<String> {
         let tag = self.tag();
         Some(match self {
@@ -261,7 +261,7 @@ fn parameter(name: &[u8]) -> Option<(&'static str, &'static str)> {
     PARAMETERS.into_iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// What SHOW HELP tells.
+/// The text of SHOW HELP.
 pub(crate) fn help() -> String {
     let mut text = "\n\tSHOW HELP".to_owned();
     for show in show::ALL {

@@ -30,15 +30,15 @@ mod session;
 /// A client of the console that has proven who it is and was told nothing yet.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// What stands before a line of the log about it.
+    /// The prefix of log lines about the connection.
     pub label: String,
     /// May it change anything (`admin_users`), or only look (`stats_users`)?
     pub admin: bool,
     /// For cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],
-    /// How SHOW CLIENTS shows it. The database is replaced by the console's own; `id` must be unique
-    /// among all clients.
+    /// How SHOW CLIENTS shows it. The database is replaced by the console's own; `id` must be
+    /// unique among all clients.
     pub connection: Connection,
     /// Bytes that were received behind its login.
     pub unread: Vec<u8>,
@@ -64,7 +64,7 @@ struct Open {
     request: Option<Instant>,
 }
 
-/// What others have to say to a connection.
+/// Messages from other tasks to a connection.
 #[derive(Debug, Default)]
 struct Signals {
     /// It is not to wait any longer for what it has ordered.

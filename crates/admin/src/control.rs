@@ -1,4 +1,4 @@
-//! What the console can ask of the process it runs in.
+//! The requests of the console to its process.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ pub enum Shutdown {
     WaitForClients,
 }
 
-/// What an operator orders. A name is that of a database as clients call it.
+/// An operator's order. A name is that of a database as clients call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     Pause(Option<String>),
@@ -36,7 +36,7 @@ pub enum Order {
 
 /// The running process, as the console sees it. Its methods log what they do.
 pub trait Control: Send + Sync {
-    /// What there is at this moment.
+    /// Returns the state of this moment.
     fn snapshot(&self) -> Boxed<'_, Snapshot>;
 
     /// Reads the configuration again, as SIGHUP does.
@@ -49,7 +49,7 @@ pub trait Control: Send + Sync {
     fn refusal(&self, order: &Order) -> Option<String>;
 
     /// Carries out an order, and is ready when that is done: a pause when no server is left, a
-    /// suspension when nothing is half read. Who stops waiting undoes nothing.
+    /// suspension when nothing is half read. Dropping the future does not undo the order.
     ///
     /// # Errors
     /// Why it is not carried out, in PgBouncer's words.
@@ -61,8 +61,8 @@ pub trait Control: Send + Sync {
     /// No operator is left.
     fn abandoned(&self);
 
-    /// Gives a global key of the configuration another value until the next reload. Returns a text for
-    /// the operator if the value does not act yet.
+    /// Gives a global key of the configuration another value until the next reload. Returns a text
+    /// for the operator if the value does not act yet.
     ///
     /// # Errors
     /// When there is no such key, or that is no value for it.

@@ -45,7 +45,7 @@ Messages that cannot be read, or are longer than 16 kB, end the connection.
 |---|---|
 ";
 
-/// What is said below the table of commands.
+/// The text below the table of commands.
 const COMMANDS: &str = "
 A command that waits (PAUSE, SUSPEND, WAIT_CLOSE) is given up with Ctrl-C: the error is
 `canceling statement due to user request` (57014), and a global PAUSE or SUSPEND is undone, as by

@@ -1,4 +1,4 @@
-//! What an operator sees of a running Weir: the console, which is the virtual database
+//! The operator's view of a running Weir: the console, which is the virtual database
 //! `pgbouncer`, with the commands, columns and texts of PgBouncer's.
 //!
 //! Each SHOW is one table definition under `show`: names, types and meaning of its columns and how
@@ -30,5 +30,5 @@ pub use crate::snapshot::{
 /// Names of the virtual database of the console.
 pub const DATABASES: [&str; 2] = [NAME, "weir"];
 
-/// What the console's database, user and pool are called in its own tables.
+/// The name of the console's database, user and pool in its own tables.
 const NAME: &str = "pgbouncer";

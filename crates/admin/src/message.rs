@@ -1,4 +1,4 @@
-//! What a logged-in client of the console sends, read from the bytes received so far.
+//! The messages of a logged-in client of the console, read from the bytes received so far.
 
 use wire::messages::{Bind, Execute, Parse, StatementOrPortal};
 use wire::{HEADER_LEN, Header, Reader, bad_header, frontend};
@@ -121,7 +121,7 @@ fn named(
     Ok(if kind == b'S' { statement(name.to_vec()) } else { portal(name.to_vec()) })
 }
 
-/// What stands behind the names of a Bind: how many values, and the formats of the result.
+/// The rest of a Bind after its names: how many values, and the formats of the result.
 fn values_and_formats(rest: &[u8]) -> Option<(u16, Vec<u16>)> {
     let mut reader = Reader::new(rest);
     let value_formats = reader.u16()?;

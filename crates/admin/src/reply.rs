@@ -53,7 +53,7 @@ impl Formats {
     }
 }
 
-/// What columns a result has.
+/// The columns of a result.
 pub(crate) fn columns(out: &mut Vec<u8>, heads: &[Head], formats: &Formats) {
     let column = |head: &Head| {
         let (type_oid, type_len) = (head.kind.oid(), head.kind.len());

@@ -52,7 +52,7 @@ pub(crate) static ALL: [&dyn Show; 22] = [
     &mem::MEM,
 ];
 
-/// What rows are made from.
+/// The source of the rows.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
@@ -69,7 +69,7 @@ pub(crate) struct View {
 pub(crate) struct Head {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// What it says, for the documentation.
+    /// Its description, for the documentation.
     pub(crate) about: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What there is to show at one moment, as plain copies. It refers to nothing that runs.
+//! The state to show at one moment, as plain copies. It refers to nothing that runs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub servers: Vec<ServerRow>,
     pub forwards: Vec<Forward>,
     pub listeners: Vec<Listener>,
-    /// What the operator has switched off.
+    /// The switches that the operator has set.
     pub switches: Switches,
     pub dns_hosts: Vec<DnsHost>,
     pub dns_zones: Vec<DnsZone>,
@@ -73,11 +73,11 @@ pub struct Pin {
     pub fingerprint: u64,
 }
 
-/// What is known of clients and servers alike.
+/// The columns that clients and servers share.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// No other connection of the process has had it or will have it. The console prints the lower 31
-    /// bits, all that its column holds.
+    /// No other connection of the process has had it or will have it. The console prints the lower
+    /// 31 bits, all that its column holds.
     pub id: u64,
     /// The descriptor, by which the log, `ptr` and `link` name the connection.
     pub fd: u64,
@@ -105,7 +105,7 @@ pub struct Connection {
     pub remote_pid: u32,
     /// Protocol version and cipher suite; empty without TLS.
     pub tls: String,
-    /// What a cancel request for it has to name: process id and secret.
+    /// The cancel key: process id and secret.
     pub key: u64,
     /// Values of the parameters that are tracked.
     pub vars: Values,
@@ -118,7 +118,7 @@ pub struct Connection {
     pub buffers: Buffers,
 }
 
-/// What is under way between a peer and us, in bytes.
+/// The bytes under way between a peer and Weir.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
     /// Received and kept, as part of a message that is not whole yet.
@@ -129,7 +129,7 @@ pub struct Buffers {
     pub unsent: usize,
 }
 
-/// What is allocated, as far as it is not seen elsewhere.
+/// The allocated memory, as far as no other table shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Places for clients that nobody has.

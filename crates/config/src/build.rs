@@ -17,8 +17,8 @@ const CONSOLE: &str = "pgbouncer";
 const NAME_LEN_MAX: usize = 63;
 /// Largest peer id; a cancel key has 14 bits for it.
 const PEER_ID_MAX: u32 = 16_383;
-/// What Linux takes for the times of keepalives, and for how many there are; of more it says EINVAL, and
-/// then no connection by TCP could be made.
+/// The limits of Linux for the times of keepalives, and for how many there are; it answers larger
+/// values with EINVAL, and then no TCP connection can be made.
 const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
 const KEEPALIVE_COUNT_MAX: u32 = 127;
 
@@ -41,7 +41,7 @@ pub(crate) struct Setting {
     pub(crate) line: usize,
 }
 
-/// What was found wrong so far.
+/// The mistakes found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) mistakes: Vec<Mistake>,

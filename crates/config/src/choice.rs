@@ -82,7 +82,7 @@ choices! {
         LoadBalancing = "load-balancing",
     }
 
-    /// What becomes of a statement that needs a session of its own (`pool_mode = auto`).
+    /// The treatment of a statement that needs a session of its own (`pool_mode = auto`).
     pub enum Unsupported {
         /// Its client keeps the server from then on.
         #[default]

@@ -42,13 +42,14 @@ pub struct Config {
     pub access: AccessPolicy,
     /// The file this came from; none for a URL.
     pub path: Option<PathBuf>,
-    /// What is odd but no reason to refuse the configuration; to be logged at start and reload.
+    /// Warnings: oddities that are no reason to refuse the configuration; to be logged at start and
+    /// reload.
     pub warnings: Vec<Mistake>,
     /// Why users are missing that ought to be there; to be logged as errors.
     pub errors: Vec<Mistake>,
 }
 
-/// Who gets in.
+/// The policy that decides who may log in.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum AccessPolicy {
     /// `auth_type` and `auth_file` decide.
@@ -56,7 +57,7 @@ pub enum AccessPolicy {
     Configured,
     /// Only this user, with this password; servers are logged in to with the same.
     UrlUser { user: String, password: String },
-    /// Whoever can log in to the server with the password given to the pooler.
+    /// Every client whose password also logs in to the server.
     ProvenByServer,
 }
 
@@ -80,9 +81,9 @@ impl Config {
         kept
     }
 
-    /// What a file said that could not be read, which may be because it is just being replaced, holds on:
-    /// the users of `auth_file`, as in PgBouncer, and the rules of `auth_hba_file`, without which nobody
-    /// would get in. Returns what there is to say of it.
+    /// Keeps the contents of a file that can no longer be read, perhaps because it is just being
+    /// replaced: the users of `auth_file`, as in PgBouncer, and the rules of `auth_hba_file`,
+    /// without which nobody would get in. Returns what there is to say of it.
     pub fn keep_unread(&mut self, running: &Self) -> Vec<String> {
         let mut kept = Vec::new();
         if self.auth_file_unread {
@@ -132,8 +133,8 @@ impl Config {
         user.or(database.pool_size).unwrap_or(self.global.default_pool_size)
     }
 
-    /// The server connections that the pool (`database`, `user`) may have beyond its size when clients
-    /// wait for long.
+    /// The server connections that the pool (`database`, `user`) may have beyond its size when
+    /// clients wait for long.
     pub fn reserve_pool_size(&self, database: &Database, user: &str) -> u32 {
         let user = self.users.get(user).and_then(|user| user.reserve_pool_size);
         user.or(database.reserve_pool_size).unwrap_or(self.global.reserve_pool_size)
@@ -179,15 +180,16 @@ impl Config {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)
     }
 
-    /// What is known of a user without asking anybody. The console's own user is there in any case,
-    /// as in PgBouncer, with an empty password, which lets nobody in.
+    /// Returns the user from the configuration alone, without `auth_query`. The console's own user
+    /// is there in any case, as in PgBouncer, with an empty password, which lets nobody in.
     pub fn secret_of(&self, user: &str) -> Option<&str> {
         let stored = self.auth_file.users.get(user).map(String::as_str);
         stored.or_else(|| (user == CONSOLE_USER).then_some(""))
     }
 
-    /// A line for each key that was given another value than the default and has no effect, beginning
-    /// with `key` or `databases.NAME.key`; to be logged at start, so that none is silently ignored.
+    /// A line for each key that was given another value than the default and has no effect,
+    /// beginning with `key` or `databases.NAME.key`; to be logged at start, so that none is
+    /// silently ignored.
     pub fn set_in_vain(&self) -> Vec<String> {
         fn idle<'a, T: Keyed>(
             target: &'a T,

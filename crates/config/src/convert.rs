@@ -1,4 +1,4 @@
-//! What `weir convert` prints: a configuration as a `weir.toml`, which is read as the very same
+//! The output of `weir convert`: a configuration as a `weir.toml`, which is read as the very same
 //! configuration. Comments and `%include` are lost; what is not set stays unset, but where a
 //! `weir.toml` has another default: that is said. Secrets are there as they are in the file it was
 //! read from.
@@ -39,7 +39,7 @@ fn table<T: Keyed>(text: &mut String, section: &str, name: &str, target: &T) {
 
 fn rows<T: Keyed>(text: &mut String, target: &T, wanted: impl Fn(&Row<T>) -> bool) {
     for row in target.changed(Source::Toml).filter(|row| wanted(row)) {
-        // What is unset and has a default cannot be written, and cannot come out of a file.
+        // A key that is unset and has a default cannot be written, and cannot come out of a file.
         if let Some(value) = (row.exact)(target) {
             let _ = writeln!(text, "{} = {}", row.key.name, native(&row.key, &value));
         }

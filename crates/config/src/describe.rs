@@ -1,4 +1,4 @@
-//! What `weir check-config` prints: the configuration as Weir understood it, without secrets.
+//! The output of `weir check-config`: the configuration as Weir understood it, without secrets.
 
 use std::fmt::Write;
 

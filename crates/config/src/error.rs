@@ -48,7 +48,7 @@ impl Mistake {
     }
 }
 
-/// What the system says of an error, without the number that the standard library puts behind it.
+/// The system's text for an error, without the number that the standard library puts behind it.
 #[must_use]
 pub fn in_words(error: &io::Error) -> String {
     let text = error.to_string();

@@ -2,7 +2,7 @@
 //! it comes from, and where to and as whom it wants to go. The first rule that fits decides.
 //!
 //! The language is PgBouncer's subset of PostgreSQL's (chapter "The pg_hba.conf File"). A line that
-//! cannot be understood is left out with a warning. What the lines say is read by `hba/parse.rs`,
+//! cannot be understood is left out with a warning. `hba/parse.rs` reads the lines,
 //! the maps of `auth_ident_file` by `hba/ident.rs`.
 
 use core::net::IpAddr;
@@ -34,7 +34,8 @@ pub struct Rule {
     /// Not looked at for [`Connection::Local`].
     pub address: Address,
     pub method: Method,
-    /// Whom a system's user or the owner of a certificate may be; none: a user of the same name.
+    /// The users that a system's user or a certificate's owner may log in as; none: a user of the
+    /// same name.
     pub map: Option<Arc<IdentMap>>,
 }
 

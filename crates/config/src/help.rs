@@ -1,4 +1,4 @@
-//! What people read about the keys: `weir help KEY` and `docs/config.md`.
+//! The explanations of the keys: `weir help KEY` and `docs/config.md`.
 
 use std::fmt::Write;
 

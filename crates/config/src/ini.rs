@@ -152,7 +152,7 @@ impl Reader<'_> {
         (place, settings)
     }
 
-    /// What stands behind a secret and is no key may be the rest of the secret, which has a blank and
+    /// A word after a secret that is no key may be the rest of the secret, which has a blank and
     /// no quotes: it is not repeated.
     fn without_rests_of_secrets(&mut self, place: &Place, settings: Vec<Setting>) -> Vec<Setting> {
         let row = |setting: &Setting| Database::row(unaliased(&setting.key)).map(|row| &row.key);

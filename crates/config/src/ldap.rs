@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::hba::words::{is_blank, quoted};
 
-/// What the options say. Its `Debug` does not show the password to bind with.
+/// The options of an `ldap` rule. Its `Debug` does not show the password to bind with.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LdapOptions {
     /// `ldaps`: TLS from the first byte.
@@ -74,7 +74,7 @@ impl LdapOptions {
     }
 }
 
-/// Whoever prints a configuration sees how users are found, and no secret.
+/// A printed configuration shows how users are found, and no secret.
 impl fmt::Debug for LdapOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.ldaps { "ldaps" } else { "ldap" };

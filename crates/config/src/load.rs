@@ -27,7 +27,8 @@ impl Config {
     /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
     /// the `auth_file` it names. Relative names are relative to the working folder.
     ///
-    /// As in PgBouncer, an `auth_file` that cannot be read keeps nobody from starting: its users cannot log in.
+    /// As in PgBouncer, an `auth_file` that cannot be read keeps nobody from starting: its users
+    /// cannot log in.
     ///
     /// # Errors
     /// Every mistake found, or why the file could not be read.
@@ -67,8 +68,8 @@ impl Config {
         Ok(())
     }
 
-    /// As in PgBouncer, a file that cannot be read or a line that means nothing is a warning: who is
-    /// let in by what is left out stays outside. A reload has [`Self::keep_unread`] to go by.
+    /// As in PgBouncer, a file that cannot be read or a line that means nothing is a warning: who
+    /// is let in by what is left out stays outside. A reload has [`Self::keep_unread`] to go by.
     fn load_hba(&mut self, read: impl Fn(&Path) -> io::Result<String>) {
         let mut warnings = Vec::new();
         let mut open = |name: &str, key: &str| {
@@ -109,8 +110,8 @@ impl Config {
         };
     }
 
-    /// A query whose relations are looked for in the `search_path` tells what the owner of the database
-    /// wants it to.
+    /// A query whose relations are looked for in the `search_path` tells what the owner of the
+    /// database wants it to.
     fn check_auth_queries(&mut self) {
         let file = Arc::from(self.global.conffile.clone().unwrap_or_default());
         let own = |(name, database): (&String, &Arc<Database>)| {
@@ -178,7 +179,7 @@ fn refuse_irregular(metadata: &fs::Metadata) -> io::Result<()> {
     }
 }
 
-/// A file as text, which is UTF-8. What lines say that are comments does not matter, so they may be in
+/// A file as text, which is UTF-8. The text of comments does not matter, so they may be in
 /// any encoding: PgBouncer minds none.
 fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_file(path)?;

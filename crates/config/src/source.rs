@@ -1,7 +1,7 @@
 //! The three ways a configuration is said. They have the same keys, and of a few keys each has a
 //! default of its own; the table of the keys tells which.
 
-/// What a configuration was read from.
+/// The source of a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// A `pgbouncer.ini`: what it leaves unsaid means what it means to PgBouncer.

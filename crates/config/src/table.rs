@@ -1,8 +1,9 @@
 //! The one definition of every configuration key.
 //!
-//! A row of a table says name, type, unit, default, when a change takes effect, why it has no effect
-//! if it has none, and what it is for. The [`keys!`] macro makes from the rows the struct with its
-//! typed fields and the list of [`Row`]s over which everything else is generic: parser, defaults,
+//! A row of a table says name, type, unit, default, when a change takes effect, why it has no
+//! effect if it has none, and what it is for. The [`keys!`] macro makes from the rows the struct
+//! with its typed fields and the list of [`Row`]s over which everything else is generic: parser,
+//! defaults,
 //! `SHOW CONFIG`, help and documentation. To add a key, add a row and nothing else.
 
 mod database;
@@ -31,7 +32,7 @@ pub enum Scope {
     Peer,
 }
 
-/// What is known of a key apart from its value.
+/// The definition of a key, without its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     pub scope: Scope,
@@ -70,7 +71,7 @@ pub(crate) trait Keyed: Default + 'static {
         Self::ROWS.iter().find(|row| row.key.name == name)
     }
 
-    /// What a configuration from `source` is that says nothing.
+    /// An empty configuration from `source`: all keys have their defaults.
     fn defaults(source: Source) -> Self {
         let mut target = Self::default();
         for row in Self::ROWS {
@@ -111,8 +112,8 @@ impl Key {
 
 /// Defines a struct, one field a row:
 /// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|idle("why"), secret;`
-/// where the parts in brackets and `secret` may be left out, and the default may be `unset`. Behind it
-/// stand, in parentheses, sources with a default of their own: `(Toml "x", Url "y")`.
+/// where the parts in brackets and `secret` may be left out, and the default may be `unset`. Behind
+/// it stand, in parentheses, sources with a default of their own: `(Toml "x", Url "y")`.
 macro_rules! keys {
     (
         $(#[$outer:meta])*

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// What sort of value a key takes; the parser of `weir.toml` and the documentation go by it.
+/// The sort of value that a key takes; the parser of `weir.toml` and the documentation go by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text; the empty text counts as a value.

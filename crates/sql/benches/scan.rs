@@ -1,4 +1,4 @@
-//! What it costs to scan a text, and to find it in the cache: `cargo bench -p weir-sql`.
+//! The cost of scanning a text, and to find it in the cache: `cargo bench -p weir-sql`.
 //!
 //! Of several rounds the fastest counts: what disturbs only makes slower.
 

@@ -1,4 +1,4 @@
-//! What was seen in texts that come again and again, by a digest of the text.
+//! The signs of texts that come again and again, by a digest of the text.
 
 use core::hash::Hasher;
 
@@ -12,7 +12,8 @@ use crate::signs::Seen;
 /// A table of fixed size, without chains: of two texts with the same place the later one stays.
 ///
 /// A text is told from others by its length and 128 bits: two digests of 64, each with a key that
-/// comes from the seed. Who does not know the seed cannot make two texts that are taken for one.
+/// comes from the seed. A client that does not know the seed cannot make two texts that are taken
+/// for one.
 pub struct Cache {
     /// Both parts of a key have to be secret: with the crate's own fixed part there are texts with
     /// equal digests whatever the other part is.

@@ -1,6 +1,7 @@
-//! What a call does to the session, by the function's name.
+//! The effect of a call on the session, by the function's name.
 //!
-//! `functions/builtin.txt` has the names of the functions that `pg_catalog` has in both PostgreSQL 15 and 18;
+//! `functions/builtin.txt` has the names of the functions that `pg_catalog` has in both PostgreSQL
+//! 15 and 18;
 //! `functions/reserved.txt` the keywords that can be no function's name, for which see
 //! `pg_get_keywords()`. The end-to-end tests compare both with the servers, and write them anew
 //! (`UPDATE_NAMES=1`).
@@ -8,7 +9,7 @@
 use crate::names::Names;
 use crate::signs::Signs;
 
-/// What the name before a parenthesis is.
+/// The meaning of the name before a parenthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Callee {
     /// It is known to touch the session, or to run SQL that it is given.

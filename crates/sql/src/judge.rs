@@ -1,6 +1,6 @@
 //! From tokens to signs.
 //!
-//! What decides, in this order:
+//! These decide, in this order:
 //!
 //! * the first word of a statement, and the one or two behind it ([`Judge::lead`]);
 //! * a few words wherever they stand ([`Judge::word`]): INTO that is not INSERT INTO, WITH HOLD,
@@ -29,7 +29,7 @@ pub(crate) struct Judge {
     statement: Statement,
 }
 
-/// What is remembered until the statement's end.
+/// The state that is kept until the statement's end.
 #[derive(Clone, Debug)]
 struct Statement {
     /// The first word, and how many tokens there were from it on.
@@ -158,7 +158,7 @@ impl Judge {
             Set, Temp, Temporary, Transaction,
         };
         match (self.statement.verb, mark) {
-            // What comes third decides: these may also begin the name of a setting.
+            // The third token decides: these may also begin the name of a setting.
             (Set, Mark::Word(Local | Transaction | Constraints)) => {}
             // It is not shown among the settings, and does as setseed() does.
             (Set, Mark::Word(Seed)) => self.signs |= Signs::SEED,

@@ -1,8 +1,9 @@
 //! From bytes to tokens, as PostgreSQL's `scan.l` finds them, wherever the bytes are cut.
 //!
-//! What the manual calls white space and comments is left out. An operator is given sign by sign.
-//! A number is a run of digits: the `e5` of `1e5` and the `x1f` of `0x1f` come as words behind it,
-//! which is how PostgreSQL before 15 reads most of these; they mean nothing to anybody here.
+//! White space and comments, as the manual defines them, are left out. An operator is given sign by
+//! sign. A number is a run of digits: the `e5` of `1e5` and the `x1f` of `0x1f` come as words
+//! behind it, which is how PostgreSQL before 15 reads most of these; they mean nothing to anybody
+//! here.
 //!
 //! ```text
 //!  Between ─ letter ──► Word ─┬─ after e, b, x, n, u&: a quote ──► strings
@@ -259,7 +260,7 @@ impl Lexer {
         (letters, self.token_if(true, Kind::Word))
     }
 
-    /// What comes behind the word may make a string of it, or be a part of it.
+    /// The character after the word may make it a string, or be a part of it.
     #[cold]
     fn odd_word(&mut self, next: u8, letters: usize) -> (usize, Option<Kind>) {
         let state = match (self.name.as_bytes(), next) {

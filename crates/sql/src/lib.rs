@@ -1,4 +1,4 @@
-//! What a SQL text may leave in the session that runs it, told from its bytes.
+//! Finds what a SQL text may leave in the session that runs it, told from its bytes.
 //!
 //! [`scan`] answers with [`Signs`]: may it change a setting, make a temporary table, take an
 //! advisory lock? It never says that a text *does*. Weir lets PostgreSQL run the text and asks
@@ -12,11 +12,12 @@
 //!
 //! [`signal_call`] reads a text that only cancels or terminates a backend.
 //!
-//! [`literals`] gives a text's strings, some of which are read as the time at which they are parsed.
+//! [`literals`] gives a text's strings, some of which are read as the time at which they are
+//! parsed.
 //!
 //! It is not a parser. The lexer is exact about what a token is (PostgreSQL's manual, "Lexical
 //! Structure"; `scan.l` where the manual is silent), since a quote taken for something else would
-//! hide all that follows. What the tokens mean is judged by a few rules, listed in `judge`.
+//! hide all that follows. A few rules decide what the tokens mean, listed in `judge`.
 //!
 //! # What cannot be seen in a text
 //!

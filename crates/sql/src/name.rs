@@ -5,7 +5,7 @@
 
 use crate::names::{digest, mix};
 
-/// PostgreSQL's NAMEDATALEN, less the zero byte. What is longer is cut by the server.
+/// PostgreSQL's NAMEDATALEN, less the zero byte. The server cuts longer names.
 pub(crate) const LEN_MAX: usize = 63;
 
 /// So many bytes are read at once.
@@ -79,7 +79,7 @@ impl Name {
         self.push_while(&[byte], Some);
     }
 
-    /// What was written is to be folded after all.
+    /// The bytes written so far must be folded after all.
     pub(crate) fn fold(&mut self) {
         self.bytes.make_ascii_lowercase();
     }

@@ -4,7 +4,7 @@ use crate::judge::Judge;
 use crate::lexer::Lexer;
 use crate::signs::Seen;
 
-/// What a text may leave in the session. `standard_strings` is the session's
+/// Returns what a text may leave in the session. `standard_strings` is the session's
 /// `standard_conforming_strings`: whether a backslash in `'…'` is an ordinary character.
 pub fn scan(text: &[u8], standard_strings: bool) -> Seen {
     let mut scanner = Scanner::new(standard_strings);
@@ -12,8 +12,8 @@ pub fn scan(text: &[u8], standard_strings: bool) -> Seen {
     scanner.finish()
 }
 
-/// What a text may leave in the session, whatever a backslash in `'…'` is when PostgreSQL comes to it. A
-/// function that is called before, and shows nothing of it, may change that.
+/// Returns what a text may leave in the session, whatever a backslash in `'…'` is when PostgreSQL
+/// comes to it. A function that is called before, and shows nothing of it, may change that.
 pub fn scan_either(text: &[u8]) -> Seen {
     let mut scanner = Scanner::new(true);
     scanner.feed(text);

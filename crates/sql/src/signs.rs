@@ -2,7 +2,8 @@
 
 use core::ops::{BitOr, BitOrAssign};
 
-/// What a text may leave in the session that runs it. Each is a *may*, none a *does*.
+/// The signs: each says what a text may leave in the session that runs it. Each is a *may*, none a
+/// *does*.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Signs(u32);
 
@@ -25,13 +26,13 @@ impl Signs {
     pub const PREPARED: Self = Self(1 << 5);
     /// Asks what this session has drawn from a sequence: `currval`, `lastval`.
     pub const SEQUENCE: Self = Self(1 << 6);
-    /// What no query shows and what stays until the connection ends: LOAD, `pg_backup_start`, a
-    /// replication origin, a temporary replication slot, a connection of `dblink`.
+    /// State that no query shows and that stays until the connection ends: LOAD, `pg_backup_start`,
+    /// a replication origin, a temporary replication slot, a connection of `dblink`.
     pub const LOAD: Self = Self(1 << 7);
     /// DISCARD, of whatever.
     pub const DISCARD: Self = Self(1 << 8);
     /// May take away what another sign has brought: DROP, ALTER, CLOSE, DEALLOCATE, DISCARD, an
-    /// unlock. What is OPAQUE may do so as well and does not have this sign.
+    /// unlock. An OPAQUE text may do so as well and does not have this sign.
     pub const RELEASE: Self = Self(1 << 9);
     /// May do anything, all of the above: DO, CALL, EXECUTE, a function that is not PostgreSQL's
     /// own or runs SQL it is given, a text that ends within a string or a comment.
@@ -45,7 +46,7 @@ impl Signs {
     /// Cancels or terminates a backend by its process id.
     pub const SIGNALS: Self = Self(1 << 14);
 
-    /// What a function may bring whose name cannot be read.
+    /// The signs of a function whose name cannot be read.
     pub(crate) const CALLABLE: Self = Self::SETTINGS
         .with(Self::LOCK)
         .with(Self::LISTEN)
@@ -133,12 +134,12 @@ impl core::fmt::Debug for Signs {
     }
 }
 
-/// What was seen in a text.
+/// The signs of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub signs: Signs,
-    /// A digest of the tables of INSERT and MERGE, whose columns may draw numbers from sequences, and
-    /// of `nextval` and `setval`; 0 if there is none of these.
+    /// A digest of the tables of INSERT and MERGE, whose columns may draw numbers from sequences,
+    /// and of `nextval` and `setval`; 0 if there is none of these.
     pub draws: u32,
     /// If calls of named functions are all that makes the text [`Signs::OPAQUE`]: a digest of
     /// their names, as written, schema included; the order in which they stand makes no

@@ -12,7 +12,7 @@ use crate::lexer::{Lexer, Token};
 use crate::mark::Mark;
 use crate::name::Name;
 
-/// What a statement is, as far as a pooler cares.
+/// The kind of a statement, as far as it matters to a pooler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// The text has no statement.
@@ -145,7 +145,7 @@ struct Phrase {
     ends: u32,
 }
 
-/// What comes behind CREATE … AS.
+/// The token after CREATE … AS.
 #[derive(Clone, Copy)]
 enum Definition {
     /// AS has not come.

@@ -15,7 +15,7 @@ pub const LONG_SECRET_LEN: usize = 32;
 /// Of these, the bytes behind the first four.
 pub const TAG_LEN: usize = LONG_SECRET_LEN - 4;
 
-/// What makes a key hard to guess.
+/// The part of a key that makes it hard to guess.
 pub type Tag = [u8; TAG_LEN];
 
 /// How often a request may be passed on at most.
@@ -49,7 +49,7 @@ pub fn is_of_no_process(process_id: u32) -> bool {
     u64::from(process_id) > PROCESS_ID_MAX
 }
 
-/// Whose key it is, among peers.
+/// The peer that made the key.
 #[must_use]
 pub fn peer(key: u64) -> u16 {
     let [_, low, high, ..] = key.to_be_bytes();

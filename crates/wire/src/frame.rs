@@ -14,7 +14,7 @@ const SHOWN_LEN: usize = 8;
 /// The bytes of the length field, which counts itself.
 const LENGTH_LEN: u32 = 4;
 
-/// What a message says of itself before its body.
+/// The header of a message: its code and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The message's type, one of the constants in [`crate::frontend`] or [`crate::backend`];

@@ -6,10 +6,10 @@
 use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
 
-/// What a stored value and a response begin with.
+/// The first bytes of a stored value and of a response.
 const PREFIX: &str = "md5";
 
-/// What is stored for a user: `md5` and 32 hexadecimal digits of the password and the user's name,
+/// The stored form for a user: `md5` and 32 hexadecimal digits of the password and the user's name,
 /// hashed together.
 #[must_use]
 pub fn hash(user: &[u8], password: &[u8]) -> String {
@@ -40,8 +40,8 @@ pub fn is_stored(value: &str) -> bool {
     })
 }
 
-/// The first 64 bits of a text's MD5: PostgreSQL's `left(md5(text), 16)` as a number. It tells texts
-/// apart where nobody gains by making two that are equal.
+/// The first 64 bits of a text's MD5: PostgreSQL's `left(md5(text), 16)` as a number. It tells
+/// texts apart where nobody gains by making two that are equal.
 #[must_use]
 pub fn fingerprint(text: &[u8]) -> u64 {
     let digest = Md5::digest(text);

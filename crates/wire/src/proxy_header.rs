@@ -1,8 +1,8 @@
 //! The header that a proxy in front of the pooler sends ahead of a connection's first byte: the
 //! PROXY protocol, version 2, as haproxy's `doc/proxy-protocol.txt` has it.
 //!
-//! Only what says where the client really is is read: the addresses. The rest of a header (its TLVs)
-//! is skipped. Whose word is taken is not decided here.
+//! Only what says where the client really is is read: the addresses. The rest of a header (its
+//! TLVs) is skipped. The caller decides which senders to trust.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,14 +10,14 @@ use thiserror::Error;
 
 use crate::reader::Reader;
 
-/// What every header begins with. Neither a startup packet nor TLS can.
+/// The first bytes of every header. Neither a startup packet nor TLS can.
 pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, length of the rest.
 pub const HEAD_LEN: usize = 16;
 /// The longest header accepted, in bytes. The protocol allows 65,551 and asks for 536 at least.
 pub const HEADER_LEN_MAX: usize = 4_096;
 
-/// What the beginning of a connection is so far.
+/// The kind of a connection's first bytes, as far as they have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// A header, as far as it goes; nothing behind this many bytes belongs to it.

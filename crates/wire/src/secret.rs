@@ -1,4 +1,4 @@
-//! What `auth_file` or `auth_query` holds for a user.
+//! A user's secret in `auth_file` or `auth_query`.
 
 use std::fmt;
 

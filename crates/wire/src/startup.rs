@@ -1,7 +1,7 @@
 //! The packets a connection opens with: startup, cancel, SSLRequest, GSSENCRequest.
 //!
-//! They have a length but no code. What a client asks for inside a startup packet is read here;
-//! whether it gets it is not decided here.
+//! They have a length but no code. This module reads the requests in a startup packet; the caller
+//! decides about them.
 
 mod options;
 
@@ -14,8 +14,8 @@ use crate::reader::Reader;
 
 /// Protocol 3.0: the major number in the upper half, the minor in the lower.
 pub const PROTOCOL_3_0: u32 = 3 << 16;
-/// The newest minor version spoken here, on both sides: 3.2, PostgreSQL 18's. What it has more
-/// than 3.0 is longer cancel keys.
+/// The newest minor version spoken here, on both sides: 3.2, PostgreSQL 18's. Its difference from
+/// 3.0 is longer cancel keys.
 pub const MINOR_VERSION: u16 = 2;
 /// A request code has 1234 where a protocol version has its major number.
 pub const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
@@ -32,7 +32,7 @@ const CANCEL_SECRET_LEN_MIN: usize = 4;
 /// Room for what most drivers send.
 const PARAMETERS_USUAL: usize = 8;
 
-/// What the first packet of a connection asks for.
+/// The request in the first packet of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartupRequest<'a> {
     Startup(StartupPacket<'a>),
@@ -41,7 +41,7 @@ pub enum StartupRequest<'a> {
     GssEnc,
 }
 
-/// What names a running query to cancel.
+/// The key that names a running query to cancel.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CancelKey {
     pub pid: u32,
@@ -50,8 +50,8 @@ pub struct CancelKey {
 }
 
 impl CancelKey {
-    /// What protocol 3.0 has of it, as one number: the process id in the upper half, the first
-    /// four bytes of the secret in the lower. What is behind them is returned as it is.
+    /// The protocol 3.0 part of the key, as one number: the process id in the upper half, the first
+    /// four bytes of the secret in the lower. The bytes after them are returned unchanged.
     #[must_use]
     pub fn number(&self) -> Option<(u64, &[u8])> {
         let (short, tag) = self.secret.split_first_chunk::<4>()?;
@@ -73,7 +73,7 @@ pub type Parameter<'a> = (&'a [u8], &'a [u8]);
 pub struct StartupPacket<'a> {
     /// Always 3.
     pub major: u16,
-    /// Whatever the client asked for, be it newer than what is spoken.
+    /// The version that the client asked for, even if it is newer than ours.
     pub minor: u16,
     parameters: Vec<Parameter<'a>>,
 }

@@ -1,4 +1,4 @@
-//! What all builders share: a message whose length is filled in once its body is written.
+//! The base of all builders: a message whose length is filled in once its body is written.
 //!
 //! Callers bound what they build (a pooler composes only small messages and streams the rest), so
 //! builders do not fail. Were a message ever to outgrow its length field, the field is capped and

@@ -36,7 +36,7 @@ pub struct Certificate {
     key_der: Vec<u8>,
     key: Option<Key>,
     pub(crate) extensions: Extensions,
-    /// What the issuer has signed.
+    /// The part that the issuer has signed.
     signed: Vec<u8>,
     scheme: Option<Scheme>,
     signature: Vec<u8>,
@@ -110,12 +110,14 @@ impl Certificate {
         self.subject == self.issuer
     }
 
-    /// Does the certificate claim to be signed by its own key? The signature itself is not looked at.
+    /// Does the certificate claim to be signed by its own key? The signature itself is not looked
+    /// at.
     pub(crate) fn is_self_signed(&self) -> bool {
         self.is_self_issued() && self.may_issue(self)
     }
 
-    /// By its names, key identifiers and algorithms: can this certificate's key have signed that one?
+    /// By its names, key identifiers and algorithms: can this certificate's key have signed that
+    /// one?
     pub(crate) fn may_issue(&self, other: &Self) -> bool {
         if self.extensions.is_unsound || other.extensions.is_unsound || self.subject != other.issuer
         {

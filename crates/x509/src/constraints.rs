@@ -28,8 +28,8 @@ pub(crate) fn check(chain: &[&Certificate]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// All names that a certificate gives its subject. A peer's common name counts if it could be a host's
-/// and there is no other one.
+/// All names that a certificate gives its subject. A peer's common name counts if it could be a
+/// host's and there is no other one.
 fn names(certificate: &Certificate, is_peer: bool) -> Vec<SubjectName> {
     let mut names = certificate.extensions.names.clone();
     let has_dns = names.iter().any(|name| matches!(name, SubjectName::Dns(_)));
@@ -68,7 +68,7 @@ impl Constraints {
             None => true,
             Some(_) => permitted.any(|base| name.is_within(base) == Some(true)),
         };
-        // What cannot be compared is not permitted.
+        // A name that cannot be compared is not permitted.
         is_listed && excluded.all(|base| name.is_within(base) == Some(false))
     }
 }
@@ -108,7 +108,7 @@ fn dns_is_within(name: &str, base: &str) -> bool {
     front.is_empty() || base.starts_with('.') || front.ends_with(b".")
 }
 
-/// What stands before the suffix, whose case does not matter.
+/// The part before the suffix, whose case does not matter.
 fn without_suffix<'a>(text: &'a str, suffix: &str) -> Option<&'a [u8]> {
     let (front, back) = text.as_bytes().split_at_checked(text.len().checked_sub(suffix.len())?)?;
     back.eq_ignore_ascii_case(suffix.as_bytes()).then_some(front)

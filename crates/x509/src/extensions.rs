@@ -1,4 +1,4 @@
-//! What a certificate's extensions say.
+//! The contents of a certificate's extensions.
 
 use x509_parser::{
     der_parser::{Oid, oid},
@@ -41,7 +41,7 @@ pub(crate) struct Basic {
     pub(crate) path_len: Option<u32>,
 }
 
-/// What the key may be used for.
+/// The permitted uses of the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyUsage {
     pub(crate) signs: bool,

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crate::{Certificate, extensions::SubjectName};
 
-/// What a server was reached by.
+/// The name or address by which a server was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'a> {
     Name(&'a str),
@@ -12,8 +12,8 @@ pub enum Host<'a> {
 }
 
 impl Certificate {
-    /// Is the certificate for this host? The common name counts only if there is no alternative name of
-    /// the host's kind.
+    /// Is the certificate for this host? The common name counts only if there is no alternative
+    /// name of the host's kind.
     #[must_use]
     pub fn is_for(&self, host: Host<'_>) -> bool {
         let names = &self.extensions.names;

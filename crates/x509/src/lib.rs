@@ -1,9 +1,10 @@
 //! Judges X.509 certificates as OpenSSL 3 does for libpq and PgBouncer.
 //!
-//! [`Certificate`] is a certificate that was read. [`Anchors`] are the certificates of a CA file, and
-//! [`Anchors::verify`] answers whether a peer's certificate leads to one of them. OpenSSL's verdict is
-//! the specification: purpose `sslclient` or `sslserver`, security level 2, no partial chains, no
-//! revocation lists. The test `verdicts` asks the `openssl` command about each of its chains.
+//! [`Certificate`] is a certificate that was read. [`Anchors`] are the certificates of a CA file,
+//! and [`Anchors::verify`] answers whether a peer's certificate leads to one of them. OpenSSL's
+//! verdict is the specification: purpose `sslclient` or `sslserver`, security level 2, no partial
+//! chains, no revocation lists. The test `verdicts` asks the `openssl` command about each of its
+//! chains.
 //!
 //! * `certificate`, `extensions`: what is read
 //! * `name`, `host`, `constraints`: names of subjects, of hosts, and which names a CA may certify
@@ -13,14 +14,15 @@
 //!
 //! # Differences from OpenSSL
 //!
-//! Keys are RSA of 2,048 to 8,192 bits, P-256, P-384, P-521 and Ed25519. Signatures by RSA need SHA-256,
-//! SHA-384 or SHA-512; PSS also needs a salt of the digest's length. A certificate with any other key
-//! or signature is refused.
+//! Keys are RSA of 2,048 to 8,192 bits, P-256, P-384, P-521 and Ed25519. Signatures by RSA need
+//! SHA-256, SHA-384 or SHA-512; PSS also needs a salt of the digest's length. A certificate with
+//! any other key or signature is refused.
 //!
 //! # Cost
 //!
 //! A peer's certificates fit into one TLS message of 64 KiB. A chain has at most [`MAX_DEPTH`] + 2
-//! certificates, and each link costs one look through the peer's certificates and one signature check.
+//! certificates, and each link costs one look through the peer's certificates and one signature
+//! check.
 //!
 //! Invariant: no byte can panic it. It reads no clock and no file.
 
@@ -51,7 +53,7 @@ pub use self::{
 /// PgBouncer.
 pub const MAX_DEPTH: usize = 6;
 
-/// What a peer's certificate is used for.
+/// The purpose of a peer's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The peer is a TLS client.

@@ -60,7 +60,7 @@ fn set(text: &[u8]) -> Option<Line> {
     cursor.end().then_some(Line::Set { key, value })
 }
 
-/// What is left of the line.
+/// The rest of the line.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {

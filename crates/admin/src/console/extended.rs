@@ -16,7 +16,7 @@ use crate::reply::{self, Formats};
 /// How many statements a client may have prepared at once, and how many portals.
 const NAMES_MAX: usize = 1000;
 
-/// What a client has prepared.
+/// A statement that a client has prepared.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     statements: HashMap<Vec<u8>, Statement>,
@@ -85,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 self.prepared.portals.remove(&name);
                 backend::close_complete(&mut self.out);
             }
-            // What there is to send is sent behind each message.
+            // Replies are sent after each message.
             Extended::Flush | Extended::Sync => {}
         }
         Ok(())

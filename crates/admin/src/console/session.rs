@@ -1,5 +1,5 @@
-//! One connection of the console: its messages and what is answered to each. What a command does
-//! to the process is [`crate::Control`]'s.
+//! One connection of the console: its messages and what is answered to each. The effect of a
+//! command on the process is [`crate::Control`]'s.
 
 use config::Global;
 use std::io;
@@ -101,7 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    /// Who does not read its answers can be ended, too; then they break off.
+    /// A connection whose client does not read can be ended, too; then they break off.
     async fn flush(&mut self) -> io::Result<()> {
         let Self { stream, out, signals, .. } = self;
         let send = async {
@@ -165,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         self.execute(command, &Formats::default()).await
     }
 
-    /// What a text asks for, if it may.
+    /// Returns the command of a text, if the user may give it.
     pub(super) fn command(&mut self, text: &[u8]) -> Result<Command, Stop> {
         let command = Command::parse(text).map_err(|invalid| match invalid {
             Invalid::Arguments => self.refuse("bad arguments"),
@@ -208,7 +208,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             }
             Command::Reload => {
                 control.note("RELOAD command issued");
-                // What is wrong has been logged.
+                // The mistake has been logged.
                 if let Err(kept) = control.reload().await {
                     kept.iter().for_each(|what| reply::notice(out, what, None));
                     let message = "RELOAD failed, see logs for additional details";
@@ -272,7 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                     return Err(Stop::Refused);
                 }
                 () = signals.kill.notified() => return Err(Stop::End(self.give_up(KILLED))),
-                // What it says is for later, but that it is gone is news.
+                // Its messages are read later, but its end is reported now.
                 read = read_some(&mut self.stream, &mut self.received), if has_room => match read {
                     Ok(0) => return Err(Stop::End("client unexpected eof".to_owned())),
                     Ok(_) => {}

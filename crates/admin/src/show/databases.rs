@@ -117,7 +117,7 @@ fn lines(view: View) -> Vec<DatabaseLine> {
     lines
 }
 
-/// What one database is like at the moment.
+/// The present state of one database.
 struct Current {
     connections: usize,
     clients: usize,

@@ -40,7 +40,7 @@ pub(super) static PINS: Table<Line> = Table {
     },
 };
 
-/// What SHOW CLIENTS shows of a client's pin, behind PgBouncer's columns.
+/// The columns of SHOW CLIENTS about a client's pin, behind PgBouncer's columns.
 pub(super) const OF_CLIENT: [Column<super::connections::Line>; 3] = [
     text(
         "pin_reason",

@@ -213,15 +213,15 @@ pub(crate) fn snapshot() -> Snapshot {
     }
 }
 
-/// What the console was told to do.
+/// The orders that the console was given.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) done: Mutex<Vec<String>>,
-    /// What it wrote into the log.
+    /// The log lines that it wrote.
     pub(crate) notes: Mutex<Vec<String>>,
-    /// What it wrote there of what was refused.
+    /// The log lines about refused orders.
     pub(crate) errors: Mutex<Vec<String>>,
-    /// What a reload leaves as it was; `None`: it succeeds.
+    /// The keys that a reload cannot change; `None`: it succeeds.
     pub(crate) not_reloaded: Option<Vec<String>>,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,

@@ -10,7 +10,7 @@ pub(super) enum Word {
     Comma,
 }
 
-/// What is left of a line. A comment begins with `#`.
+/// The rest of a line. A comment begins with `#`.
 pub(super) struct Words<'a> {
     rest: &'a str,
 }
@@ -57,7 +57,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What C's isspace() takes for a blank.
+/// A blank, as C's isspace() defines it.
 pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '\x0b' | '\x0c')
 }

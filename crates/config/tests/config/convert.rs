@@ -1,4 +1,4 @@
-//! What `weir convert` prints.
+//! The output of `weir convert`.
 
 use config::to_toml;
 

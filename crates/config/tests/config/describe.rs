@@ -1,4 +1,4 @@
-//! What `weir check-config` prints.
+//! The output of `weir check-config`.
 
 use config::{Config, describe};
 

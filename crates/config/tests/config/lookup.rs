@@ -1,4 +1,4 @@
-//! What the pooler asks a configuration at run time, and what a reload keeps.
+//! Questions of the pooler to a configuration at run time, and values that a reload keeps.
 
 use std::time::Duration;
 

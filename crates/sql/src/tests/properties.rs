@@ -1,4 +1,4 @@
-//! What holds for any bytes.
+//! Properties that hold for any bytes.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ const WORDS: &[&str] = &[
 const LONGER: &[&str] =
     &["E'a\\''", "\"b\"", "$a$ ' $a$", "TRANSACTION", "OVER", "X'0a'", "U&'a'", "+", "$1", "CALL"];
 
-/// What changes its neighbours.
+/// Pieces that change the meaning of their neighbours.
 const FRAGMENTS: &[&str] = &[
     "E'", "'", "\\", "\"", "$$", "$a$", "$", "--", "\n", "/*", "*/", "U&", "n", "x", "::", "e5",
     " ", "FUNCTION", "BEGIN", "ATOMIC", "END", "CASE", "&", "-", "/", "*", "over", "distinct",

@@ -56,7 +56,7 @@ fn a_row_description_describes_text_columns_of_no_table() {
 
 #[test]
 fn the_negotiated_version_is_written_as_postgresql_writes_it() {
-    // What PostgreSQL 15 answers to a startup packet of version 3.9 with the option _pq_.x.
+    // PostgreSQL 15's reply to a startup packet of version 3.9 with the option _pq_.x.
     assert_eq!(
         body(NEGOTIATE_PROTOCOL_VERSION, |out| negotiate_protocol_version(out, 0, &[b"_pq_.x"])),
         b"\0\x03\0\0\0\0\0\x01_pq_.x\0"

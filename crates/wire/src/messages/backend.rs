@@ -6,7 +6,7 @@ use super::error::MessageError;
 use crate::backend::authentication;
 use crate::reader::Reader;
 
-/// What the server wants before it lets us in.
+/// The server's request for authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthenticationRequest<'a> {
     /// Nothing: we are in.
@@ -125,7 +125,7 @@ impl<'a> ParameterStatus<'a> {
     }
 }
 
-/// What NOTIFY has to say, to whoever listens.
+/// A notification of NOTIFY, for each listening client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotificationResponse<'a> {
     /// Process id of the server that ran the NOTIFY.
@@ -148,7 +148,7 @@ impl<'a> NotificationResponse<'a> {
     }
 }
 
-/// What a cancel request to this server must hold.
+/// The cancel key of this server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BackendKeyData<'a> {
     pub pid: u32,

@@ -10,7 +10,7 @@ use crate::reader::Reader;
 pub struct MessageError {
     /// The message's name in the protocol chapter.
     pub message: &'static str,
-    /// What should have stood where the body ended or went on.
+    /// The part that was expected where the body ended or went on.
     pub expected: &'static str,
 }
 

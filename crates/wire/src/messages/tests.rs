@@ -1,4 +1,4 @@
-//! What the views refuse. That they read back what the builders write is tested beside the
+//! Bodies that the views refuse. That they read back what the builders write is tested beside the
 //! builders.
 
 use proptest::prelude::*;

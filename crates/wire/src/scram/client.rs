@@ -17,7 +17,7 @@ use super::exchange::{
 use super::keys::{ScramKeys, hmac, sha256, xor};
 use super::verifier::parse_iterations;
 
-/// What we log in with. `Debug` shows only which.
+/// The secret for our login. `Debug` shows only which.
 #[derive(Clone)]
 pub enum ScramSecret {
     /// Keys a client's proof revealed; they fit only a server with the same verifier.
@@ -45,7 +45,7 @@ pub struct ScramClient {
     state: State,
 }
 
-/// What is said of channel binding.
+/// The channel binding that we announce.
 enum Binding {
     /// We cannot.
     Unbound,

@@ -1,4 +1,4 @@
-//! What both sides of the exchange have in common: its names and limits, and how it fails.
+//! The parts that both sides of the exchange share: its names and limits, and how it fails.
 
 use thiserror::Error;
 

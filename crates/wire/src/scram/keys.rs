@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::saslprep::saslprep;
 
-/// The two keys a password, a salt and a count of iterations make. Whoever has them can do all
-/// that the password can, at servers that hold the same verifier. `Debug` does not show them.
+/// The two keys a password, a salt and a count of iterations make. They allow all that the password
+/// allows, at servers that hold the same verifier. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramKeys {
     /// Proves the client to the server.

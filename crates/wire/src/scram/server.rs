@@ -32,7 +32,7 @@ enum State {
         channel_binding: String,
         /// The client's nonce and ours in a row.
         nonce: Vec<u8>,
-        /// What both sides sign, as far as it is known: the first message of each.
+        /// The text that both sides sign, as far as it is known: the first message of each.
         signed: Vec<u8>,
     },
     Done,
@@ -74,7 +74,7 @@ impl ScramServer {
         self
     }
 
-    /// What the client may choose from, the best first.
+    /// The mechanisms that the client may choose from, the best first.
     pub fn mechanisms(&self) -> &'static [&'static str] {
         match self.end_point {
             Some(_) => &[MECHANISM_PLUS, MECHANISM],
@@ -159,7 +159,7 @@ impl ScramServer {
     }
 }
 
-/// What the client says of channel binding.
+/// The channel binding that the client announces.
 #[derive(Clone, Copy)]
 enum Flag {
     /// It cannot.

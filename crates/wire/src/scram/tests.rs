@@ -359,7 +359,7 @@ proptest! {
         }
     }
 
-    /// Whoever gets a message that was changed in a single byte ends the exchange.
+    /// A message with one changed byte ends the exchange, on either side.
     #[test]
     fn a_changed_message_is_refused(
         which in 0_usize..4, at: prop::sample::Index, replacement: u8
@@ -401,7 +401,7 @@ proptest! {
     }
 }
 
-/// What both sides sign in the exchange above.
+/// The text that both sides sign in the exchange above.
 fn signed() -> String {
     let without_proof = CLIENT_FINAL.split_once(",p=").unwrap().0;
     format!("{},{SERVER_FIRST},{without_proof}", &CLIENT_FIRST["n,,".len()..])

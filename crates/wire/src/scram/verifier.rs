@@ -1,4 +1,4 @@
-//! What a server stores of a user's password.
+//! The form in which a server stores a user's password.
 
 use std::fmt;
 
@@ -62,8 +62,8 @@ impl ScramVerifier {
         }
     }
 
-    /// A salt for a user of whom only the password is known, or nothing at all: the same for the same
-    /// seed and name, and nobody who has not the seed can tell it from a random one.
+    /// A salt for a user of whom only the password is known, or nothing at all: the same for the
+    /// same seed and name, and nobody who has not the seed can tell it from a random one.
     #[must_use]
     pub fn salt(seed: &[u8; 32], user: &[u8]) -> [u8; 16] {
         let digest = hmac(seed, &[b"salt", user]);

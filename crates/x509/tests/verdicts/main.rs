@@ -1,7 +1,7 @@
 //! Chains of certificates, and what OpenSSL and Weir say of each.
 //!
-//! The column of verdicts has `C` where the certificate is good for a client and `S` where it is good
-//! for a server. The test asks the `openssl` command as well, so the column cannot be wrong.
+//! The column of verdicts has `C` where the certificate is good for a client and `S` where it is
+//! good for a server. The test asks the `openssl` command as well, so the column cannot be wrong.
 
 mod openssl;
 
@@ -116,7 +116,7 @@ const CHAINS: &[(&str, &str)] = &[
             b < a ca subjectKeyIdentifier=hash authorityKeyIdentifier=keyid | \
             leaf < b authorityKeyIdentifier=keyid",
     ),
-    // What a peer's certificate may be used for.
+    // The permitted uses of a peer's certificate.
     ("CS", "root ca | leaf < root keyUsage=digitalSignature"),
     ("-S", "root ca | leaf < root keyUsage=keyEncipherment"),
     ("CS", "root ca | leaf < root keyUsage=keyAgreement"),
@@ -132,7 +132,7 @@ const CHAINS: &[(&str, &str)] = &[
     ("--", "root ca | leaf < root extendedKeyUsage=clientAuth keyUsage=keyEncipherment"),
     ("C-", "root ca | leaf < root nsCertType=client"),
     ("-S", "root ca | leaf < root nsCertType=server"),
-    // What a CA's certificate may be used for.
+    // The permitted uses of a CA's certificate.
     ("C-", "root ca extendedKeyUsage=clientAuth | leaf < root"),
     ("-S", "root ca | middle < root ca extendedKeyUsage=serverAuth | leaf < middle"),
     ("--", "root ca | middle < root ca extendedKeyUsage=codeSigning | leaf < middle"),
@@ -349,7 +349,7 @@ fn an_address_may_be_the_common_name_as_for_libpq() {
     }
 }
 
-/// What stands before the signed part of a certificate of 256 bytes and more.
+/// The bytes before the signed part of a certificate of 256 bytes and more.
 const FRAME_LEN: usize = 4;
 
 /// The signed part of a certificate.
