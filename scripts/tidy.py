@@ -65,7 +65,7 @@ PROVEN = ["COMPAT.md", "docs/performance.md"]
 # says so when one of them passes.
 NOT_REWRITTEN = {
     "COMPAT.md", "docs/admin.md", "docs/config.md",
-    "docs/from-pgbouncer.md", "docs/performance.md",
+    "docs/performance.md",
 }
 
 # Crates whose comments are in plain English. This list only grows.

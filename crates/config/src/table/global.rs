@@ -224,8 +224,9 @@ keys! {
     /// Threads that carry the traffic; 0 is one for every two processors. Weir's own.
     workers: u32 = "0", boot, acts;
     /// Which worker a new client is given to: `round-robin`, each in turn; `random`, by lot;
-    /// `load-balancing`, the one with the fewest clients, of whom those with TLS count four times. Who
-    /// accepts a client keeps it if it has at most a sixteenth more than that one. Weir's own.
+    /// `load-balancing`, the one with the fewest clients, of whom those with TLS count four times.
+    /// The worker that accepts a client keeps it if it has at most a sixteenth more than that one.
+    /// Weir's own.
     session_schedule: SessionSchedule = "load-balancing", boot, acts;
     /// Cancel the query of a client that is lost while it runs; PostgreSQL would finish it for
     /// nobody. A client that says goodbye in mid-query is not lost. Weir's own.
