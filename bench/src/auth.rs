@@ -7,7 +7,7 @@ use wire::scram::{MECHANISM, NONCE_LEN, ScramClient, ScramKeys, ScramSecret};
 
 use crate::frame::{Fields, Frame, put};
 
-/// Who all clients of a run log in as.
+/// The user of all clients of a run.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     pub(crate) user: String,

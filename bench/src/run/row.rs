@@ -20,16 +20,16 @@ pub(super) struct Row {
     extra: bool,
 }
 
-/// Who is measured beside whom.
+/// The two sides of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contest {
     /// PgBouncer and Weir.
     Poolers,
     /// Weir's transaction mode and its auto mode, in which clients have such sessions.
     Modes(Sessions),
-    /// Weir with one worker and with two, to which clients are dealt out by this `session_schedule`.
-    /// Apart: each of them on a core of its own, which the peers may have to share with them; else both
-    /// on the pooler's core.
+    /// Weir with one worker and with two, to which clients are dealt out by this
+    /// `session_schedule`. Apart: each of them on a core of its own, which the peers may have to
+    /// share with them; else both on the pooler's core.
     Workers { apart: bool, schedule: &'static str },
     /// A mere relay, and Weir.
     Floor,
@@ -234,7 +234,8 @@ impl Row {
         }
     }
 
-    /// What each figure of a sample is of, where there are several: what stands behind the row's name.
+    /// What each figure of a sample is of, where there are several: what stands behind the row's
+    /// name.
     pub(super) fn parts(&self) -> &'static [&'static str] {
         match (self.job, self.contest) {
             (Job::Idle { .. }, _) => &["", " asked", " left"],

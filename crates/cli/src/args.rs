@@ -1,4 +1,4 @@
-//! What was typed, made into what is meant. PgBouncer's calling convention, `[OPTION]... CONFIG`,
+//! Parses the command line. PgBouncer's calling convention, `[OPTION]... CONFIG`,
 //! works as it does there; Weir's own commands stand beside it. Nothing is carried out here.
 
 #[cfg(test)]

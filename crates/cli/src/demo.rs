@@ -1,5 +1,5 @@
 //! `weir demo`: a throw-away PostgreSQL with Weir before it, to watch live or, with `--bench`, to
-//! measure. Whatever way it ends, nothing of it stays behind.
+//! measure. It leaves nothing behind, however it ends.
 
 mod binaries;
 mod child;

@@ -15,7 +15,7 @@ use proxy::TlsContexts;
 /// Prints a text that ends in a line end.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads it has seen enough (`weir help | head`).
+        // The reader has closed the pipe (`weir help | head`).
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         written => written.map(|()| ExitCode::SUCCESS).context("standard output"),
     }

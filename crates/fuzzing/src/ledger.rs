@@ -145,7 +145,7 @@ impl Play {
         }
     }
 
-    /// Whoever gets the server now must find it at rest.
+    /// The next client of the server must find it at rest.
     fn check(&self) {
         if self.ledger.is_settled() {
             assert!(self.server.is_at_rest(), "called settled: {:?}", self.server);

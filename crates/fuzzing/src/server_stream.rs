@@ -123,7 +123,7 @@ fn play(settings: Settings, said: &[u8], cuts: Cuts) -> Seen {
         check_origin(&seen, said);
     }
     world.leave(client);
-    // Whatever the server has said, the next client is served, if need be by another one.
+    // The next client is always served, if necessary by another server.
     world.wait(20);
     let next = world.log_in();
     let mut query = Vec::new();

@@ -10,8 +10,8 @@ use wire::{
 
 use crate::target::Target;
 
-/// Who logs in, and what was derived of the password: SCRAM's thousands of hashes once a thread, not
-/// once a login.
+/// The user that logs in, and the keys derived from the password: SCRAM's thousands of hashes once
+/// a thread, not once a login.
 #[derive(Debug)]
 pub(crate) struct Keyring {
     pub(crate) target: Arc<Target>,

@@ -149,7 +149,7 @@ fn measure(
         }
         let start = Instant::now();
         for gate in &gates {
-            // Whoever does not listen any more has said why.
+            // A thread that no longer listens has reported its reason.
             let _ = gate.send(start);
         }
         let mut stats = Stats::new(plan.scripts.iter().map(|script| script.commands.len()));

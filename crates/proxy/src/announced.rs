@@ -1,6 +1,6 @@
-//! Clients of a trusted proxy: before anything else the header is read by which the proxy tells where
-//! they are. This is done on the cold thread, for it may take its time; a worker gets the client with
-//! its own address and the first byte behind the header still unread.
+//! Clients of a trusted proxy: before anything else the header is read by which the proxy tells
+//! where they are. This is done on the cold thread, for it may take its time; a worker gets the
+//! client with its own address and the first byte behind the header still unread.
 
 use std::{
     io,
@@ -138,8 +138,8 @@ async fn read_header(stream: &TcpStream) -> Result<Option<SocketAddr>, Lost> {
     }
 }
 
-/// Whoever waits for an answer gets one, if it is one of PostgreSQL's clients, which came without a
-/// proxy. What it has said is taken away first, or the kernel would take back the answer.
+/// A client of PostgreSQL that connected without a proxy gets an error message.
+/// What it has said is taken away first, or the kernel would take back the answer.
 fn say_why(stream: &TcpStream, lost: &Lost) {
     const UNREAD_MAX: usize = 4_096;
     let mut out = Vec::new();

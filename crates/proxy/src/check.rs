@@ -1,6 +1,5 @@
-//! What workers want to know of a client that logs in, and would have to wait for: off the
-//! workers, each question in a task of its own. A client that has no patience is dropped by its
-//! login timeout; nobody hears the answer then.
+//! Checks of a login that would block a worker. They run off the workers, each question in a task
+//! of its own. A login timeout may disconnect the client before the answer arrives.
 //!
 //! Questions to those who judge passwords wait in a queue for each kind of judge, so that many
 //! clients neither overwhelm a judge nor fill our memory.
@@ -17,8 +16,8 @@ use crate::{controller::Controller, shared::ShellMail, sys::process, warning};
 mod ldap;
 mod pam;
 
-/// How many questions wait for a judge at most, those being answered included. Who comes on top of
-/// that is refused. A question is as long as a password, 2 KiB at most.
+/// How many questions wait for a judge at most, those being answered included. Further logins are
+/// refused. A question is as long as a password, 2 KiB at most.
 const QUEUE_LEN_MAX: usize = 1000;
 
 /// Questions that are with LDAP servers at a time.

@@ -1,6 +1,6 @@
 //! The state of one connected socket beyond its descriptor: what we know of its readiness, and
-//! output the kernel did not take at once, and its keys if it has TLS. An ordinary socket has nothing
-//! of that and costs 32 bytes.
+//! output the kernel did not take at once, and its keys if it has TLS. An ordinary socket has
+//! nothing of that and costs 32 bytes.
 
 use std::{cell::RefCell, io, os::fd::RawFd};
 
@@ -26,11 +26,12 @@ pub(crate) const CONNECTING: u8 = 32;
 pub(crate) const LOGGING_IN: u8 = CONNECTING;
 /// The last read filled the small part of the buffer: use the large one.
 pub(crate) const BULK: u8 = 64;
-/// It came from another worker, which had not read all of it. Never without [`READABLE`]: who is told
-/// of it waits for that reading.
+/// It came from another worker, which had not read all of it. Never without [`READABLE`]: who is
+/// told of it waits for that reading.
 pub(crate) const NEWS: u8 = 128;
 
-/// PostgreSQL's send buffer: a read that takes as much, and all there was, is a piece of a large result.
+/// PostgreSQL's send buffer: a read that takes as much, and all there was, is a piece of a large
+/// result.
 pub(crate) const PIECE: usize = 8 * 1024;
 
 thread_local! {
@@ -96,7 +97,7 @@ impl Default for Conn {
     }
 }
 
-/// What became of bytes given to be sent.
+/// The result of sending bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// The kernel has them, or they stand behind others that wait already.

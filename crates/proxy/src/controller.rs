@@ -41,7 +41,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ClientInfo {
     pub worker: WorkerId,
-    /// What stands for the connection in the log: `C-0x…`.
+    /// The number of the connection in the log: `C-0x…`.
     pub pointer: u64,
     /// The pointer of its server; 0 = none.
     pub link: u64,
@@ -59,7 +59,7 @@ pub struct ClientInfo {
 pub struct ServerInfo {
     /// The worker whose epoll watches it.
     pub worker: WorkerId,
-    /// What stands for the connection in the log: `S-0x…`. 0 while it has no socket.
+    /// The number of the connection in the log: `S-0x…`. 0 while it has no socket.
     pub pointer: u64,
     /// The pointer of its client; 0 = none.
     pub link: u64,
@@ -211,7 +211,7 @@ impl Controller {
         open.map(|listener| (listener.fd().unsigned_abs(), listener.address()))
     }
 
-    /// What is known of host names.
+    /// The known host names.
     #[must_use]
     pub fn names(&self) -> NamesInfo {
         self.0.dns.info(self.now())
@@ -227,14 +227,15 @@ impl Controller {
     /// thread that must not wait for the disk.
     ///
     /// # Errors
-    /// When there is no file, or mistakes in it: the old configuration stays in force then. When a further
-    /// file cannot be used: what it says stays as it was, all else is in force. Why has been logged.
+    /// When there is no file, or mistakes in it: the old configuration stays in force
+    /// then. When a further file cannot be used: what it says stays as it was, all else is in
+    /// force. Why has been logged.
     pub fn reload(&self) -> Result<(), ReloadError> {
         crate::pooler::reload(self)
     }
 
-    /// Gives a global key another value until the next reload. Returns a text for the operator if the
-    /// value does not act yet.
+    /// Gives a global key another value until the next reload. Returns a text for the operator if
+    /// the value does not act yet.
     ///
     /// # Errors
     /// When there is no such key, or that is no value for it; why is in the log, too.

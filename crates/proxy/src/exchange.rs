@@ -32,7 +32,7 @@ use super::{
 /// Pools by number; none where a number is free.
 pub(crate) type Slots = Vec<Option<Arc<Mutex<Pool>>>>;
 
-/// What is shared. `M` is what the mailboxes carry, `W` how their owners are waked.
+/// The data that workers share. `M` is the type of mail, `W` wakes the owner of a mailbox.
 #[derive(Debug)]
 pub(crate) struct Hub<M, W> {
     pools: RwLock<Slots>,
@@ -226,7 +226,7 @@ impl<M, W: Wake> Hub<M, W> {
         lock(&self.interner).restore(one)
     }
 
-    /// What the operator has switched off.
+    /// The switches that the operator has set.
     pub(crate) fn switches(&self) -> Switches {
         lock(&self.registry).switches.clone()
     }
@@ -292,7 +292,8 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         self.hub.worker_count()
     }
 
-    // Twice in each transaction. Whether the compiler did so by itself was chance, and cost 1 % of it.
+    // Twice in each transaction. Whether the compiler did so by itself was chance, and cost 1 % of
+    // it.
     #[inline(always)]
     fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
         let at = id.0 as usize;

@@ -46,7 +46,8 @@ pub(crate) struct Listener {
     /// Somebody else listens on it as well, a service manager or the process that we take over
     /// from, and goes on when we do not.
     inherited: AtomicBool,
-    /// By TCP: what its options were before [`tune`], and are again where the configuration has zero.
+    /// By TCP: what its options were before [`tune`], and are again where the configuration has
+    /// zero.
     defaults: Option<TcpDefaults>,
 }
 
@@ -128,7 +129,7 @@ pub(crate) fn tune(listeners: &[Listener], global: &Global) {
     }
 }
 
-/// What any TCP connection is to be like, by the configuration.
+/// The configured options of every TCP connection.
 pub(crate) fn set_tcp_options(fd: RawFd, global: &Global) -> io::Result<()> {
     socket::set_nodelay(fd)?;
     socket::set_keepalive(fd, global.tcp_keepalive)?;
@@ -282,7 +283,7 @@ fn open_unix(global: &Global) -> Result<Listener, ListenError> {
         return Err(ListenError::InUse);
     }
     if let Address::Unix(path) = &address {
-        // What nobody answers on is left over from a process that was killed.
+        // A socket file without a listener is left over from a process that was killed.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
@@ -308,7 +309,7 @@ fn is_answered(address: &Address) -> bool {
     }
 }
 
-/// Who may connect to the socket file.
+/// The permissions of the socket file.
 fn admit(path: &Path, global: &Global) -> Result<(), ListenError> {
     let failed = |error| ListenError::Unix(path.to_owned(), in_words(&error));
     let group = global.unix_socket_group.as_str();
@@ -392,7 +393,7 @@ mod tests {
         assert!(std::net::TcpStream::connect(address).is_err());
     }
 
-    /// What the kernel says of a socket, as a number.
+    /// A numeric socket option, read from the kernel.
     fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> i32 {
         socket::option(fd, level, name).unwrap()
     }

@@ -2,8 +2,9 @@
 //!
 //! A line goes to stderr, to the log file and to syslog, whichever are wanted, each with a single
 //! `write`, so lines of different threads never mix. Lines from before the configuration was read
-//! are kept, and written to the file and to syslog as soon as it is known that they are wanted. A level that is off costs one relaxed load: its message is not
-//! formatted. This is not a tracing framework: no targets, no spans, no background thread.
+//! are kept, and written to the file and to syslog as soon as it is known that they are wanted. A
+//! level that is off costs one relaxed load: its message is not formatted. This is not a tracing
+//! framework: no targets, no spans, no background thread.
 //!
 //! ```ignore
 //! use proxy::{log, warning};
@@ -145,8 +146,8 @@ pub fn init(stderr: bool, verbose: u8) {
 /// is let go.
 ///
 /// # Errors
-/// When the file cannot be opened for appending. Lines then go on to the file there was, if any; all
-/// else counts.
+/// When the file cannot be opened for appending. Lines then go on to the file there was,
+/// if any; all else counts.
 pub fn configure(global: &Global) -> Result<(), LogFileError> {
     let opened = open(&global.logfile);
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
@@ -228,25 +229,25 @@ macro_rules! log_at {
     }};
 }
 
-/// What ends the process.
+/// Errors that end the process.
 #[macro_export]
 macro_rules! fatal {
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Fatal, $($message)+) };
 }
 
-/// What failed and needs an operator.
+/// Failures that need an operator.
 #[macro_export]
 macro_rules! error {
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($message)+) };
 }
 
-/// What went wrong and was dealt with.
+/// Failures that Weir has handled.
 #[macro_export]
 macro_rules! warning {
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Warning, $($message)+) };
 }
 
-/// What an operator wants to see on an ordinary day.
+/// Events of normal operation.
 #[macro_export]
 macro_rules! log {
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Log, $($message)+) };

@@ -46,7 +46,7 @@ use self::{
     worker::Worker,
 };
 
-/// What is wrong with the workers.
+/// The fault that the workers have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
@@ -58,13 +58,13 @@ enum Fault {
     ParkedUnasked,
     /// A seat that is free again is offered to nobody.
     SeatNotOffered,
-    /// Who may open a server when another one is logged in is not told.
+    /// The pool that may open a server when another login ends is not told.
     TurnNotOffered,
     /// A pool that found no seat does not look whether one was offered meanwhile.
     OfferMissed,
     /// Servers that nobody may have any more are not closed.
     CondemnedKept,
-    /// Who waits is not thought of when the pools are open again.
+    /// Waiting clients are not served when the pools are open again.
     ResumeUnheard,
     /// The workers are told of an order before the pools are.
     ToldTooEarly,

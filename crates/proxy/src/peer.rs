@@ -1,4 +1,4 @@
-//! Who is at the other end of a client's connection, in 16 bytes.
+//! The other end of a client's connection, in 16 bytes.
 
 use std::{
     fmt,
@@ -91,8 +91,8 @@ impl Peer {
         }
     }
 
-    /// Where it comes from, as PgBouncer adds it to an `application_name`. `port` is the number in the
-    /// name of a unix socket of ours.
+    /// Where it comes from, as PgBouncer adds it to an `application_name`. `port` is the number in
+    /// the name of a unix socket of ours.
     pub(crate) fn origin(&self, port: u16) -> String {
         match self {
             Self::Unix { pid, .. } if *pid > 0 => {

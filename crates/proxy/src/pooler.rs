@@ -47,7 +47,8 @@ pub struct ConsoleConnection {
     pub seat: ConsoleSeat,
 }
 
-/// What a console takes of `max_client_conn` and its like. It is given back when this is dropped.
+/// A console's share of `max_client_conn` and similar limits. It is given back when this is
+/// dropped.
 #[derive(Debug)]
 pub struct ConsoleSeat {
     shared: Arc<Shared>,
@@ -80,12 +81,12 @@ pub enum ConsoleRequest {
 /// spawn tasks there; it must not block.
 pub type ConsoleHandler = Box<dyn FnMut(&Controller, ConsoleRequest) + Send>;
 
-/// What the configuration does not say.
+/// Start options that are not in the configuration.
 pub struct StartOptions {
     /// The file a reload reads, unless the configuration names another one (`conffile`).
     pub config_path: Option<PathBuf>,
-    /// Obey signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2. They are kept from the calling thread and
-    /// all threads it starts later.
+    /// Obey signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2. They are kept from the
+    /// calling thread and all threads it starts later.
     pub signals: bool,
     /// Without it, console connections are closed.
     pub console: Option<ConsoleHandler>,
@@ -93,7 +94,7 @@ pub struct StartOptions {
     pub tls: Option<TlsContexts>,
     /// What the service manager that started us passes and wants to hear.
     pub service: Service,
-    /// What another process has handed over.
+    /// Connections that another process has handed over.
     pub heritage: Option<Heritage>,
 }
 

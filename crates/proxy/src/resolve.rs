@@ -39,7 +39,7 @@ pub(crate) struct Question {
     pub(crate) ticket: u64,
 }
 
-/// What asks for names, and what is known of them.
+/// The resolver and its table of names.
 pub(crate) struct Dns {
     resolver: TokioResolver,
     names: Mutex<Names>,

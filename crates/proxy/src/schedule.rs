@@ -1,5 +1,4 @@
-//! Which worker a new client is given to: `session_schedule`. What a worker is given it keeps: there is
-//! no moving afterwards.
+//! Which worker a new client is given to: `session_schedule`. A client stays with its worker.
 //!
 //! Every worker accepts. A client that is to be another's than that of the worker who accepted it
 //! costs one piece of mail.
@@ -57,7 +56,7 @@ impl Schedule {
         Self { policy, turns: AtomicUsize::new(0) }
     }
 
-    /// Whose a client is that `own` has accepted.
+    /// Returns the worker of a client that `own` has accepted.
     pub(crate) fn place<'a>(
         &self,
         own: WorkerId,
@@ -78,8 +77,8 @@ impl Schedule {
         }
     }
 
-    /// Whose a client is that `own` had before its handshake: it had its turn then, but how much work
-    /// it will be is known only now.
+    /// Whose a client is that `own` had before its handshake: it had its turn then, but how much
+    /// work it will be is known only now.
     pub(crate) fn place_secured<'a>(
         &self,
         own: WorkerId,
@@ -92,8 +91,8 @@ impl Schedule {
     }
 }
 
-/// The worker with the smallest load. That is `own` also if it has a little more, by one sixteenth: to
-/// give each other client away would cost more than it is worth.
+/// The worker with the smallest load. That is `own` also if it has a little more, by one sixteenth:
+/// to give each other client away would cost more than it is worth.
 fn least<'a>(own: WorkerId, loads: impl Iterator<Item = &'a Load>) -> WorkerId {
     let (mut mine, mut smallest) = (0, (own, u32::MAX));
     for (at, load) in loads.enumerate() {
@@ -113,8 +112,8 @@ fn least<'a>(own: WorkerId, loads: impl Iterator<Item = &'a Load>) -> WorkerId {
 mod tests {
     use super::*;
 
-    /// How many of each kind every worker has, once so many clients have come, of which each `tls`th
-    /// has TLS. Worker 0 accepts them all.
+    /// How many of each kind every worker has, once so many clients have come, of which each
+    /// `tls`th has TLS. Worker 0 accepts them all.
     fn dealt_out(policy: SessionSchedule, workers: usize, clients: usize, tls: usize) -> Vec<Load> {
         let loads: Vec<_> = (0..workers).map(|_| Load::default()).collect();
         let schedule = Schedule::new(policy);

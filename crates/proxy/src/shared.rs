@@ -47,7 +47,7 @@ impl Wake for EventFd {
 pub(crate) type ShellHub = Hub<ShellMail, EventFd>;
 pub(crate) type ShellExchange = WorkerExchange<ShellMail, EventFd>;
 
-/// What a worker is told.
+/// A message to a worker.
 #[derive(Debug)]
 pub(crate) enum ShellMail {
     /// By another worker's engine.
@@ -366,8 +366,8 @@ impl Shared {
         exchange::lock(&self.server_sockets).remove(&fd).unwrap_or_default()
     }
 
-    /// A place among those who are logging in, given back by being dropped. A client of a unix socket
-    /// takes none: it is how the operator comes in when all are taken.
+    /// A place among those who are logging in, given back by being dropped. A client of a unix
+    /// socket takes none: it is how the operator comes in when all are taken.
     pub(crate) fn login_seat(&self, peer: &Peer) -> Arc<()> {
         match peer {
             Peer::Unix { .. } => Arc::default(),

@@ -77,7 +77,7 @@ pub(crate) struct Sockets {
     pub(crate) now: Micros,
     pub(crate) table: Table,
     clients: Vec<Conn>,
-    /// Who the clients are, by slot.
+    /// The peers of the clients, by slot.
     peers: Vec<Peer>,
     servers: Vec<Conn>,
     /// Servers that are not connected yet, by slot.
@@ -222,7 +222,7 @@ impl Sockets {
         }
     }
 
-    /// Whoever may have something to read is read soon.
+    /// Every connection that may be readable is read soon.
     pub(crate) fn queue_all(&mut self) {
         let conns = self.clients.iter().chain(&self.servers);
         let tokens: Vec<_> =
@@ -341,8 +341,8 @@ impl Sockets {
         self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd)
     }
 
-    /// One client less, as far as the balance between workers is concerned. Its TLS is still there: it
-    /// leaves as what it has entered.
+    /// One client less, as far as the balance between workers is concerned. Its TLS is still there:
+    /// it leaves as what it has entered.
     fn count_out(&mut self, client: ClientId) {
         let is_secured = self.client(client).tls.is_some();
         self.shared.gauge(self.worker).load.leave(is_secured);

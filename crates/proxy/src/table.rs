@@ -1,5 +1,6 @@
-//! Whose is which descriptor: a worker's table, indexed by descriptor, and the two numbers made
-//! of a table entry, the token that goes through epoll and the handle that goes through a pool.
+//! Finds the owner of a descriptor: a worker's table, indexed by descriptor, and the two numbers
+//! made of a table entry, the token that goes through epoll and the handle that goes through a
+//! pool.
 //!
 //! A descriptor number is used again and again. Each use has a generation of its own, so that an
 //! event or a handle of an earlier use is recognised.
@@ -15,7 +16,7 @@ const WORKER_BITS: u32 = 10;
 /// Workers there can be: their number must fit into a handle.
 pub(crate) const WORKERS_MAX: u32 = 1 << WORKER_BITS;
 
-/// What a descriptor is at present.
+/// The present use of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Not ours, or not any more.

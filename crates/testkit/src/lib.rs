@@ -1,4 +1,4 @@
-//! What black-box tests stand on: a throw-away PostgreSQL, the pooler under test, and a wire
+//! The base of black-box tests: a throw-away PostgreSQL, the pooler under test, and a wire
 //! client that shows every message.
 //!
 //! It knows nothing of the pooler's inside. Which binary is tested is chosen by `WEIR_BIN`

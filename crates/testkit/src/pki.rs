@@ -18,7 +18,7 @@ use rcgen::{
 pub use self::manual::ManualAuthority;
 use crate::{guest, scratch};
 
-/// Who signs certificates.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,

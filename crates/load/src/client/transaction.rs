@@ -1,4 +1,5 @@
-//! A client's way through its scripts: when a transaction begins, what its commands do, how it ends.
+//! A client's way through its scripts: when a transaction begins, what its commands do, how it
+//! ends.
 
 use wire::frontend;
 
@@ -46,7 +47,7 @@ impl Client {
             if plan.duration_us.is_some_and(|end| self.scheduled >= end) {
                 return Ok(self.finish(shared));
             }
-            // Who is so late that the answer could not come in time need not ask.
+            // A client that is too late for an answer in time does not send its query.
             let is_late = plan.latency_limit_us.is_some_and(|limit| self.scheduled + limit < now);
             if !is_late {
                 break;
@@ -64,8 +65,8 @@ impl Client {
         self.begin_in_time(shared)
     }
 
-    /// Begins, unless the time is over: under a rate that cannot be kept that is long before all that
-    /// was due has been done.
+    /// Begins, unless the time is over: under a rate that cannot be kept that is long before all
+    /// that was due has been done.
     fn begin_in_time(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         if shared.is_over() {
             return Ok(self.finish(shared));

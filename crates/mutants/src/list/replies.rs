@@ -1,4 +1,4 @@
-//! What servers owe, and to whom it goes.
+//! Replies that servers owe, and their receivers.
 
 use super::{Mutant, change};
 

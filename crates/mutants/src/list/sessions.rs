@@ -1,4 +1,4 @@
-//! What belongs to a session: settings, and auto mode.
+//! Session state: settings, and auto mode.
 
 use super::{Mutant, change};
 

@@ -87,8 +87,8 @@ async fn bind_as(options: &LdapOptions, user: &str, password: &str) -> Result<()
     bound.map_err(|error| Trouble::Wrong(name, error))
 }
 
-/// A bind without a password is an anonymous one, which proves nothing (RFC 4513, 5.1.2): the engine
-/// lets no empty one through.
+/// A bind without a password is an anonymous one, which proves nothing (RFC 4513, 5.1.2): the
+/// engine lets no empty one through.
 async fn bind(ldap: &mut Ldap, name: &str, password: &str) -> Result<(), LdapError> {
     ldap.with_timeout(ANSWER_PATIENCE).simple_bind(name, password).await?.success().map(drop)
 }
@@ -173,7 +173,7 @@ async fn connect_to(
         }
     };
     task::spawn(async move {
-        // Whoever uses it sees what is wrong with it.
+        // An error shows when the connection is used.
         let _ = connection.drive().await;
     });
     Ok(ldap)

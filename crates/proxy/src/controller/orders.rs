@@ -2,7 +2,7 @@
 //!
 //! An order is carried out in two steps. The pools are told under their locks (`Switches`), after
 //! which no worker does anything against it; then the workers are told by mail to close what is
-//! of no use now. Who has to wait for the effect looks at the pools a few dozen times a second.
+//! of no use now. A task that waits for the effect polls the pools a few dozen times a second.
 //! Texts are those of PgBouncer's console.
 
 use std::{sync::atomic::Ordering, time::Duration};
@@ -21,7 +21,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// The database that is the console.
 const CONSOLE: &str = "pgbouncer";
 
-/// What can be ordered. A name is that of a database as clients call it.
+/// An operator's order. A name is that of a database as clients call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Done when no server is left.
@@ -64,7 +64,8 @@ pub enum OrderError {
 }
 
 impl Controller {
-    /// Carries out an order and returns when it is done. Who gives up waiting undoes nothing.
+    /// Carries out an order and returns when it is done. Dropping the future does not undo the
+    /// order.
     ///
     /// # Errors
     /// When it does not fit the state things are in.
@@ -135,8 +136,8 @@ impl Controller {
         self.0.shared.hub.switches().suspended
     }
 
-    /// RESUME. What was paused by name stays so. While clients are waited for before the end it is
-    /// needed as ever, or who is halted then would be waited for in vain.
+    /// RESUME. Databases that were paused by name stay paused. While clients are waited for before
+    /// the end it is needed as ever, or who is halted then would be waited for in vain.
     ///
     /// # Errors
     /// When there is nothing to resume, or the pooler is to end.

@@ -10,7 +10,7 @@ use std::{
 
 use super::Level;
 
-/// Longest line written, in bytes. What is beyond is cut, so that a hostile name or a server's
+/// Longest line written, in bytes. The rest is cut, so that a hostile name or a server's
 /// endless error text cannot fill the disk by one line.
 const LINE_BYTES_MAX: usize = 8192;
 
@@ -22,7 +22,7 @@ pub(super) struct Line<'a> {
     pub(super) second: i64,
     /// All of it, with its line end.
     pub(super) text: &'a str,
-    /// What was to be told, alone.
+    /// The message alone.
     pub(super) message: &'a str,
 }
 

@@ -45,7 +45,7 @@ impl Cold {
     /// Works until the end has come, ends the workers, and tidies up behind them.
     pub(super) fn run(mut self, runtime: Runtime, workers: Vec<JoinHandle<()>>) -> Exit {
         let exit = runtime.block_on(self.serve());
-        // Whatever tasks there are end here, the console's among them.
+        // All tasks end here, including the console's.
         runtime.shutdown_background();
         let control = self.controller.0;
         let shared = &control.shared;
@@ -121,7 +121,7 @@ impl Cold {
         }
     }
 
-    /// What a signal orders, if it ends the pooler.
+    /// The kind of shutdown that a signal orders.
     fn obey(&self, signal: libc::c_int, drain: Option<Shutdown>) -> Option<Shutdown> {
         let name = match signal {
             libc::SIGTERM => "SIGTERM",
@@ -199,7 +199,7 @@ impl Cold {
             }
         };
         shared.tell_all(|| ShellMail::Drain(how));
-        // Who is suspended would never see the end.
+        // A suspended pooler would never end.
         let _ = shared.hub.switch(|switches| {
             switches.suspended = false;
             Ok::<(), ()>(())

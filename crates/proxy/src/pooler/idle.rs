@@ -1,8 +1,8 @@
 //! Pools that nobody uses are forgotten, with their counters: those of databases that are made from
-//! the entry `*` after `autodb_idle_timeout`, when the whole database is unused, or much earlier if nobody
-//! has ever logged in to it, but only asked to; all others after `pool_idle_timeout`; those of a
-//! database that was taken out of the configuration at once. So what is kept does not grow with all
-//! names that were ever asked for.
+//! the entry `*` after `autodb_idle_timeout`, when the whole database is unused, or much earlier if
+//! nobody has ever logged in to it, but only asked to; all others after `pool_idle_timeout`; those
+//! of a database that was taken out of the configuration at once. So what is kept does not grow
+//! with all names that were ever asked for.
 //!
 //! Workers know pools by number. A number is given to another pool only when each worker has said
 //! twice that it has nothing of the old one: the first time it may look at the number once more.
@@ -74,7 +74,7 @@ fn look(controller: &Controller, since: &mut HashMap<PoolId, Micros>) -> Vec<See
     seen
 }
 
-/// Whose time is over.
+/// Returns the pools whose idle timeout is over.
 fn due(
     config: &Config,
     seen: &[Seen],
@@ -92,7 +92,8 @@ fn due(
         *was_entered |= pool.was_entered;
     }
     let (auto, any) = (config.global.autodb_idle_timeout, config.global.pool_idle_timeout);
-    // Until then it is remembered that no server could be opened, so that it is not tried all the time.
+    // Until then it is remembered that no server could be opened, so that it is not tried all the
+    // time.
     let retry = config.global.server_login_retry.max(LOOK);
     let is_due = |pool: &&Seen| {
         let Some(since) = pool.unused_since else { return false };

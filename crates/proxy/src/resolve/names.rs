@@ -28,7 +28,7 @@ struct Host {
     waiting: Vec<Question>,
 }
 
-/// What is to be done about a question.
+/// The next step for a question.
 #[derive(Debug)]
 pub(super) enum Asked {
     Known(Question, Vec<IpAddr>),
@@ -38,7 +38,7 @@ pub(super) enum Asked {
     Wait,
 }
 
-/// What follows from an answer.
+/// The consequence of an answer.
 #[derive(Debug)]
 pub(super) struct Learnt {
     pub(super) answers: Vec<(Question, Vec<IpAddr>)>,
@@ -119,8 +119,8 @@ impl Names {
         self.zones.keys().cloned().collect()
     }
 
-    /// Takes in a zone's serial number. If it has grown, or is the first: the one before, and the names
-    /// in the zone whose addresses are known. Serial numbers go round (RFC 1982).
+    /// Takes in a zone's serial number. If it has grown, or is the first: the one before, and the
+    /// names in the zone whose addresses are known. Serial numbers go round (RFC 1982).
     pub(super) fn grown(&mut self, name: &str, serial: u32) -> Option<(u32, Vec<String>)> {
         let known = self.zones.get_mut(name)?;
         let is_first = *known == 0 && serial != 0;
@@ -154,7 +154,7 @@ impl Names {
     }
 }
 
-/// What is behind the first dot.
+/// The part after the first dot.
 fn zone(host: &str) -> Option<&str> {
     host.split_once('.').map(|(_, zone)| zone).filter(|zone| !zone.is_empty())
 }

@@ -1,8 +1,9 @@
-//! Streams that rest. PostgreSQL sends a large result in pieces of 8 KB. To forward one takes less time than
-//! to make it, so whoever waits for the next is asleep when that comes, and has to be waked: for each
-//! piece, by the very process that makes them, which costs it as much as a good part of a piece. So a server
-//! of which such pieces come one by one is not watched for a moment, until there are some; as a network card
-//! does not interrupt for each packet. Others are heard meanwhile.
+//! Streams that rest. PostgreSQL sends a large result in pieces of 8 KB. To forward one takes less
+//! time than to make it, so whoever waits for the next is asleep when that comes, and has to be
+//! waked: for each piece, by the very process that makes them, which costs it as much as a good
+//! part of a piece. So a server of which such pieces come one by one is not watched for a moment,
+//! until there are some; as a network card does not interrupt for each packet. Others are heard
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::{
 
 /// So many pieces in a row are a stream. Smaller results are not worth a delay.
 pub(super) const PIECES: u8 = 32;
-/// Who has read so much at once has waited long enough.
+/// After such a large read, the stream need not rest.
 pub(super) const LOT: usize = 4 * PIECE;
 /// How long a stream rests if nothing else happens. The kernel adds some 50 µs, its timers' slack.
 pub(crate) const REST: Duration = Duration::from_micros(20);
@@ -29,7 +30,8 @@ impl Conn {
 }
 
 impl Sockets {
-    /// So much was read of a server, a piece or more, and that was all there was, and more is to come.
+    /// So much was read of a server, a piece or more, and that was all there was, and more is to
+    /// come.
     pub(crate) fn note_piece(&mut self, server: ServerId, token: Token, count: usize) {
         let conn = self.server(server);
         if conn.pieces < PIECES {

@@ -65,9 +65,10 @@ pub(crate) fn monotonic_us() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
 }
 
-/// The kernel's table of open files has room for so many from now on. It grows by itself, too, each time
-/// to twice its size, but then whoever opened the one too many is held up for ten milliseconds and more:
-/// where a process has several threads the kernel waits until none can still be looking at the old table.
+/// The kernel's table of open files has room for so many from now on. It grows by itself, too, each
+/// time to twice its size, but then whoever opened the one too many is held up for ten milliseconds
+/// and more: where a process has several threads the kernel waits until none can still be looking
+/// at the old table.
 pub(crate) fn make_room_for_files(count: u64) -> io::Result<()> {
     let null = std::fs::File::open("/dev/null")?;
     let last = libc::c_int::try_from(count.saturating_sub(1)).unwrap_or(libc::c_int::MAX);
@@ -77,8 +78,8 @@ pub(crate) fn make_room_for_files(count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What the allocator has no use for at present goes back to the system. Whoever allocates meanwhile may
-/// have to wait, for some milliseconds where there is much.
+/// What the allocator has no use for at present goes back to the system. Threads that allocate
+/// meanwhile may wait for some milliseconds if there is much memory.
 pub(crate) fn give_memory_back() {
     // Other C libraries do so by themselves, or have no such call.
     #[cfg(target_env = "gnu")]
@@ -187,11 +188,11 @@ fn group_within(name: &str, room: usize) -> io::Result<Option<u32>> {
     Ok(group.map(|(group, _): (libc::group, _)| group.gr_gid))
 }
 
-/// An entry of the database of users or groups, with the strings that it points to. At first there is so
-/// much room for them; if that is too little, more: a group may have thousands of members.
+/// An entry of the database of users or groups, with the strings that it points to. At first there
+/// is so much room for them; if that is too little, more: a group may have thousands of members.
 ///
-/// `look_up` is the call: it is given where to put the entry, the strings with their room, and where to
-/// say whether there is one.
+/// `look_up` is the call: it is given where to put the entry, the strings with their room, and
+/// where to say whether there is one.
 fn find_entry<T>(
     room: usize,
     look_up: impl Fn(*mut T, *mut libc::c_char, usize, *mut *mut T) -> libc::c_int,

@@ -82,7 +82,7 @@ pub(crate) enum Job {
 pub(crate) struct TlsArrival {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
-    /// Whose client it was.
+    /// The worker that had the client.
     pub(crate) worker: WorkerId,
     /// What it has said since it was told to begin.
     pub(crate) said: Vec<u8>,
@@ -93,8 +93,8 @@ pub(crate) struct TlsArrival {
     pub(crate) seat: Arc<()>,
 }
 
-/// What `work` comes to; `late`, if that takes longer than `limit`. A peer that says nothing must not
-/// hold a socket for ever.
+/// What `work` comes to; `late`, if that takes longer than `limit`. A peer that says nothing must
+/// not hold a socket for ever.
 async fn within<T>(
     limit: Duration,
     late: &str,

@@ -87,7 +87,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         let this = &mut *self;
         ready!(this.poll_records(context))?;
         this.tls.send(bytes, &mut this.records).map_err(io::Error::other)?;
-        // Whatever does not go out now goes before the next, or at the flush.
+        // Bytes that are not sent now are sent before the next ones, or at the flush.
         match this.poll_records(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(bytes.len())),

@@ -1,5 +1,5 @@
 //! New clients. Every worker watches every listener, and of those that sleep one is waked.
-//! Whose the client will be is said by `schedule.rs`.
+//! `schedule.rs` chooses the client's worker.
 
 use std::{
     io,
@@ -22,8 +22,8 @@ use crate::{
 
 /// Clients accepted before others get their turn.
 const ACCEPT_MAX: usize = 4;
-/// Likewise while more who log in have said something than are heard in a turn: who waits for us loses
-/// its patience, or has its seat taken by others. Somebody is always accepted, or a few who
+/// Likewise while more who log in have said something than are heard in a turn: who waits for us
+/// loses its patience, or has its seat taken by others. Somebody is always accepted, or a few who
 /// never stop talking could keep all others out.
 const ACCEPT_MAX_CROWDED: usize = 1;
 const COMPLAINT_PAUSE: Micros = 1_000_000;
@@ -43,8 +43,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Is there room for one more who logs in? If not, nobody is accepted by TCP until the next tick,
-    /// and everybody is told to make room.
+    /// Is there room for one more who logs in? If not, nobody is accepted by TCP until the next
+    /// tick, and everybody is told to make room.
     fn has_room_for_login(&mut self, at: usize) -> bool {
         let limit = self.sockets.global().max_client_logins as usize;
         if limit == 0 || !self.shared.listeners[at].is_tcp() || self.shared.logins() < limit {

@@ -1,4 +1,4 @@
-//! What other threads want of a worker.
+//! Handles mail from other threads.
 
 use std::{
     mem,

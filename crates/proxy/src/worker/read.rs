@@ -46,7 +46,7 @@ fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
     }
 }
 
-/// What became of bytes that were read.
+/// The result of handling bytes that were read.
 enum Opened {
     /// They are what the peer has said.
     Clear,
@@ -154,8 +154,8 @@ impl Worker {
         self.sockets.queue(token);
     }
 
-    /// A read of `count` bytes of this client held so many messages, and there is more. A longer read is
-    /// made only if it would hold no more than [`MESSAGES_IN_TURN`] of the same length.
+    /// A read of `count` bytes of this client held so many messages, and there is more. A longer
+    /// read is made only if it would hold no more than [`MESSAGES_IN_TURN`] of the same length.
     fn note_messages(&mut self, client: ClientId, messages: u64, count: usize) {
         let conn = self.sockets.client(client);
         let is_too_much = |room: usize| messages * room as u64 > MESSAGES_IN_TURN * count as u64;

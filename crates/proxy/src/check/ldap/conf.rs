@@ -1,4 +1,4 @@
-//! What OpenLDAP's configuration for clients says of TLS (manual page `ldap.conf(5)`), read where
+//! The TLS options of OpenLDAP's configuration for clients (manual page `ldap.conf(5)`), read where
 //! libldap, and so PgBouncer, reads it. What is read later counts more:
 //!
 //! 1. `ldap.conf` of the system
@@ -23,7 +23,7 @@ pub(super) struct Conf {
     pub(super) demand: Demand,
 }
 
-/// What is asked of an LDAP server's certificate.
+/// The checks of an LDAP server's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Demand {
     /// It must be good: `demand`, `hard`, and `try`, which lets pass only a server without one.
@@ -34,7 +34,8 @@ pub(super) enum Demand {
 }
 
 impl Conf {
-    /// Reads all places. `variable` looks up the environment, `file` reads a file if it can be read.
+    /// Reads all places. `variable` looks up the environment, `file` reads a file if it can be
+    /// read.
     pub(super) fn read(
         variable: impl Fn(&str) -> Option<String>,
         file: impl Fn(&Path) -> Option<String>,
