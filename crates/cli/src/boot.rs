@@ -68,16 +68,16 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
         "" => None,
         path => Some(path::absolute(path).context("pidfile")?),
     };
-    let heritage = if options.reboot { proxy::take_over(global)? } else { None };
-    if options.reboot && heritage.is_none() {
+    let handover = if options.reboot { proxy::take_over(global)? } else { None };
+    if options.reboot && handover.is_none() {
         log!("old process not found, try to continue normally");
     }
-    if heritage.is_none() {
+    if handover.is_none() {
         // Before the pidfile, which says the same of a running process in other words.
         proxy::refuse_second_process(global)?;
     }
     if let Some(path) = &pidfile
-        && heritage.is_none()
+        && handover.is_none()
     {
         pidfile::check(path)?;
     }
@@ -89,11 +89,11 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
         log::init(false, options.verbose);
     }
     // Held until the end, which removes it.
-    let mut own_pidfile = match &heritage {
+    let mut own_pidfile = match &handover {
         None => pidfile.as_deref().map(Pidfile::create).transpose()?,
         Some(_) => None,
     };
-    let takes_over = heritage.is_some();
+    let takes_over = handover.is_some();
 
     let config_path = config.path.clone();
     let console = Some(console::handler());
@@ -103,7 +103,7 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
         console,
         tls: Some(tls),
         service,
-        heritage,
+        handover,
         ..StartOptions::default()
     };
     let pooler = Pooler::start(config, options)?;

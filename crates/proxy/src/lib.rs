@@ -60,6 +60,6 @@ pub use crate::{
         Address,
         process::{User, user_by_name},
     },
-    takeover::{Heritage, TakeOverError, receive as take_over},
+    takeover::{Handover, TakeOverError, receive as take_over},
     tls::{Tls, TlsContexts, TlsError, TlsStream},
 };

@@ -25,7 +25,7 @@ use crate::{
     controller::{Controller, Totals},
     listener::ListenError,
     shared::Shared,
-    takeover::Heritage,
+    takeover::Handover,
     tls::{Tls, TlsContexts, TlsError},
 };
 
@@ -95,7 +95,7 @@ pub struct StartOptions {
     /// What the service manager that started us passes and wants to hear.
     pub service: Service,
     /// Connections that another process has handed over.
-    pub heritage: Option<Heritage>,
+    pub handover: Option<Handover>,
 }
 
 impl Default for StartOptions {
@@ -106,7 +106,7 @@ impl Default for StartOptions {
             console: None,
             tls: None,
             service: Service::default(),
-            heritage: None,
+            handover: None,
         }
     }
 }

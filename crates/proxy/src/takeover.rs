@@ -52,7 +52,7 @@ use engine::parcel::{Estate, Malformed};
 
 use crate::sys::rights;
 
-pub use self::receive::{Heritage, receive};
+pub use self::receive::{Handover, receive};
 pub(crate) use self::{
     adopt::adopt,
     give::{give, is_request},

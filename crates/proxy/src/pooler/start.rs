@@ -22,7 +22,7 @@ use crate::{
     shared::{Origin, Shared},
     sys::{process, signal},
     table::WORKERS_MAX,
-    takeover::{self, Heritage},
+    takeover::{self, Handover},
     tls::{Handshakes, TlsContexts, handshake},
     warning,
     worker::Worker,
@@ -53,9 +53,9 @@ pub(super) fn start(
     // the first client can tell that we are there.
     let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
     let Service { listeners, notifier } = options.service;
-    let mut heritage = options.heritage;
-    let origin = heritage.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.estate));
-    let listeners = match &mut heritage {
+    let mut handover = options.handover;
+    let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.estate));
+    let listeners = match &mut handover {
         Some(own) => listener::take_over(&config.global, std::mem::take(&mut own.listeners)),
         None => listener::open_all(&config.global, listeners)?,
     };
@@ -110,9 +110,9 @@ pub(super) fn start(
             Err(_) => Exit::Immediate,
         }
     })?;
-    let succeeds = heritage.is_some();
-    if let Some(heritage) = heritage {
-        let stream = inherit(heritage, &shared, &mut workers).map_err(StartError::TakeOver)?;
+    let succeeds = handover.is_some();
+    if let Some(handover) = handover {
+        let stream = inherit(handover, &shared, &mut workers).map_err(StartError::TakeOver)?;
         // Before the workers serve: a cancel request may be the first thing that comes to them.
         if let Err(error) = takeover::follow(stream, &shared) {
             warning!("the process before this one keeps its busy clients: {error}");
@@ -142,10 +142,10 @@ fn worker_count(config: &Config) -> u16 {
 }
 
 /// What another process had is this one's when that has said so; nothing is done with it before.
-fn inherit(heritage: Heritage, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
-    let (stream, estate, fds) = heritage.into_parts();
+fn inherit(handover: Handover, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
+    let (stream, estate, fds) = handover.into_parts();
     takeover::adopt(workers, shared, estate, fds)?;
-    Heritage::accept(&stream)?;
+    Handover::accept(&stream)?;
     shared.listeners.iter().for_each(Listener::own);
     Ok(stream)
 }

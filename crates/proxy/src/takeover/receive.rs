@@ -20,10 +20,10 @@ use crate::{
     sys::{process, socket},
 };
 
-/// What the old process has handed over. Dropped before [`Heritage::accept`], it stays the old
-/// process's.
+/// The connections that the old process has handed over. If this is dropped before
+/// [`Handover::accept`], they stay with the old process.
 #[derive(Debug)]
-pub struct Heritage {
+pub struct Handover {
     stream: UnixStream,
     pub(crate) estate: Estate,
     /// The sockets that clients come to.
@@ -36,7 +36,7 @@ pub struct Heritage {
 ///
 /// # Errors
 /// When it does not hand over, or something goes wrong meanwhile; it goes on as before then.
-pub fn receive(global: &Global) -> Result<Option<Heritage>, TakeOverError> {
+pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
     // As many descriptors as it may have are to come.
     let _ = process::raise_file_limit();
     let address = listener::unix_address(global).ok_or(TakeOverError::NoSocket)?;
@@ -75,10 +75,10 @@ pub fn receive(global: &Global) -> Result<Option<Heritage>, TakeOverError> {
         return Err(TakeOverError::Refused(String::from_utf8_lossy(&state).into_owned()));
     }
     let Received { estate, listeners, fds } = read_state(&stream, &state)?;
-    Ok(Some(Heritage { stream, estate, listeners, fds }))
+    Ok(Some(Handover { stream, estate, listeners, fds }))
 }
 
-impl Heritage {
+impl Handover {
     /// Everything has found its place here: it is ours from now on.
     ///
     /// # Errors
