@@ -75,17 +75,17 @@ pub(crate) const VERBS: [Verb; 14] = [
     },
     Verb {
         form: "RESUME [<db>]",
-        about: "Ends PAUSE, KILL or SUSPEND, as SIGUSR2 does. Without a name, what was paused by \
-                name stays paused.",
+        about: "Ends PAUSE, KILL or SUSPEND, as SIGUSR2 does. Without a name, databases paused by \
+                name stay paused.",
     },
     Verb {
         form: "DISABLE <db>",
-        about: "Lets nobody new in: `database \"X\" is disabled`. Who is connected stays.",
+        about: "Refuses new clients: `database \"X\" is disabled`. Connected clients stay.",
     },
     Verb { form: "ENABLE <db>", about: "Ends DISABLE." },
     Verb {
         form: "RECONNECT [<db>]",
-        about: "Replaces all servers: each is closed as soon as it is free, and nobody new gets \
+        about: "Replaces all servers: each is closed as soon as it is free, and no new client gets \
                 it. The answer comes at once; WAIT_CLOSE waits for the end.",
     },
     Verb {
@@ -99,7 +99,7 @@ pub(crate) const VERBS: [Verb; 14] = [
     },
     Verb {
         form: "SUSPEND",
-        about: "Accepts nobody and reads nothing new. The answer comes when everything begun was \
+        about: "Accepts no client and reads nothing new. The answer comes when everything begun was \
                 read and sent to its end; what has not come to rest after `suspend_timeout` is \
                 dropped. When the last console is closed, the pooler resumes.",
     },

@@ -33,7 +33,7 @@ pub(crate) fn leave_root() -> anyhow::Result<Option<&'static str>> {
             return switch_to(Some(name)).map(|()| Some(name));
         }
     }
-    bail!("nothing is served as root, and there is no user postgres or nobody to do it")
+    bail!("Weir does not serve as root, and there is no user postgres or nobody to switch to")
 }
 
 /// Refuses to serve as root: a pooler needs no privilege, and PgBouncer refuses as well.

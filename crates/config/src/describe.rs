@@ -75,7 +75,7 @@ fn access(text: &mut String, config: &Config) {
             writeln!(text, "  {user}, with the password of the URL")
         }
         AccessPolicy::ProvenByServer => {
-            writeln!(text, "  whoever can log in to the server with the password given")
+            writeln!(text, "  every user that can log in to the server with the given password")
         }
     };
     for (title, users) in [("admins", &global.admin_users), ("stats", &global.stats_users)] {

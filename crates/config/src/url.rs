@@ -146,7 +146,7 @@ impl Parts {
             "user" => self.user = Some(value),
             "password" => self.password = Some(value),
             "auth_type" | "auth_file" => {
-                return Err(format!("{key}: the URL itself says who gets in"));
+                return Err(format!("{key}: remove it: the URL itself decides who may log in"));
             }
             _ if DATABASE_WORDS.contains(&key) => {
                 self.database.push((key.to_owned(), value));

@@ -179,7 +179,7 @@ impl Client {
             // An administrator's word, or the state of a parameter.
             _ if matches!(code, b'N' | b'S' | b'A') => Ok(Next::Reply),
             _ if code == b'E' => Err(crate::login::server_error(body)),
-            _ => Err(format!("message {:?} that nobody asked for", char::from(code))),
+            _ => Err(format!("unexpected message {:?}", char::from(code))),
         }
     }
 

@@ -88,7 +88,10 @@ fn each_mistake() {
             "URL: unknown parameter: pool_mod (did you mean \"pool_mode\"?)",
         ),
         ("postgresql://h?pool_mode", "URL: a parameter has no \"=\""),
-        ("postgresql://h?auth_type=trust", "URL: auth_type: the URL itself says who gets in"),
+        (
+            "postgresql://h?auth_type=trust",
+            "URL: auth_type: remove it: the URL itself decides who may log in",
+        ),
         ("postgresql://h:0/a", "URL: a.port: invalid port: 0\nURL: *.port: invalid port: 0"),
         ("postgresql://h:x", "URL: *.port: invalid port: x"),
         ("postgresql://a:1,b:2/", "URL: all hosts must have the same port"),
