@@ -126,7 +126,7 @@ impl Stage {
                     return self.clear(name, victims);
                 }
                 let (is_inside, others) = (victim.is_inside, self.holding(&victims, index));
-                let holding = self.wait_for_rest();
+                let holding = self.wait_for_rest(victims.iter().all(Victim::may_share_listener));
                 let next = (index + 1) % victims.len();
                 let avoid = victims[next].last;
                 let victim = &mut victims[index];
@@ -233,6 +233,11 @@ fn misinformed(victims: &[Victim]) -> Option<(usize, String)> {
 }
 
 impl Victim {
+    /// The listener has the encoding of the database. A client with another one listens by itself.
+    fn may_share_listener(&self) -> bool {
+        self.client.parameters.get("client_encoding").is_none_or(|encoding| encoding == "UTF8")
+    }
+
     fn hear(&mut self, at: usize, heard: Heard) -> Result<(), String> {
         let expected = &self.expected[at];
         self.is_inside = !matches!(heard.status, b'I' | 0);

@@ -183,16 +183,17 @@ impl Stage {
         count
     }
 
-    /// Waits until no server is being looked into; returns how many are in use.
-    pub(super) fn wait_for_rest(&mut self) -> usize {
+    /// Waits until no server is being looked into; returns how many are in use. `passes`: a client that
+    /// listens keeps its server only until the listener listens for it.
+    pub(super) fn wait_for_rest(&mut self, passes: bool) -> usize {
         let found = poll_until(PATIENCE, || {
             let seen = self.servers();
             let [_, used, busy] = seen;
-            // Who listens keeps its server only until the listener does.
-            let mut is_passing = || self.pins().contains("\"listen\"") || self.servers() != seen;
+            let mut is_passing =
+                || passes && self.pins().contains("\"listen\"") || self.servers() != seen;
             (busy == 0 && (used == 0 || !is_passing())).then_some(used)
         });
-        found.expect("servers come to rest")
+        found.unwrap_or_else(|| panic!("servers do not come to rest: {}", self.pins()))
     }
 
     pub(super) fn wait_until_free(&mut self) -> Result<(), String> {
