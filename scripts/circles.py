@@ -15,10 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The goal is 3 files and 5 functions.
-FILES_MAX = {"cli": 5, "config": 11, "engine": 17, "proxy": 25}
+# The goal for files is 3.
+FILES_MAX = {"cli": 5, "config": 11, "proxy": 25}
 FILES_MAX_ELSEWHERE = 3
-FUNCTIONS_MAX = 77
+FUNCTIONS_MAX = 3
 
 USE = re.compile(r"\buse\s+((?:crate|super|self)::[^;]+);")
 IMPL_OF_ENGINE = re.compile(r"\bimpl(?:<[^>]*>)?\s+(?:[\w:]+(?:<[^>]*>)?\s+for\s+)?Engine(?:<[^>]*>)?\s*\{")

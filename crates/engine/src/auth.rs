@@ -15,10 +15,9 @@ use config::{AccessPolicy, AuthType, Config};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
 
-use crate::ids::{Micros, PoolId};
-use crate::pool::Waiter;
+use crate::ids::{Micros, PoolId, Waiter};
+use crate::learnt::Learnt;
 use crate::replication::Replication;
-use crate::server::Learnt;
 use crate::vars::Vars;
 
 /// A login in progress.

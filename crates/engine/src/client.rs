@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::auth::{Login, LoginStep};
+use crate::cancel::CancelFate;
 use crate::carried::Order;
-use crate::ids::{Micros, PoolId, ServerId};
-use crate::pool::Waiter;
+pub use crate::ids::Identity;
+use crate::ids::{Micros, PoolId, ServerId, Waiter};
 use crate::prepared::ClientStatements;
 use crate::replication::Replication;
 use crate::session::Session;
-use crate::shell::CancelFate;
 use crate::signaling::Signaling;
 use crate::stream::Stream;
 use crate::values::{Digest, Values};
@@ -39,13 +39,6 @@ pub enum ClientPhase {
     Linked,
     /// Its cancel request: answers of so many workers are missing.
     Canceling { answers_missing: u16, fate: CancelFate },
-}
-
-/// Who the client said it is.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Identity {
-    pub database: String,
-    pub user: String,
 }
 
 #[derive(Debug)]

@@ -29,3 +29,19 @@ pub struct PoolId(pub u32);
 /// (parked idle, or on its way to another worker). The engine stores it and never looks inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
+
+/// Who the client said it is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub database: String,
+    pub user: String,
+}
+
+/// A client in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub client: ClientId,
+    /// Position in the queue over all workers; also tells a client's present wait from a past one.
+    pub ticket: u64,
+    pub since: Micros,
+}

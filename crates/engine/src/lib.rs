@@ -14,6 +14,7 @@
 
 pub mod auth;
 pub mod averages;
+pub mod cancel;
 pub mod carried;
 pub mod client;
 pub mod draws;
@@ -24,6 +25,7 @@ pub mod ids;
 pub mod inquiry;
 pub mod interner;
 pub mod kept;
+pub mod learnt;
 pub mod ledger;
 pub mod limits;
 pub mod listener;

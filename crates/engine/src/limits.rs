@@ -22,9 +22,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::client::Identity;
 use crate::guesses::Guesses;
-use crate::ids::{Micros, PoolId};
+use crate::ids::{Identity, Micros, PoolId};
 use crate::shares::{Shares, TURN};
 
 mod wanted;

@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
+use serde::{Deserialize, Serialize};
+
 use crate::draws::Draws;
 use crate::ids::Micros;
-use crate::parcel::CustomsRecord;
 use crate::setting_names::is_name;
 
 /// So many names of settings at most, and so many that may be: most are columns of tables. Further ones
@@ -62,6 +63,18 @@ pub struct Lore {
     pub asks_numbers: bool,
     /// Behind which texts that may draw one they ask.
     pub draws: Draws,
+}
+
+/// Names of settings that PostgreSQL does not list, as a worker knows them of a pool and hand them over in an online restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CustomsRecord {
+    /// Index of the pool in what is handed over.
+    pub pool: u32,
+    /// Servers have such settings.
+    pub known: Vec<Vec<u8>>,
+    /// They may have: names that stood in texts that set something, and in others.
+    pub likely: Vec<Vec<u8>>,
+    pub others: Vec<Vec<u8>>,
 }
 
 impl Lore {

@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::carried::Setting;
 use crate::ids::Micros;
+use crate::learnt::Learnt;
+use crate::lore::CustomsRecord;
 use crate::pins::Pinned;
 use crate::pool::Pool;
 use crate::prepared::Statement;
 use crate::replication::{Replication, ReplicationKind};
-use crate::server::Learnt;
 use crate::state_report::StateReport;
 use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
@@ -39,18 +40,6 @@ pub struct Parcel {
     /// Servers that nobody uses at the moment.
     pub parked: Vec<ServerRecord>,
     pub customs: Vec<CustomsRecord>,
-}
-
-/// Names of settings that PostgreSQL does not list, as a worker knows them of a pool (`lore.rs`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CustomsRecord {
-    /// Into [`Estate::pools`].
-    pub pool: u32,
-    /// Servers have such settings.
-    pub known: Vec<Vec<u8>>,
-    /// They may have: names that stood in texts that set something, and in others.
-    pub likely: Vec<Vec<u8>>,
-    pub others: Vec<Vec<u8>>,
 }
 
 /// Everything of a process.

@@ -11,8 +11,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ids::{ClientId, Handle, Micros, PoolId, WorkerId, over};
-use crate::server::{Learnt, Server};
+use crate::ids::{ClientId, Handle, Micros, PoolId, Waiter, WorkerId, over};
+use crate::learnt::Learnt;
+use crate::server::Server;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::values::Digest;
 use crate::vars::Welcome;
@@ -22,7 +23,6 @@ use wire::scram::ScramVerifier;
 
 pub use self::control::{CLOSE_NEEDED, Gate, OBSOLETE, REMOVED};
 use self::idle::Idle;
-use self::listener::ListenerPlace;
 
 mod control;
 mod idle;
@@ -42,13 +42,15 @@ pub const OPENING_MAX: u32 = 4;
 /// sooner; where a login takes long, nobody waits for twenty of them one after another.
 pub const OPENING_PATIENCE: Micros = 10_000;
 
-/// A client in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    pub client: ClientId,
-    /// Position in the queue over all workers; also tells a client's present wait from a past one.
-    pub ticket: u64,
-    pub since: Micros,
+/// The connection that listens for the clients (`pool_mode = auto`) counts among the servers, but
+/// takes no place from them: with one place it would have the only one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ListenerPlace {
+    #[default]
+    None,
+    Opening,
+    /// Of that epoch.
+    Open(u64),
 }
 
 /// What came of asking for a server.

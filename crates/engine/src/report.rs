@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::client::Identity;
-use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Handle, Identity, Micros, PoolId, ServerId};
 use crate::pins::Pinned;
 use crate::replication::ReplicationKind;
 use crate::stats::Stats;

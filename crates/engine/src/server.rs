@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use config::PoolMode;
 use sql::Signs;
-use wire::scram::{ScramClient, ScramKeys};
+use wire::scram::ScramClient;
 
 use crate::carried::Carried;
 use crate::draws::Drawn;
@@ -19,6 +19,7 @@ use crate::encoding::Letters;
 use crate::ids::{ClientId, Handle, Micros, PoolId};
 use crate::inquiry::Inquiry;
 use crate::kept::{Kept, Outline};
+use crate::learnt::Learnt;
 use crate::ledger::Ledger;
 use crate::lore::{CANDIDATES_MAX, Called};
 use crate::pins::{Pinned, Pins};
@@ -63,31 +64,6 @@ impl ServerPhase {
     /// Is its client held back since it signals another one?
     pub fn is_signaling(&self) -> bool {
         matches!(self, Self::Preparing(Preparation::Signal))
-    }
-}
-
-/// What a client's login has shown us of how its user logs in to the server.
-#[derive(Clone)]
-pub enum Learnt {
-    /// What `auth_query` told, and the client has proven to know.
-    Password(String),
-    /// From the client's own SCRAM proof, or derived from the password it gave.
-    Scram(ScramKeys),
-    /// `md5` and 32 digits.
-    Md5(String),
-    /// `auth_query` told a SCRAM verifier, and the client has not shown its keys: no server that wants a
-    /// proof can be logged in to.
-    Verifier,
-}
-
-impl std::fmt::Debug for Learnt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Password(_) => "Learnt::Password",
-            Self::Scram(_) => "Learnt::Scram",
-            Self::Md5(_) => "Learnt::Md5",
-            Self::Verifier => "Learnt::Verifier",
-        })
     }
 }
 

@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::client::Identity;
-use crate::ids::{Micros, PoolId};
+use crate::ids::{Identity, Micros, PoolId};
 
 /// How much time with one server a pool has to be behind before another one gives a server up
 /// for which it has work itself.

@@ -7,11 +7,11 @@ use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
 use crate::auth::{Judge, Password};
-use crate::client::Identity;
-use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId, WorkerId};
+pub use crate::cancel::{CancelEnd, CancelFate};
+use crate::ids::{ClientId, Handle, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
 use crate::limits::Limits;
 use crate::listener::{Subscriber, Subscription};
-use crate::pool::{Pool, Waiter};
+use crate::pool::Pool;
 use crate::prepared::Statement;
 use crate::realm::Realm;
 use crate::replication::ReplicationKind;
@@ -277,32 +277,6 @@ pub enum Weight {
     Log,
     Warning,
     Error,
-}
-
-/// How passing on a cancel request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancelEnd {
-    /// The other side has taken it and closed the connection.
-    Taken,
-    /// It could not be sent.
-    Unsent,
-    /// `cancel_wait_timeout` has passed. `sent`: it may be carried out at any moment.
-    Late { sent: bool },
-}
-
-/// What became of a cancel request; of several answers the greatest counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CancelFate {
-    /// Nobody has that key.
-    Unknown,
-    /// Its owner waits for nothing.
-    Idle,
-    /// It could not be passed on.
-    Unsent,
-    /// It took longer than `cancel_wait_timeout`.
-    Late,
-    /// It was passed on.
-    Sent,
 }
 
 /// A client that logged in to the console database.

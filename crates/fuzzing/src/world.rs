@@ -9,8 +9,8 @@ use std::sync::Arc;
 use config::{Config, PoolMode};
 use engine::Engine;
 use engine::auth::Peer;
+use engine::cancel::CancelEnd;
 use engine::ids::{Micros, WorkerId};
-use engine::shell::CancelEnd;
 
 use self::net::Place;
 pub(crate) use self::net::{Client, Mind, Net};

@@ -28,8 +28,8 @@ use std::{
 };
 
 use config::{Config, Global};
+use engine::cancel::CancelEnd;
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
-use engine::shell::CancelEnd;
 
 use self::{
     cancel::{Cancel, Queued},

@@ -17,8 +17,8 @@ use config::PoolMode;
 
 use super::Engine;
 use crate::client::ClientPhase;
-use crate::ids::{ClientId, Micros, ServerId};
-use crate::pool::{Gate, Waiter};
+use crate::ids::{ClientId, Micros, ServerId, Waiter};
+use crate::pool::Gate;
 use crate::server::{Errand, Preparation, ServerPhase};
 use crate::shell::{Event, Exchange, Io};
 
@@ -115,7 +115,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(session) = client.session.as_mut().filter(|own| !own.renews && !stays) {
             if !is_open {
                 // Nobody is given a server now: it waits, and tries again.
-                return self.server_closed(on, REFUSED, now, io);
+                return self.lose_server(on, REFUSED, now, io);
             }
             session.renews = true;
             let since = match client.phase {
@@ -128,7 +128,7 @@ impl<X: Exchange> Engine<X> {
         }
         if !stays && !server.is_as_opened() {
             // Perhaps it does not give up what another client has set.
-            return self.server_closed(on, "settings could not be undone", now, io);
+            return self.lose_server(on, "settings could not be undone", now, io);
         }
         server.doomed = Some("invalid server parameter");
         let has_session = client.session.is_some();
@@ -157,12 +157,12 @@ impl<X: Exchange> Engine<X> {
             // News before it is anybody's: it is looked at first, and the client asks once more.
             self.begin_use(on, rest, now, io);
             if self.link(id, now, io) {
-                self.go_on(id, now, io);
+                self.go_on(id, io);
             }
             return;
         }
         if self.join(id, on, now, io) {
-            self.go_on(id, now, io);
+            self.go_on(id, io);
         }
         self.go_on_opening(pool, now, io);
     }

@@ -17,14 +17,15 @@ use config::{AccessPolicy, AuthType, Config, Database, needs_no_search_path};
 use wire::frontend;
 
 use super::Engine;
+use super::leave::CONFIG_ERROR;
 use super::login::Step;
 use crate::auth::{Asking, LoginStep};
 use crate::carried::Order;
-use crate::client::{ClientPhase, Identity};
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter};
 use crate::inquiry::{Found, Inquiry};
 use crate::ledger::Expect;
-use crate::pool::{Grant, Waiter};
+use crate::pool::Grant;
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
 use crate::vars::{Present, Slots};
@@ -34,7 +35,6 @@ use crate::vars::{Present, Slots};
 const SAFE_SEARCH_PATH: &str =
     "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
 
-pub(super) const CONFIG_ERROR: &str = "bouncer config error";
 /// PostgreSQL cannot be asked, for a reason that is in the log.
 const FAILING: &str = "server login has been failing (server_login_retry)";
 

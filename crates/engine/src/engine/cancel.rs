@@ -8,11 +8,12 @@ use wire::{cancel_key, frontend};
 
 use super::Engine;
 use super::leave::Leaving;
+use crate::cancel::{CancelEnd, CancelFate};
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::server::{Preparation, ServerPhase};
 use crate::settings::Target;
-use crate::shell::{CancelEnd, CancelFate, Event, Exchange, Io, Mail, OtherProcess};
+use crate::shell::{Event, Exchange, Io, Mail, OtherProcess};
 
 /// A request on its way to PostgreSQL, or to a peer.
 #[derive(Debug)]
@@ -22,34 +23,6 @@ pub(super) struct Cancel {
     on: Option<(ServerId, u64)>,
     /// Who waits for it to be over; nobody, if it is for a client that was lost.
     requester: Option<(WorkerId, ClientId, u64)>,
-}
-
-impl CancelFate {
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Unknown => "failed cancel request",
-            Self::Idle => "cancel request for idle client",
-            Self::Unsent => "cancel request could not be sent",
-            Self::Late => "cancel_wait_timeout",
-            Self::Sent => "successfully sent cancel request",
-        }
-    }
-}
-
-impl CancelEnd {
-    /// For the log.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        self.fate().reason()
-    }
-
-    fn fate(self) -> CancelFate {
-        match self {
-            Self::Taken => CancelFate::Sent,
-            Self::Unsent => CancelFate::Unsent,
-            Self::Late { .. } => CancelFate::Late,
-        }
-    }
 }
 
 impl<X: Exchange> Engine<X> {
@@ -212,7 +185,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A request is under way no longer. Nobody else may have a server that it may still reach.
-    pub fn cancel_finished(&mut self, cancel: u64, end: CancelEnd, now: Micros, io: &mut impl Io) {
+    pub(super) fn end_cancel(
+        &mut self,
+        cancel: u64,
+        end: CancelEnd,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         let Some(Cancel { on, requester }) = self.cancels.remove(&cancel) else { return };
         if let Some((server, serial)) = on
             && let Some(found) = self.servers.get_mut(server.0 as usize)

@@ -11,7 +11,7 @@ use super::login::Step;
 use crate::auth::{Checking, Judge, LoginStep, Password};
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, Micros};
-use crate::server::Learnt;
+use crate::learnt::Learnt;
 use crate::shell::{Check, Checked, Exchange, Io};
 
 const NOT_THE_PEER: &str = "unix socket login rejected";
@@ -58,7 +58,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// What was to be found out about the client with that serial number.
-    pub fn checked(
+    pub(super) fn take_check(
         &mut self,
         id: ClientId,
         serial: u64,

@@ -14,6 +14,7 @@ impl<X: Exchange> Engine<X> {
     pub fn review(&mut self, now: Micros, io: &mut impl Io) {
         self.move_clients(now, io);
         self.review_listeners(now, io);
+        self.finish(now, io);
         let worker = self.worker;
         for id in self.known_pools() {
             let (gate, condemned) =
@@ -30,6 +31,7 @@ impl<X: Exchange> Engine<X> {
             if open {
                 self.open_server(id, now, io);
             }
+            self.finish(now, io);
         }
     }
 
@@ -52,39 +54,19 @@ impl<X: Exchange> Engine<X> {
             for client in self.clients_where(is_busy) {
                 self.disconnect(client, REMOVED, now, io);
             }
+            self.finish(now, io);
             for (server, is_login) in self.servers_of(id) {
                 // One may have gone with another.
                 match is_login {
                     _ if !self.servers.contains(server.0 as usize) => {}
                     true => self.end_login(server, REMOVED, now, io),
-                    false => self.server_closed(server, REMOVED, now, io),
+                    false => self.lose_server(server, REMOVED, now, io),
                 }
             }
             for client in self.clients_where(|client| client.pool == Some(id)) {
                 self.disconnect(client, REMOVED, now, io);
             }
-        }
-    }
-
-    /// The client that the operator chose (KILL_CLIENT). False if it has gone meanwhile.
-    pub fn kill_client(
-        &mut self,
-        id: ClientId,
-        serial: u64,
-        now: Micros,
-        io: &mut impl Io,
-    ) -> bool {
-        let found = self.clients.get(id.0 as usize).is_some_and(|client| client.serial == serial);
-        if found {
-            self.disconnect(id, "admin forced disconnect", now, io);
-        }
-        found
-    }
-
-    /// The client did not come to rest in time for a suspension.
-    pub fn drop_suspended(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
-        if self.clients.contains(id.0 as usize) {
-            self.disconnect(id, "suspend_timeout", now, io);
+            self.finish(now, io);
         }
     }
 

@@ -17,9 +17,10 @@ use std::sync::Arc;
 use super::Engine;
 use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::lore::CustomsRecord;
 use crate::parcel::{
-    ClientRecord, CustomsRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord,
-    ServerRecord, StatementRecord, VarsRecord, WelcomeRecord,
+    ClientRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord, ServerRecord,
+    StatementRecord, VarsRecord, WelcomeRecord,
 };
 use crate::prepared::Statement;
 use crate::server::{Server, ServerPhase};

@@ -51,6 +51,28 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// The link, for the shell's back-pressure.
+    pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
+        self.clients.get(id.0 as usize)?.server
+    }
+
+    /// Is the client still saying who it is?
+    pub fn is_logging_in(&self, id: ClientId) -> bool {
+        let client = self.clients.get(id.0 as usize);
+        client.is_some_and(|client| matches!(client.phase, ClientPhase::Login(_)))
+    }
+
+    pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
+        self.servers.get(id.0 as usize)?.client
+    }
+
+    /// The client that what the server says now is for, and that may be slow to take it. What the
+    /// server is asked for our own sake waits for no client.
+    pub fn reader_of(&self, id: ServerId) -> Option<ClientId> {
+        let server = self.servers.get(id.0 as usize)?;
+        server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
+    }
+
     pub fn client_count(&self) -> usize {
         self.clients.len()
     }
@@ -70,6 +92,7 @@ impl<X: Exchange> Engine<X> {
 
     /// What must hold between any two calls.
     pub fn check_invariants(&self) {
+        assert!(!self.has_work(), "work is left: {:?}", self.work);
         for (slot, client) in &self.clients {
             match client.phase {
                 ClientPhase::Linked | ClientPhase::Preparing(_) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wire::error_fields::ErrorFields;
 
 use super::Engine;
-use super::ask::CONFIG_ERROR;
+use super::work::{Left, Work};
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::kept::QUESTIONS_MAX;
@@ -16,6 +16,9 @@ use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
 pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
+
+/// What a client is told that cannot be let in for a reason that is in the log alone.
+pub(super) const CONFIG_ERROR: &str = "bouncer config error";
 
 /// PostgreSQL's code for a wrong password.
 const INVALID_PASSWORD: &[u8] = b"28P01";
@@ -57,15 +60,13 @@ const ADMIN_SHUTDOWN: &str = "57P01";
 pub(super) const NOT_READY: &str = "client disconnect while server was not ready";
 
 impl<X: Exchange> Engine<X> {
-    /// The client's socket is gone.
-    pub fn client_closed(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub(super) fn client_lost(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         if self.clients.contains(id.0 as usize) {
             self.drop_client(id, Leaving::Lost, now, io);
         }
     }
 
-    /// The client said goodbye and closed its side, without a server to hear it.
-    pub fn client_left(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub(super) fn client_said_goodbye(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         if self.clients.contains(id.0 as usize) {
             self.drop_client(id, Leaving::Goodbye, now, io);
         }
@@ -124,7 +125,7 @@ impl<X: Exchange> Engine<X> {
             wire::backend::error(&mut out, error);
             io.send_client(id, &out);
         }
-        self.remove_client(id, leaving, now, io);
+        self.remove_client(id, leaving, io);
     }
 
     /// Take the client out, and its server from it.
@@ -136,7 +137,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         self.tell_closing(id, leaving, now, io);
-        self.remove_client(id, leaving, now, io);
+        self.remove_client(id, leaving, io);
     }
 
     /// The log is told.
@@ -154,7 +155,7 @@ impl<X: Exchange> Engine<X> {
         });
     }
 
-    fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, now: Micros, io: &mut impl Io) {
+    fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io) {
         let client = self.clients.remove(id.0 as usize);
         if client.key != 0 {
             self.keys.remove(&client.key);
@@ -174,32 +175,36 @@ impl<X: Exchange> Engine<X> {
             self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
         if let Some(on) = client.server {
-            self.take_server_from(on, &client, leaving, now, io);
+            self.leave_server(on, &client, leaving);
         }
     }
 
-    /// The client has gone; what becomes of its server?
-    fn take_server_from(
-        &mut self,
-        on: ServerId,
-        client: &Client,
-        leaving: Leaving<'_>,
-        now: Micros,
-        io: &mut impl Io,
-    ) {
+    fn leave_server(&mut self, on: ServerId, client: &Client, leaving: Leaving<'_>) {
         let cancels = match leaving {
             Leaving::Lost => self.config.global.cancel_lost_queries,
             Leaving::Terminated => true,
             Leaving::Goodbye | Leaving::Unanswered(_) | Leaving::Refused(_) => false,
         };
-        let cancels = cancels && client.replication.is_none();
+        let left = Left {
+            cancels: cancels && client.replication.is_none(),
+            in_message: client.stream.is_mid_message(),
+            had_settings: client.vars.has_untracked(),
+        };
         let server = self.server_mut(on);
         server.lose_client(client.serial);
+        let serial = server.serial;
+        self.work.push_back(Work::TakeBack { server: on, serial, left });
+    }
+
+    /// Its client has left. What becomes of the server?
+    pub(super) fn take_back(&mut self, on: ServerId, left: Left, now: Micros, io: &mut impl Io) {
+        let Left { cancels, in_message, had_settings } = left;
+        let server = self.server_mut(on);
         match server.phase {
             // Our own question is under way, the client has sent nothing: the answer is awaited.
             ServerPhase::Preparing(step) if step.asks() || !server.ledger.owes_nothing() => {
                 server.phase = ServerPhase::Settling;
-                let is_half = server.has_foreign_settings() || client.vars.has_untracked();
+                let is_half = server.has_foreign_settings() || had_settings;
                 if step.applies() && is_half {
                     // Which of the settings are there by then is not found out.
                     server.doubt_settings();
@@ -210,12 +215,12 @@ impl<X: Exchange> Engine<X> {
             }
             // It was opened for this client.
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
-                self.server_closed(on, "client disconnected during login", now, io);
+                self.lose_server(on, "client disconnected during login", now, io);
             }
-            _ if server.is_clean() && !client.stream.is_mid_message() => self.free(on, now, io),
+            _ if server.is_clean() && !in_message => self.free(on, now, io),
             _ if cancels && server.ledger.works_on_the_last_request() => {
                 // Only a server that will have answered everything can be of use again.
-                let whole = !client.stream.is_mid_message() && io.server_flushed(on);
+                let whole = !in_message && io.server_flushed(on);
                 if !whole || !server.ledger.ends_by_itself() {
                     server.doomed = Some(NOT_READY);
                 }
@@ -228,7 +233,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server's socket is gone, or it has said something it must not.
-    pub fn server_closed(&mut self, id: ServerId, reason: &str, now: Micros, io: &mut impl Io) {
+    pub(super) fn lose_server(
+        &mut self,
+        id: ServerId,
+        reason: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         match server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
@@ -334,7 +345,7 @@ impl<X: Exchange> Engine<X> {
             false => pool.request(worker, id, values, now),
         });
         if self.take_grant(id, grant, waiter.since, now, io) {
-            self.go_on(id, now, io);
+            self.go_on(id, io);
         }
     }
 
@@ -361,7 +372,7 @@ impl<X: Exchange> Engine<X> {
             self.forget_listener(pool, now);
         }
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-            self.open_server(pool, now, io);
+            self.work.push_back(Work::Open(pool));
         }
         self.feed(now, io);
     }
@@ -431,7 +442,7 @@ impl<X: Exchange> Engine<X> {
                 self.forget_listener(pool, now + retry);
             }
             if open {
-                self.open_server(pool, now, io);
+                self.work.push_back(Work::Open(pool));
             }
             self.feed(now, io);
             if let Some(client) = errand.client().filter(|client| server.client == Some(*client)) {

@@ -14,10 +14,10 @@ use wire::{backend, cancel_key, frontend};
 
 use super::Engine;
 use crate::carried::{Carried, Order};
-use crate::client::ClientPhase;
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::client::{Client, ClientPhase};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::ledger::{Entry, Expect, Verb};
-use crate::pool::{Grant, Waiter};
+use crate::pool::Grant;
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
@@ -77,6 +77,46 @@ impl<X: Exchange> Engine<X> {
                 false
             }
         }
+    }
+
+    /// A client that has waited gets this server.
+    pub(super) fn join_waiter(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        if self.asks(id) {
+            self.ask_on(id, on, now, io);
+        } else if self.proves(id) {
+            self.prove_by(id, on, now, io);
+        } else if self.join(id, on, now, io) {
+            self.go_on(id, io);
+        }
+    }
+
+    /// The same, or the server goes elsewhere if the client does not wait any more.
+    pub(super) fn join_or_place(
+        &mut self,
+        waiter: Waiter,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let pool = self.server(on).pool;
+        match self.is_waiting(waiter, pool) {
+            true => self.join_waiter(waiter.client, on, now, io),
+            false => self.place(on, now, io),
+        }
+    }
+
+    /// Is this waiter's client still there, in that very wait? Each pool counts its tickets for
+    /// itself, and in place of the client there may be another one.
+    pub(super) fn is_waiting(&self, waiter: Waiter, pool: PoolId) -> bool {
+        let client = self.clients.get(waiter.client.0 as usize);
+        let wait = client.and_then(Client::wait);
+        wait.is_some_and(|(of, own)| of == pool && own.ticket == waiter.ticket)
     }
 
     /// The two belong together from now on. True if the client may be read at once.
@@ -179,7 +219,7 @@ impl<X: Exchange> Engine<X> {
         let Some(id) = server.client else { return };
         let done = match step {
             Preparation::Hear if !server.is_clean() => {
-                return self.server_closed(on, "idle server got dirty", now, io);
+                return self.lose_server(on, "idle server got dirty", now, io);
             }
             Preparation::Hear => self.prepare(id, on, now, io),
             Preparation::Restore => return self.restored(on, now, io),
@@ -193,7 +233,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
-                return self.server_closed(on, "test query failed", now, io);
+                return self.lose_server(on, "test query failed", now, io);
             }
             Preparation::Check => {
                 server.released_at = now;
@@ -213,7 +253,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::Recount => self.recounted(id, on, now, io),
         };
         if done {
-            self.go_on(id, now, io);
+            self.go_on(id, io);
         }
     }
 

@@ -66,9 +66,9 @@ impl<X: Exchange> Engine<X> {
             };
             let (needed, since) = (listener.is_needed(), listener.unused_since);
             if over(limit, since, now) {
-                self.server_closed(server, "nobody listens", now, io);
+                self.lose_server(server, "nobody listens", now, io);
             } else if !needed && (self.is_starved_for(pool) || self.is_lacked_elsewhere(pool)) {
-                self.server_closed(server, "evicted", now, io);
+                self.lose_server(server, "evicted", now, io);
             } else {
                 self.tend_listener(pool, now, io);
             }
@@ -94,7 +94,7 @@ impl<X: Exchange> Engine<X> {
             let Server { epoch, doomed, .. } = *self.server(server);
             let unfit = self.exchange.pool(pool, |pool| unfit(pool, epoch));
             if let Some(why) = doomed.or(unfit) {
-                self.server_closed(server, why, now, io);
+                self.lose_server(server, why, now, io);
             }
         }
     }
@@ -197,7 +197,7 @@ impl<X: Exchange> Engine<X> {
             self.open_server(pool, now, io);
         }
         if let Some(why) = why {
-            return self.server_closed(id, why, now, io);
+            return self.lose_server(id, why, now, io);
         }
         self.tend_listener(pool, now, io);
         if !rest.is_empty() {
@@ -210,7 +210,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let pool = server.pool;
         if server.own_error.take().is_some() {
-            self.server_closed(on, "listener was refused", now, io);
+            self.lose_server(on, "listener was refused", now, io);
             if let Some(listener) = self.listeners.get_mut(&pool) {
                 listener.retry_at = now + RETRY;
             }

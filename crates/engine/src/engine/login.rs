@@ -434,10 +434,10 @@ impl<X: Exchange> Engine<X> {
             if !self.client(id).stream.holds_message() {
                 io.resume_client(id);
             } else if self.link(id, now, io) {
-                self.go_on(id, now, io);
+                self.go_on(id, io);
             }
         } else if self.link(id, now, io) {
-            self.go_on(id, now, io);
+            self.go_on(id, io);
         }
     }
 
@@ -527,17 +527,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// From now on nobody new is let in, or nobody is linked any more.
-    pub fn begin_drain(&mut self, how: Drain, now: Micros, io: &mut impl Io) {
-        self.drain = Some(how);
-        if how == Drain::WaitForServers {
-            // One may have been made since the shutdown began, for a client that was logging in.
-            for id in self.exchange.pool_ids() {
-                let gate = Gate::Closed("server shutting down");
-                self.exchange.pool(id, |pool| pool.set_gate(gate));
-            }
+    /// One may have been made since the shutdown began, for a client that was logging in.
+    pub(super) fn close_gates(&mut self) {
+        for id in self.exchange.pool_ids() {
+            let gate = Gate::Closed("server shutting down");
+            self.exchange.pool(id, |pool| pool.set_gate(gate));
         }
-        self.review(now, io);
     }
 }
 

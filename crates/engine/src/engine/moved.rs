@@ -10,8 +10,7 @@ use crate::settings::Target;
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
-    /// `is_there` tells which servers are connected to an address that `host` has left.
-    pub fn close_moved(
+    pub(super) fn close_moved_of_host(
         &mut self,
         host: &str,
         is_there: impl Fn(ServerPlace) -> bool,

@@ -18,10 +18,11 @@ use config::AccessPolicy;
 
 use super::Engine;
 use super::login::Step;
+use super::work::Work;
 use crate::auth::{LoginStep, Proving};
 use crate::client::ClientPhase;
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::pool::{Grant, Pool, Waiter};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
+use crate::pool::{Grant, Pool};
 use crate::server::{Errand, ServerPhase};
 use crate::shell::{Exchange, Io, Mail};
 
@@ -65,8 +66,9 @@ impl<X: Exchange> Engine<X> {
         let worker = self.worker;
         match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => {
-                let server = self.attach(server, io);
-                self.prove_by(id, server, now, io);
+                let on = self.attach(server, io);
+                let serial = self.server(on).serial;
+                self.work.push_back(Work::Prove { server: on, serial, client: id });
             }
             Grant::Queued { ticket, open } => {
                 if let LoginStep::Proving(proving) = &mut self.login_mut(id).step {
@@ -95,6 +97,7 @@ impl<X: Exchange> Engine<X> {
         let (pool, password) = (proving.pool, proving.password.clone());
         if self.is_proven(pool, &password) {
             self.server_mut(on).phase = ServerPhase::Settling;
+            // The server goes first, so that the client finds it in the pool.
             self.place(on, now, io);
             io.resume_client(id);
             let step = self.authenticated(id, now, io);
@@ -119,18 +122,16 @@ impl<X: Exchange> Engine<X> {
             && self.exchange.pool(pool, |pool| pool.learnt.is_none())
     }
 
-    /// There is a place for the login of whoever has waited longest, which may be another worker's
-    /// client: it is left to that one then.
-    pub(super) fn open_for_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io) -> bool {
+    /// Is the client that has waited longest, whose login is the next, one of this worker's?
+    pub(super) fn proves_first(&mut self, id: PoolId) -> bool {
         let worker = self.worker;
         let first = self.exchange.pool(id, |pool| pool.first_waiter());
-        if first.is_none_or(|(owner, _)| owner != worker) {
-            self.pass_proof_on(id);
-            return false;
-        }
-        if !self.take_seat(id, now, io) {
-            return false;
-        }
+        first.is_some_and(|(owner, _)| owner == worker)
+    }
+
+    /// There is a place and a seat for the login of the client that has waited longest.
+    pub(super) fn connect_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
+        let worker = self.worker;
         // Who was first may have been thought of while the seat was looked for.
         let first = self.exchange.pool(id, |pool| {
             let waiter = pool.oldest_waiter(worker)?;
@@ -141,14 +142,12 @@ impl<X: Exchange> Engine<X> {
             self.opening_ended();
             self.vacate(id, now);
             self.pass_proof_on(id);
-            self.feed(now, io);
-            return false;
+            return self.feed(now, io);
         };
         self.connect_proof(client, now, io);
-        true
     }
 
-    fn pass_proof_on(&mut self, id: PoolId) {
+    pub(super) fn pass_proof_on(&mut self, id: PoolId) {
         let first = self.exchange.pool(id, |pool| {
             pool.withdraw_opening();
             pool.first_waiter()

@@ -26,7 +26,7 @@ impl<X: Exchange> Engine<X> {
                 let values = self.client(id).digest();
                 let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
                 if self.take_grant(id, grant, waiter.since, now, io) {
-                    self.go_on(id, now, io);
+                    self.go_on(id, io);
                 }
             } else {
                 self.follow_rename(id);

@@ -4,8 +4,8 @@
 
 use super::Engine;
 use crate::client::{Client, ClientPhase};
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::pool::{Pool, Waiter};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
+use crate::pool::Pool;
 use crate::server::{Errand, ServerPhase};
 use crate::shell::{Exchange, Io};
 use crate::vars::{TrackedNames, Welcome};
@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
         stats.assignments += 1;
         stats.wait_time += now.saturating_sub(since);
         self.welcome(id, Some(on), welcome, io);
-        self.go_on(id, now, io);
+        self.go_on(id, io);
         if !rest.is_empty() && self.servers.get(on.0 as usize).is_some() {
             self.reply_bytes(on, rest, now, io);
         }

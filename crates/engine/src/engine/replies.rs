@@ -133,8 +133,8 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.after_replies(on, now, io);
             }
-            Stop::Violation(why) => self.server_closed(on, &why, now, io),
-            Stop::Unheard => self.server_closed(on, LOST, now, io),
+            Stop::Violation(why) => self.lose_server(on, &why, now, io),
+            Stop::Unheard => self.lose_server(on, LOST, now, io),
             Stop::Farewell => self.server_left(on, now, io),
         }
     }
@@ -181,7 +181,7 @@ impl<X: Exchange> Engine<X> {
         let waits = matches!(server.phase, ServerPhase::Linked) && awaits != 0;
         // In a copy the server waits for what the client says.
         if waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
-            self.go_on(id, now, io);
+            self.go_on(id, io);
         }
     }
 

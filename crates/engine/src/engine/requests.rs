@@ -12,7 +12,7 @@ use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use super::Engine;
 use super::leave::Leaving;
-use crate::client::{Client, ClientPhase, Extended};
+use crate::client::{Client, Extended};
 use crate::ids::{ClientId, Micros};
 use crate::kept::Used;
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
@@ -110,6 +110,7 @@ impl<X: Exchange> Engine<X> {
         server.heard_at = now;
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
+        let may_keep = server.traces.is_empty();
         client.await_nothing();
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
@@ -130,6 +131,7 @@ impl<X: Exchange> Engine<X> {
             serial: &mut self.serial,
             now,
             keeping,
+            may_keep,
             begins,
             from: 0,
             undescribed: 0,
@@ -190,18 +192,9 @@ impl<X: Exchange> Engine<X> {
         self.disconnect(id, &why, now, io);
     }
 
-    /// There was nothing to read from a client after all, though it was given a server for it.
-    pub fn client_quiet(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
-        if let Some(client) = self.clients.get(id.0 as usize)
-            && let (ClientPhase::Linked, Some(on)) = (&client.phase, client.server)
-        {
-            self.give_back_unused(id, on, now, io);
-        }
-    }
-
     /// Nothing was asked of the server (the client has sent part of a message, or what needs no
     /// server): others may have it until there is more.
-    fn give_back_unused(
+    pub(super) fn give_back_unused(
         &mut self,
         id: ClientId,
         on: crate::ids::ServerId,
@@ -238,6 +231,8 @@ struct Requests<'a, X> {
     serial: &'a mut u64,
     now: Micros,
     keeping: Option<Keeping>,
+    /// Is all known that earlier transactions have left on the server? Else no other server has it.
+    may_keep: bool,
     /// Did the server owe nothing before this input?
     begins: bool,
     /// Where its first message begins.

@@ -26,10 +26,9 @@ use super::requests::write_reply;
 use super::stand_in::stand_in;
 use super::undo::undo;
 use crate::client::{Client, ClientPhase};
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::kept::{Kept, Outline, QUESTIONS_MAX, Refused, Used, changed_result};
 use crate::ledger::{Entry, Expect, Verb};
-use crate::pool::Waiter;
 use crate::prepared::{DOUBTFUL, Statement};
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
@@ -126,7 +125,7 @@ impl<X: Exchange> Engine<X> {
         client.stream.put_back(&request);
         self.close_server(on, reason, now, io);
         if self.clients.contains(id.0 as usize) && self.link(id, now, io) {
-            self.go_on(id, now, io);
+            self.go_on(id, io);
         }
     }
 

@@ -8,6 +8,7 @@
 //! it gives back a server that another pool may starve for.
 
 use super::Engine;
+use super::work::Work;
 use crate::ids::{Handle, Micros, PoolId, ServerId};
 use crate::limits::{Denied, Limits, Starving};
 use crate::pool::Pool;
@@ -18,15 +19,29 @@ impl<X: Exchange> Engine<X> {
     /// Open a server for those who wait; its place in the pool is taken. If there is no seat for it
     /// the place is given up, and the pool will be thought of. True if it is being opened here.
     pub(super) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
-        if self.opens_by_proof(pool) {
-            return self.open_for_prover(pool, now, io);
-        }
-        let has_seat = self.take_seat(pool, now, io);
+        let has_seat = self.seat_server(pool, now, io);
         if has_seat {
-            self.tell_of_reserve(pool, io);
-            self.connect_server(pool, None, now, io);
+            self.connect_seated(pool, now, io);
         }
         has_seat
+    }
+
+    /// A seat for a server of the pool, unless that is another worker's to open.
+    fn seat_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
+        if self.opens_by_proof(pool) && !self.proves_first(pool) {
+            self.pass_proof_on(pool);
+            return false;
+        }
+        self.take_seat(pool, now, io)
+    }
+
+    /// Open a server; its place in the pool and its seat are taken.
+    pub(super) fn connect_seated(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+        if self.opens_by_proof(pool) {
+            return self.connect_prover(pool, now, io);
+        }
+        self.tell_of_reserve(pool, io);
+        self.connect_server(pool, None, now, io);
     }
 
     /// A seat for a server whose place in the pool is taken; or that place is given up.
@@ -176,7 +191,9 @@ impl<X: Exchange> Engine<X> {
         while let Some(pool) = self.exchange.limits(|limits| limits.next_fed(now)) {
             self.view(pool);
             if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-                self.open_server(pool, now, io);
+                if self.seat_server(pool, now, io) {
+                    self.work.push_back(Work::Connect(pool));
+                }
             } else {
                 self.exchange.limits(|limits| limits.let_go(pool));
             }

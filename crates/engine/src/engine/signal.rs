@@ -19,15 +19,15 @@ mod ahead;
 
 use super::Engine;
 use super::resend::QUERY_CANCELED;
+use crate::cancel::CancelFate;
 use crate::carried::{ROLE, SESSION_AUTHORIZATION};
 use crate::client::{Client, ClientPhase};
-use crate::ids::{ClientId, Micros, ServerId, WorkerId};
+use crate::ids::{ClientId, Micros, ServerId, Waiter, WorkerId};
 use crate::inquiry::{Found as Row, Inquiry};
 use crate::ledger::Expect;
 use crate::pins::Pins;
-use crate::pool::Waiter;
 use crate::server::{Preparation, Server, ServerPhase};
-use crate::shell::{CancelFate, Exchange, Io, Mail};
+use crate::shell::{Exchange, Io, Mail};
 use crate::signaling::{Call, Found, Owner, Refusal, Signaling, Step, Verdict};
 use crate::vars::Vars;
 use sql::Signs;
@@ -304,14 +304,17 @@ impl<X: Exchange> Engine<X> {
                     return;
                 }
                 if self.ready(id, on, now, io) {
-                    self.go_on(id, now, io);
+                    self.go_on(id, io);
                 }
             }
             // It waits for a server. What was not done is tried again when it has one.
-            None if verdict == Verdict::Done => return,
-            Some(_) | None => {}
+            None if verdict == Verdict::Done => {}
+            Some(_) | None => self.forget_decided(id),
         }
-        // It is for that call, and for no later one.
+    }
+
+    /// What was decided is for the call that was in front, and for no later one.
+    pub(super) fn forget_decided(&mut self, id: ClientId) {
         if let Some(own) = self.clients.get_mut(id.0 as usize).and_then(|it| it.extended.as_mut()) {
             own.signaling.take_if(|one| one.is_decided());
         }

@@ -10,9 +10,8 @@ use wire::startup::{self, MINOR_VERSION, StartupPacket};
 
 use super::Engine;
 use crate::carried::{Carried, Setting};
-use crate::client::Identity;
 use crate::encoding;
-use crate::ids::ClientId;
+use crate::ids::{ClientId, Identity};
 use crate::limits::ClientCounts;
 use crate::probe::OURS;
 use crate::replication::Replication;

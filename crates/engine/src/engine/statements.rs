@@ -67,7 +67,7 @@ impl<X: Exchange> Engine<X> {
         let left = server.probe.take().and_then(|probe| probe.finish());
         let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
         let Some(there) = there else {
-            self.server_closed(on, "settings could not be undone", now, io);
+            self.lose_server(on, "settings could not be undone", now, io);
             return false;
         };
         server.vars.change(|vars| vars.prepared = there);

@@ -24,18 +24,23 @@ impl<X: Exchange> Engine<X> {
         self.expire_clients(now, io);
         self.free_places(now, io);
         self.judge_held(now, io);
+        self.finish(now, io);
         self.end_long_holds(now, io);
+        self.finish(now, io);
         self.derive_ahead();
         self.notify_waiting(now, io);
         self.look_ahead(now, io);
         self.expire_servers(now, io);
         self.close_obsolete(now, io);
+        self.finish(now, io);
         self.review_listeners(now, io);
         self.tend_listeners(now, io);
         self.pass_channels_on(now, io);
+        self.finish(now, io);
         self.make_warm_pools();
-        for pool in self.pools.iter().map(|(id, _)| id).collect::<Vec<_>>() {
+        for pool in self.known_pools() {
             self.tend_pool(pool, now, io);
+            self.finish(now, io);
         }
     }
 
@@ -222,7 +227,7 @@ impl<X: Exchange> Engine<X> {
             expired.push((ServerId(slot as u32), why));
         }
         for (id, why) in expired {
-            self.server_closed(id, why, now, io);
+            self.lose_server(id, why, now, io);
         }
     }
 
@@ -242,7 +247,7 @@ impl<X: Exchange> Engine<X> {
             .collect();
         for (id, pool, epoch) in candidates {
             if self.exchange.pool(pool, |pool| pool.epoch()) != epoch {
-                self.server_closed(id, "database configuration changed", now, io);
+                self.lose_server(id, "database configuration changed", now, io);
             }
         }
     }

@@ -24,11 +24,10 @@ use super::Engine;
 use crate::carried::{Carried, ROLE, Setting};
 use crate::client::{Client, ClientPhase};
 use crate::draws::Drawn;
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::ledger::Expect;
 use crate::lore::CANDIDATES_MAX;
 use crate::pins::{Pinned, Pins};
-use crate::pool::Waiter;
 use crate::probe::{self, Left, Probe, Topics};
 use crate::resets::Resets;
 use crate::server::{Preparation, ServerPhase};
@@ -216,7 +215,7 @@ impl<X: Exchange> Engine<X> {
         if self.prepare(id, on, now, io) {
             self.tell_untold(id, now, io);
             if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, now, io) {
-                self.go_on(id, now, io);
+                self.go_on(id, io);
             }
         }
     }

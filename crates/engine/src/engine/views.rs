@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::client::Identity;
-use crate::ids::PoolId;
+use crate::ids::{Identity, PoolId};
 use crate::limits::Claim;
 use crate::lore::Lore;
 use crate::settings::PoolSettings;

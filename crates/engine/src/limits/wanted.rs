@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use foldhash::fast::RandomState;
 
 use super::Scope;
-use crate::client::Identity;
+use crate::ids::Identity;
 
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use super::{Pool, Waiter};
-use crate::ids::{Handle, WorkerId};
-use crate::server::{Learnt, Server};
+use super::Pool;
+use crate::ids::{Handle, Waiter, WorkerId};
+use crate::learnt::Learnt;
+use crate::server::Server;
 use crate::settings::PoolSettings;
 
 /// Why a free server ends that is older than what the operator has ordered.

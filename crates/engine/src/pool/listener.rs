@@ -1,17 +1,6 @@
 //! How a pool counts the connection that listens for its clients (`pool_mode = auto`).
 
-use super::{Gate, OPENING_MAX, Pool};
-
-/// The connection that listens for the clients (`pool_mode = auto`) counts among the servers, but
-/// takes no place from them: with one place it would have the only one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ListenerPlace {
-    #[default]
-    None,
-    Opening,
-    /// Of that epoch.
-    Open(u64),
-}
+use super::{Gate, ListenerPlace, OPENING_MAX, Pool};
 
 impl Pool {
     /// May the listener be opened now? It is counted from then on.

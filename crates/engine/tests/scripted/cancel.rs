@@ -2,7 +2,7 @@
 
 use config::PoolMode;
 use engine::auth::Peer;
-use engine::shell::CancelEnd;
+use engine::cancel::CancelEnd;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};

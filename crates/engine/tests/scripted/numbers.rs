@@ -57,6 +57,22 @@ fn the_first_question_of_all_behind_what_may_have_drawn_nothing_is_told_nothing(
 }
 
 #[test]
+fn set_transaction_comes_before_numbers_are_forgotten() {
+    let (_rig, client, server) = behind_a_stranger();
+    works_within(&client, &server, "BEGIN", "BEGIN");
+    let long = format!("SET TRANSACTION READ ONLY /*{}*/", "x".repeat(70_000));
+    for sql in ["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", &long] {
+        client.send([query(sql)]);
+        server.expect([query(sql)]);
+        server.send([complete("SET"), ready('T')]);
+        client.take();
+    }
+    // A SET with something behind it may be anything.
+    client.send([query("SET LOCAL a.b = 1; SELECT lastval()")]);
+    server.expect([query(FORGET), query("SET LOCAL a.b = 1; SELECT lastval()")]);
+}
+
+#[test]
 fn a_question_within_a_batch_is_refused() {
     let (_rig, client, server) = behind_a_stranger();
     let update = "UPDATE plain SET a = 1";

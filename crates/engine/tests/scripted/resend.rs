@@ -1,6 +1,7 @@
 //! A request is sent once more, or is not: a lone BEGIN and a batch that only prepares and
 //! describes may be repeated, and so may what the server has not got one byte of. Nothing else.
 
+use crate::carried::auto;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -40,6 +41,22 @@ fn a_lone_begin() {
     client.expect([complete("BEGIN"), ready('T')]);
     client.send([query("select 1")]);
     second.expect([query("select 1")]);
+}
+
+/// What the last transaction has left is not known yet: the server has sent half a message behind it. Another
+/// server has none of it.
+#[test]
+fn nothing_while_the_last_transaction_has_no_verdict() {
+    let rig = auto(|config| config.global.default_pool_size = 1);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([query("SET a.b = 'mine'")]);
+    server.expect([query("SET a.b = 'mine'")]);
+    server.send([complete("SET"), ready('I'), notice("half")[..3].to_vec()]);
+    client.expect([complete("SET"), ready('I')]);
+    client.send([query("BEGIN")]);
+    server.expect([query("BEGIN")]);
+    server.die();
+    client.expect_lost();
 }
 
 #[test]

@@ -22,11 +22,12 @@ use std::sync::Arc;
 
 use config::{Config, Database, PoolMode};
 use engine::auth::Peer;
+use engine::cancel::CancelEnd;
 use engine::ids::ClientId;
 use engine::pool::{Gate, Pool};
 use engine::report::Report;
 use engine::settings::settings_for;
-use engine::shell::{CancelEnd, Check, Checked, ConsoleLogin, TlsStart};
+use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
 use engine::{Drain, Exported};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};

@@ -2,7 +2,7 @@
 
 use config::{AccessPolicy, AuthType, PoolMode};
 use engine::auth::Peer;
-use engine::server::Learnt;
+use engine::learnt::Learnt;
 use wire::backend;
 use wire::md5;
 use wire::messages::{AuthenticationRequest, SaslInitialResponse};

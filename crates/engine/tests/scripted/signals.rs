@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::{Config, PoolMode};
 use engine::auth::Peer;
-use engine::shell::CancelEnd;
+use engine::cancel::CancelEnd;
 use wire::frontend;
 
 use crate::messages::*;

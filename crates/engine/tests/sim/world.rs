@@ -16,8 +16,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::auth::Peer;
+use engine::cancel::CancelEnd;
 use engine::ids::WorkerId;
-use engine::shell::CancelEnd;
 use engine::{Drain, Engine};
 
 use crate::client::{Client, Phase};

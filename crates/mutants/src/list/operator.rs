@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     let pool = self.server(on).pool;
                     let size = self.settings(pool).size;
                     if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
-                        return self.server_closed(on, "too many servers in the pool", now, io);
+                        return self.lose_server(on, "too many servers in the pool", now, io);
                     }
                     &mut *self.servers[on.0 as usize]
                 }"#,

@@ -35,7 +35,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ),
             change(
                 "engine/leave.rs",
-                "_ if «server.is_clean() && !client.stream.is_mid_message()» => self.free",
+                "_ if «server.is_clean() && !in_message» => self.free",
                 "server.is_clean()",
             ),
         ],
@@ -187,8 +187,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change("engine/link.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
             change(
                 "engine/leave.rs",
-                "_ if «server.is_clean() && !client.stream.is_mid_message()» => self.free",
-                "!client.stream.is_mid_message()",
+                "_ if «server.is_clean() && !in_message» => self.free",
+                "!in_message",
             ),
         ],
     },

@@ -11,8 +11,8 @@ use wire::messages::Parse;
 
 use super::Engine;
 use crate::carried::{Carried, Setting};
-use crate::client::{Client, ClientPhase, Extended, Identity};
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::client::{Client, ClientPhase, Extended};
+use crate::ids::{ClientId, Identity, Micros, ServerId};
 use crate::parcel::{
     ClientRecord, ExtendedRecord, Parcel, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
 };
@@ -303,13 +303,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// What was imported is ours now: servers without a client are parked, clients that waited for a
-    /// server wait again, and a client whose database is not configured any more is told so.
-    pub fn begin_imported(&mut self, imported: Imported, now: Micros, io: &mut impl Io) {
-        let Imported { mut clients, parked } = imported;
-        for id in parked {
-            self.place(id, now, io);
-        }
+    pub(in crate::engine) fn begin_imported_clients(
+        &mut self,
+        mut clients: Vec<ClientId>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         clients.retain(|id| self.clients.contains(id.0 as usize));
         for id in clients.iter().copied() {
             if !self.client(id).vars.channels.is_empty() {
@@ -327,7 +326,7 @@ impl<X: Exchange> Engine<X> {
                 Some(pool) if client.replication.is_some() => self.link_own(id, pool, now, io),
                 Some(_) => {
                     if asks && self.link(id, now, io) {
-                        self.go_on(id, now, io);
+                        self.go_on(id, io);
                     }
                 }
             }

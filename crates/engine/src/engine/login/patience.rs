@@ -68,10 +68,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Too many are logging in: those go that have kept us waiting, since they came or since they were
-    /// asked for their proof. If nobody has, those go whose proofs have to wait. They wait for us, but
-    /// for what was wrong before; whoever fills all places with such must not shut everybody else out.
-    pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io) {
+    pub(in crate::engine) fn end_slow_logins(&mut self, now: Micros, io: &mut impl Io) {
         self.end_waits(|_| true, CROWDED_OUT, now, io);
     }
 

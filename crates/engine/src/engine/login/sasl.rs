@@ -8,7 +8,7 @@ use wire::scram::{self, ScramError, ScramServer};
 use super::{Engine, PASSWORD_FAILED, Step};
 use crate::auth::LoginStep;
 use crate::ids::{ClientId, Micros, PoolId};
-use crate::server::Learnt;
+use crate::learnt::Learnt;
 use crate::shell::{Exchange, Io};
 
 const SASL_FAILED: &str = "SASL authentication failed";

@@ -45,6 +45,7 @@ impl<X: Exchange> Requests<'_, X> {
         let server = &self.server;
         // What Weir asks in front of it (`numbers.rs`) is no part of the request.
         if self.keeping.is_none()
+            && self.may_keep
             && server.status == b'I'
             && (server.ledger.is_untouched() || server.ledger.owes_only_us())
         {

@@ -31,12 +31,24 @@ const STRANGERS_NAME: &[u8] = b"weir_numbers_of_others";
 
 impl<X: Exchange> Requests<'_, X> {
     /// A text is about to be passed on. It asks for numbers, or another one may behind it.
-    pub(super) fn guard_numbers(&mut self, seen: Seen) {
+    pub(super) fn guard_numbers(&mut self, seen: Seen, text: &[u8]) {
+        if !self.is_set_in_transaction(text) {
+            self.guard_numbers_now(seen);
+        }
+    }
+
+    pub(super) fn guard_numbers_now(&mut self, seen: Seen) {
         let Some(texts) = &mut self.texts else { return };
         texts.lore.asks_numbers |= seen.signs.intersects(Signs::SEQUENCE);
         if texts.lore.asks_numbers || texts.is_watched(seen) {
             self.forget_strangers();
         }
+    }
+
+    /// Is the text, of which the rest may be missing, a SET in a transaction? It asks for no number, and
+    /// SET TRANSACTION fails when anything else has run in the transaction: nothing is sent before it.
+    pub(super) fn is_set_in_transaction(&self, text: &[u8]) -> bool {
+        self.server.status == b'T' && is_lone_set(text)
     }
 
     /// A text is about to be run.
@@ -89,4 +101,13 @@ impl<X: Exchange> Requests<'_, X> {
             false => name,
         }
     }
+}
+
+/// Is the text a SET and nothing else?
+pub(super) fn is_lone_set(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    let Some((word, rest)) = text.split_at_checked(3) else { return false };
+    word.eq_ignore_ascii_case(b"set")
+        && rest.first().is_some_and(u8::is_ascii_whitespace)
+        && !rest.strip_suffix(b";").unwrap_or(rest).contains(&b';')
 }

@@ -8,6 +8,8 @@ use wire::frontend;
 use wire::messages::Parse;
 
 use super::Requests;
+use super::numbers::is_lone_set;
+use super::texts::text_of;
 use crate::engine::stand_in;
 use crate::kept::{QUESTIONS_MAX, Used};
 use crate::ledger::{Entry, Expect, Reply, Undo, Verb};
@@ -229,7 +231,7 @@ impl<X: Exchange> Requests<'_, X> {
                 if copy.is_none() {
                     if self.texts.is_some() {
                         // Before anything is owed for the statement's sake.
-                        self.guard_numbers(statement.seen());
+                        self.guard_numbers(statement.seen(), &statement.sql);
                     }
                     self.prepare_missing(statement);
                 }
@@ -250,8 +252,12 @@ impl<X: Exchange> Requests<'_, X> {
     fn resolve_unnamed(&mut self) {
         if self.texts.is_some() {
             // It takes the unnamed statement along, which then is sent again.
-            let seen = self.extended().unnamed_seen;
-            self.guard_numbers(seen);
+            let is_set =
+                self.server.status == b'T' && is_lone_set(text_of(&self.extended().unnamed_parse));
+            if !is_set {
+                let seen = self.extended().unnamed_seen;
+                self.guard_numbers_now(seen);
+            }
         }
         let own = self.extended().unnamed;
         if own != 0 && own == self.server.unnamed {

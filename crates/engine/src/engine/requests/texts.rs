@@ -167,14 +167,18 @@ impl<X: Exchange> Requests<'_, X> {
     /// The message in front, a Query or an unnamed Parse, has a long text, the first part of which is
     /// there.
     fn begin_scan(&mut self, sent: Sent<'_>, header: Header, available: usize) {
-        // What it asks for is known when it is too late.
-        self.forget_strangers();
-        // Behind that.
-        let parse = if matches!(sent, Sent::Parse) { self.next_serial() } else { 0 };
-        let mut scanning = Box::new(Scanning::new(self.server.letters_of_client(), parse));
+        let is_parse = matches!(sent, Sent::Parse);
         // The name of that statement, which is empty, is before its text.
-        let text_at = HEADER_LEN + usize::from(parse != 0);
-        let (before, text) = self.input[self.at..self.at + available].split_at(text_at);
+        let text_at = HEADER_LEN + usize::from(is_parse);
+        let input = self.input;
+        let (before, text) = input[self.at..self.at + available].split_at(text_at);
+        // What it asks for is known when it is too late.
+        if !self.is_set_in_transaction(text) {
+            self.forget_strangers();
+        }
+        // Behind that.
+        let parse = if is_parse { self.next_serial() } else { 0 };
+        let mut scanning = Box::new(Scanning::new(self.server.letters_of_client(), parse));
         if parse != 0 && header.total <= REMEMBERED_LEN_MAX {
             scanning.message = Some(before.to_vec());
         }
@@ -306,7 +310,7 @@ impl<X: Exchange> Requests<'_, X> {
 
     #[cold]
     fn leave_traces(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
-        self.guard_numbers(seen);
+        self.guard_numbers(seen, text);
         if !matches!(sent, Sent::Parse) {
             self.note_draws(seen);
         }

@@ -1,6 +1,6 @@
 //! What clients do, and what the shell does with their sockets.
 
-use engine::shell::CancelEnd;
+use engine::cancel::CancelEnd;
 use wire::startup;
 
 use super::{Action, Side, World};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::ids::{Micros, PoolId, WorkerId};
-use engine::pool::{CROSS_WORKER_PATIENCE, Waiter};
+use engine::ids::{Micros, PoolId, Waiter, WorkerId};
+use engine::pool::CROSS_WORKER_PATIENCE;
 
 use super::World;
 

@@ -1,0 +1,50 @@
+//! What another worker has to say.
+
+use super::Engine;
+use crate::ids::Micros;
+use crate::shell::{Exchange, Io, Mail};
+
+impl<X: Exchange> Engine<X> {
+    pub(super) fn read_mail(&mut self, mail: Mail, now: Micros, io: &mut impl Io) {
+        match mail {
+            Mail::Server { waiter, server } => {
+                let id = self.attach(server, io);
+                self.join_or_place(waiter, id, now, io);
+            }
+            Mail::Refuse { waiter, pool, error } => {
+                if self.is_waiting(waiter, pool) {
+                    self.refuse_client(waiter.client, &error, now, io);
+                }
+            }
+            Mail::Prove { pool } => {
+                if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+                    self.open_server(pool, now, io);
+                }
+            }
+            Mail::Cancel { key, requester } => self.cancel_asked(key, requester, now, io),
+            Mail::CancelDone { requester, serial, fate } => {
+                self.cancel_answered(requester, serial, fate, now, io)
+            }
+            Mail::FindProcess { process_id, requester } => {
+                self.process_asked(process_id, requester, now, io);
+            }
+            Mail::ProcessFound { requester, serial, found } => {
+                self.process_found(requester, serial, found, now, io);
+            }
+            Mail::Signal { client, serial, terminates, requester } => {
+                self.signal_asked((client, serial), terminates, requester, now, io);
+            }
+            Mail::Listen { pool, subscription } => self.subscribe(pool, subscription, now, io),
+            Mail::Unlisten { pool, who, channels } => {
+                self.unsubscribe(pool, who, channels.as_deref(), now, io);
+            }
+            Mail::Listening { client, serial, request, mark, again } => {
+                self.listening_begun((client, serial), request, mark, again, now, io);
+            }
+            Mail::Notified { to, body } => self.notified(&to, &body, now, io),
+            Mail::Unheard { pool } => self.unheard(pool),
+            Mail::Deaf { to } => self.deaf(&to, now, io),
+            Mail::FreePlaces => self.places_wanted = true,
+        }
+    }
+}
