@@ -461,7 +461,7 @@ mod tests {
         assert!(settings.contains("'o''b'") && !settings.contains("pg_locks"));
         assert!(!settings.contains("ARRAY["));
         assert!(ask(true, false, &["app.x", "b.y"]).contains("ARRAY['app.x','b.y']"));
-        let lent = [Lent { name: b"it's"[..].into(), since: 1 }];
+        let lent = [Lent { name: b"it's"[..].into(), since: 1, is_placeholder: false }];
         let topics = Topics { settings: false, objects: false };
         let names = question(topics, b"", std::iter::empty(), &lent);
         assert!(String::from_utf8(names).unwrap().contains("ANY (ARRAY['it''s']"));

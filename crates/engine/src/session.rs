@@ -60,6 +60,9 @@ pub struct Lent {
     pub name: Arc<[u8]>,
     /// Serial number of the Parse.
     pub since: u64,
+    /// Has the server a placeholder of that name, with which EXECUTE would fail? The text that it was
+    /// lent for can be read in one way only.
+    pub is_placeholder: bool,
 }
 
 /// Names of its client's that a server's texts deallocate one by one (`DEALLOCATE name`), in their

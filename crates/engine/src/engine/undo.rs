@@ -29,7 +29,11 @@ pub(super) fn undo(
             }
         }
         Undo::Close { name, statement, since, lent: was_lent } => {
-            lent.extend(was_lent.map(|since| Lent { name: name.clone(), since }));
+            lent.extend(was_lent.map(|since| Lent {
+                name: name.clone(),
+                since,
+                is_placeholder: false,
+            }));
             if let Some(client) = client {
                 client.statements.restore(name, statement, since);
             }
@@ -42,7 +46,9 @@ pub(super) fn undo(
             if *unnamed <= entry.serial {
                 *unnamed = 0;
             }
-            if let Some(client) = client.filter(|client| client.unnamed == entry.serial) {
+            // It was a Close or Query at first, which has inherited this (`Ledger::void_one`).
+            let is_latest = |serial| serial == entry.serial || serial == 0;
+            if let Some(client) = client.filter(|client| is_latest(client.unnamed)) {
                 client.unnamed = if entry.failed { 0 } else { before };
                 client.unnamed_parse = message;
                 // Which of the two texts it is was not kept.

@@ -74,3 +74,19 @@ fn a_name_is_not_free_when_that_has_failed_or_is_not_certain() {
         assert!(!is_free(&client, &server), "{text}");
     }
 }
+
+/// Two Queries in one write: the second is not looked at anew in between.
+#[test]
+fn what_a_failed_prepare_was_lent_is_not_executed() {
+    let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Auto);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("a", "SELECT 1"), sync()]);
+    server.expect([parse("weir_1", "SELECT 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    client.send([query("PREPARE a AS SELECT 2"), query("EXECUTE a")]);
+    let sent = show(&server.take()).join("|");
+    let (_, behind) = sent.split_once("PREPARE a").expect("it is run");
+    assert!(behind.contains("P a\\x00SELECT 1"), "{sent}");
+    assert!(behind.find("P a\\x00SELECT 1") < behind.find("EXECUTE a"), "{sent}");
+}

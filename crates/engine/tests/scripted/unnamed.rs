@@ -232,3 +232,21 @@ fn a_long_one_is_kept_also_where_a_strangers_numbers_are_forgotten_before_it() {
     client.send([bind(""), execute(), sync()]);
     server.expect([parse("", &long), bind(""), execute(), sync()]);
 }
+
+#[test]
+fn what_a_void_close_behind_a_void_parse_was_to_take_away_is_there() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    parses(&client, &server, "select 1");
+    let fails = |behind: &Message| [bind("missing"), behind.clone(), sync()].concat();
+    let (first, second) = (fails(&parse("", "select 2")), fails(&close("")));
+    client.send([first.clone(), second.clone()]);
+    server.expect([first, second]);
+    let missing = error("26000", "prepared statement \"missing\" does not exist");
+    for _ in 0..2 {
+        server.send([missing.clone(), ready('I')]);
+        client.expect([missing.clone(), ready('I')]);
+    }
+    client.send([bind(""), execute(), sync()]);
+    server.expect([parse("", "select 1"), bind(""), execute(), sync()]);
+}

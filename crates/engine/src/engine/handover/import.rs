@@ -276,7 +276,11 @@ impl<X: Exchange> Engine<X> {
         server.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
         // Older than anything to come.
-        let lent = record.lent.iter().map(|name| Lent { name: name.as_slice().into(), since: 0 });
+        let lent = record.lent.iter().map(|name| Lent {
+            name: name.as_slice().into(),
+            since: 0,
+            is_placeholder: false,
+        });
         server.lent = lent.collect();
         server.released_at = record.released_at;
         server.asked_at = record.asked_at;

@@ -41,18 +41,29 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// `standard`: see [`sql::scan`].
     fn lend_reading(&mut self, text: &[u8], standard: bool) {
+        let first = self.next_serial();
         for statement in sql::statements(text, standard) {
             let by_name =
                 matches!(statement.verb, Verb::Execute | Verb::Deallocate | Verb::Prepare);
             if let (true, Some(written)) = (by_name, statement.name.and_then(|at| text.get(at))) {
-                self.lend_one(&sql::identifier(written), statement.verb == Verb::Execute);
+                let is_executed = statement.verb == Verb::Execute;
+                self.lend_one(&sql::identifier(written), is_executed, text, first);
             }
         }
     }
 
-    fn lend_one(&mut self, name: &[u8], is_executed: bool) {
-        let is_there = self.server.vars.prepared.get(name).is_some()
-            || self.server.lent.iter().any(|lent| *lent.name == *name);
+    /// `first`: the first message that belongs to this text.
+    fn lend_one(&mut self, name: &[u8], is_executed: bool, text: &[u8], first: u64) {
+        let lent = self.server.lent.iter().position(|lent| *lent.name == *name);
+        let has_open_batch = self.server.ledger.has_open_batch();
+        // An earlier text, which has left it alone: one that takes it away has been waited for.
+        let is_void = |at: &usize| {
+            let lent = &self.server.lent[*at];
+            is_executed && lent.is_placeholder && lent.since < first && !has_open_batch
+        };
+        let void = lent.filter(is_void);
+        let is_there = self.server.vars.prepared.get(name).is_some() || lent.is_some();
+        let is_there = is_there && void.is_none();
         // One of our names is none of the client's, and other letters depend on the encoding.
         if is_there || name.starts_with(SERVER_NAME_PREFIX) || !name.is_ascii() {
             return;
@@ -63,6 +74,14 @@ impl<X: Exchange> Requests<'_, X> {
             true => (&*statement.sql, &*statement.types),
             false => (PLACEHOLDER, frontend::NO_TYPES),
         };
+        if let Some(at) = void {
+            self.server.lent.swap_remove(at);
+            frontend::close_statement(self.out.insert(), name);
+            *self.serial += 1;
+            let mut close = Entry::new(Expect::Close, Fate::Internal);
+            close.serial = *self.serial;
+            self.server.ledger.owe(close);
+        }
         frontend::parse(self.out.insert(), name, sql, types);
         self.stats.server_parses += 1;
         let fingerprint = self.server.traces.fingerprint;
@@ -71,8 +90,9 @@ impl<X: Exchange> Requests<'_, X> {
             self.server.note_settings(|names| names.note(&statement.sql, true));
         }
         let since = self.next_serial();
-        self.server.lent.push(Lent { name: found.name, since });
-        if self.server.ledger.has_open_batch() {
+        let is_placeholder = !is_executed && !text.contains(&b'\\');
+        self.server.lent.push(Lent { name: found.name, since, is_placeholder });
+        if has_open_batch {
             // If it fails, the client's message would have failed, too.
             return self.owe(Entry::new(Expect::Parse, Fate::Swallow).undo(Undo::Lend { since }));
         }
