@@ -4,23 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::bounds::{CONSOLE, PEER_ID_MAX, out_of_bounds};
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
+use crate::key::{Key, Keyed, Scope};
 use crate::source::Source;
 use crate::suggest;
-use crate::table::{Database, Global, Key, Keyed, Peer, Scope, UserSettings};
+use crate::table::{Database, Global, Peer, UserSettings};
 use crate::value::{Kind, ValueError};
 
-/// The database that is the console; no entry may take its name.
-const CONSOLE: &str = "pgbouncer";
 /// Longest database name in bytes, PostgreSQL's and PgBouncer's limit.
 const NAME_LEN_MAX: usize = 63;
-/// Largest peer id; a cancel key has 14 bits for it.
-const PEER_ID_MAX: u32 = 16_383;
-/// The limits of Linux for the times of keepalives, and for how many there are; it answers larger
-/// values with EINVAL, and then no TCP connection can be made.
-const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
-const KEEPALIVE_COUNT_MAX: u32 = 127;
 
 /// Where a setting was written.
 #[derive(Clone, Debug)]
@@ -267,30 +261,4 @@ fn bad_value(key: &Key, text: &str, error: &ValueError) -> String {
         (Scope::Database | Scope::Peer, "port") => format!("invalid port: {text}"),
         _ => error.reason(key, text),
     }
-}
-
-/// The reason a well-formed value is still not allowed.
-pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
-    match (key.scope, key.name, value?) {
-        (Scope::Database | Scope::Peer, "port", "0") => Some("invalid port: 0".to_owned()),
-        (Scope::Global | Scope::Database, "auth_dbname", CONSOLE) => {
-            Some(format!("cannot use the reserved \"{CONSOLE}\" database as an auth_dbname"))
-        }
-        (Scope::Global, "peer_id", id) => too_large(key, id, PEER_ID_MAX),
-        // PgBouncer counts them in an int.
-        (Scope::Global, "max_prepared_statements", value) => {
-            too_large(key, value, i32::MAX.unsigned_abs())
-        }
-        (Scope::Global, "tcp_keepidle" | "tcp_keepintvl", value) => {
-            too_large(key, value, KEEPALIVE_SECONDS_MAX)
-        }
-        (Scope::Global, "tcp_keepcnt", value) => too_large(key, value, KEEPALIVE_COUNT_MAX),
-        _ => None,
-    }
-}
-
-fn too_large(key: &Key, value: &str, max: u32) -> Option<String> {
-    let is_larger = value.parse().is_ok_and(|number: u32| number > max);
-    let name = key.name;
-    is_larger.then(|| format!("invalid value \"{value}\" for parameter {name}: at most {max}"))
 }

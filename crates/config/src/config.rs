@@ -12,9 +12,10 @@ use crate::choice::PoolMode;
 use crate::error::Mistake;
 use crate::hba::Hba;
 use crate::host::Host;
+use crate::key::Keyed;
 use crate::ldap::LdapOptions;
 use crate::source::Source;
-use crate::table::{Database, Global, Keyed, Peer, UserSettings};
+use crate::table::{Database, Global, Peer, UserSettings};
 use crate::weight::Weight;
 
 /// Everything Weir was told; plain data, replaced as a whole on reload.

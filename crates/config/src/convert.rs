@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use crate::config::Config;
+use crate::key::{Key, Keyed, Row};
 use crate::source::Source;
-use crate::table::{Key, Keyed, Row};
 use crate::value::Kind;
 
 // Writing to a String cannot fail, so the results of `write!` are dropped throughout.

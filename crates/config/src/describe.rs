@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::config::{AccessPolicy, Config};
-use crate::table::{Database, Keyed};
+use crate::key::Keyed;
+use crate::table::Database;
 
 /// The configuration in plain words, ending with the keys that have no effect and the warnings.
 pub fn describe(config: &Config) -> String {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::{fmt, io};
 
-use crate::table::Key;
+use crate::key::Key;
 use crate::value::ValueError;
 
 /// One mistake, or one warning, and where it is. Line 0 stands for the file as a whole.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::key::{Key, Scope};
 use crate::suggest;
-use crate::table::{Key, Scope};
 use crate::value::Kind;
 
 /// The text of `weir help KEY`, for every place the key can be written in.

@@ -13,8 +13,9 @@ use crate::build::{Builder, Place, Setting, unaliased};
 use crate::config::Config;
 use crate::connstr;
 use crate::error::{ConfigError, in_words};
+use crate::key::Keyed as _;
 use crate::source::Source;
-use crate::table::{Database, Keyed as _};
+use crate::table::Database;
 
 /// How many files may be included; one that is named twice counts twice.
 const INCLUDES_MAX: u32 = 1000;

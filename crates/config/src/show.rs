@@ -1,7 +1,8 @@
 //! The rows of `SHOW CONFIG`.
 
 use crate::config::Config;
-use crate::table::{Global, Keyed};
+use crate::key::{Keyed, Row};
+use crate::table::Global;
 
 /// One row, in the texts PgBouncer prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub struct ConfigRow {
 
 /// Every global key in PgBouncer's order, Weir's own last.
 pub fn show(config: &Config) -> Vec<ConfigRow> {
-    let row = |row: &crate::table::Row<Global>| {
+    let row = |row: &Row<Global>| {
         let value = (row.show)(&config.global);
         let value = if row.key.secret { value.map(|_| "(secret)".to_owned()) } else { value };
         let key = &row.key;

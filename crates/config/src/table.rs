@@ -1,10 +1,8 @@
 //! The one definition of every configuration key.
 //!
-//! A row of a table says name, type, unit, default, when a change takes effect, why it has no
-//! effect if it has none, and what it is for. The [`keys!`] macro makes from the rows the struct
-//! with its typed fields and the list of [`Row`]s over which everything else is generic: parser,
-//! defaults,
-//! `SHOW CONFIG`, help and documentation. To add a key, add a row and nothing else.
+//! A row of a table says name, type, unit, default, when a change takes effect, why it has no effect
+//! if it has none, and what it is for. To add a key, add a row and nothing else; `key.rs` describes
+//! the form of a row.
 
 mod database;
 mod global;
@@ -16,79 +14,7 @@ pub use self::global::Global;
 pub use self::peer::Peer;
 pub use self::user::UserSettings;
 
-use crate::source::Source;
-use crate::value::{Kind, ValueError};
-
-/// Where a key is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// `[pgbouncer]`, or the top of `weir.toml`.
-    Global,
-    /// An entry of `[databases]`.
-    Database,
-    /// An entry of `[users]`.
-    User,
-    /// An entry of `[peers]`.
-    Peer,
-}
-
-/// The definition of a key, without its value.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    pub scope: Scope,
-    pub name: &'static str,
-    pub kind: Kind,
-    /// The unit of a number where the kind does not tell it; else empty.
-    pub unit: &'static str,
-    /// The text that stands for the default; `None` where there is none (SQL's NULL).
-    pub default: Option<&'static str>,
-    /// Where the default is another one.
-    pub own_defaults: &'static [(Source, &'static str)],
-    /// A reload applies a change; otherwise only a restart does.
-    pub reloadable: bool,
-    /// Why the key is read and has no effect, for those that are PgBouncer's alone; a clause.
-    pub idle_because: Option<&'static str>,
-    /// The value must not be printed.
-    pub secret: bool,
-    /// One sentence or two.
-    pub help: &'static str,
-}
-
-/// A key together with the field of `T` that holds its value.
-pub(crate) struct Row<T: 'static> {
-    pub(crate) key: Key,
-    pub(crate) set: fn(&mut T, &str) -> Result<(), ValueError>,
-    pub(crate) show: fn(&T) -> Option<String>,
-    pub(crate) exact: fn(&T) -> Option<String>,
-    pub(crate) copy: fn(&mut T, &T),
-}
-
-/// A struct made by [`keys!`].
-pub(crate) trait Keyed: Default + 'static {
-    const ROWS: &'static [Row<Self>];
-
-    fn row(name: &str) -> Option<&'static Row<Self>> {
-        Self::ROWS.iter().find(|row| row.key.name == name)
-    }
-
-    /// An empty configuration from `source`: all keys have their defaults.
-    fn defaults(source: Source) -> Self {
-        let mut target = Self::default();
-        for row in Self::ROWS {
-            if let Some(own) = row.key.own_default(source) {
-                // A test parses every default, so this cannot fail.
-                let _ = (row.set)(&mut target, own);
-            }
-        }
-        target
-    }
-
-    /// The rows whose value is not the default one of a configuration from `source`.
-    fn changed(&self, source: Source) -> impl Iterator<Item = &'static Row<Self>> {
-        let defaults = Self::defaults(source);
-        Self::ROWS.iter().filter(move |row| (row.exact)(self) != (row.exact)(&defaults))
-    }
-}
+use crate::key::{Key, Keyed as _};
 
 impl Key {
     /// Every key: the global ones in `SHOW CONFIG`'s order, then those of databases, users, peers.
@@ -98,112 +24,13 @@ impl Key {
         let user = UserSettings::ROWS.iter().map(|row| &row.key);
         global.chain(database).chain(user).chain(Peer::ROWS.iter().map(|row| &row.key))
     }
-
-    /// The default in a configuration from `source`.
-    #[must_use]
-    pub fn default_in(&self, source: Source) -> Option<&'static str> {
-        self.own_default(source).or(self.default)
-    }
-
-    fn own_default(&self, source: Source) -> Option<&'static str> {
-        self.own_defaults.iter().find(|(own, _)| *own == source).map(|(_, text)| *text)
-    }
 }
-
-/// Defines a struct, one field a row:
-/// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|idle("why"), secret;`
-/// where the parts in brackets and `secret` may be left out, and the default may be `unset`. Behind
-/// it stand, in parentheses, sources with a default of their own: `(Toml "x", Url "y")`.
-macro_rules! keys {
-    (
-        $(#[$outer:meta])*
-        pub struct $Struct:ident in $scope:ident {
-            $( $(#[$plain_doc:meta])* $plain:ident : $plain_ty:ty, )*
-        }
-        $(
-            $(#[doc = $help:literal])+
-            $field:ident $(($key:literal))? : $ty:ty $([$unit:ident])? =
-                $default:tt $(($($source:ident $own:literal),+))?,
-            $when:ident, $acts:ident $(($why:literal))? $(, $secret:ident)?;
-        )+
-    ) => {
-        $(#[$outer])*
-        #[derive(Clone, PartialEq)]
-        pub struct $Struct {
-            $( $(#[$plain_doc])* pub $plain: $plain_ty, )*
-            $( $(#[doc = $help])+ pub $field: $ty, )+
-        }
-
-        impl $crate::table::Keyed for $Struct {
-            const ROWS: &'static [$crate::table::Row<Self>] = &[$(
-                $crate::table::Row {
-                    key: $crate::table::Key {
-                        scope: $crate::table::Scope::$scope,
-                        name: keys!(@name $field $($key)?),
-                        kind: <$ty as $crate::value::Value>::KIND,
-                        unit: concat!($(stringify!($unit))?),
-                        default: keys!(@default $default),
-                        own_defaults: &[$($(($crate::source::Source::$source, $own)),+)?],
-                        reloadable: keys!(@reload $when),
-                        idle_because: keys!(@$acts $($why)?),
-                        secret: keys!(@secret $($secret)?),
-                        help: concat!($($help),+).trim_ascii(),
-                    },
-                    set: |target, text| {
-                        target.$field = <$ty as $crate::value::Value>::parse(text)?;
-                        Ok(())
-                    },
-                    show: |target| $crate::value::Value::show(&target.$field),
-                    exact: |target| $crate::value::Value::exact(&target.$field),
-                    copy: |target, from| target.$field.clone_from(&from.$field),
-                },
-            )+];
-        }
-
-        impl Default for $Struct {
-            fn default() -> Self {
-                fn value<T: $crate::value::Value>(text: Option<&str>) -> T {
-                    // A test parses every default, so the fallback stands for `unset` alone.
-                    text.and_then(|text| T::parse(text).ok()).unwrap_or_default()
-                }
-                Self {
-                    $( $plain: Default::default(), )*
-                    $( $field: value(keys!(@default $default)), )+
-                }
-            }
-        }
-
-        impl std::fmt::Debug for $Struct {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut fields = f.debug_struct(stringify!($Struct));
-                $( fields.field(stringify!($plain), &self.$plain); )*
-                for row in <Self as $crate::table::Keyed>::ROWS {
-                    match ((row.show)(self), row.key.secret) {
-                        (Some(_), true) => fields.field(row.key.name, &"(secret)"),
-                        (value, _) => fields.field(row.key.name, &value),
-                    };
-                }
-                fields.finish()
-            }
-        }
-    };
-
-    (@name $field:ident) => { stringify!($field) };
-    (@name $field:ident $key:literal) => { $key };
-    (@default unset) => { None };
-    (@default $text:literal) => { Some($text) };
-    (@reload reload) => { true };
-    (@reload boot) => { false };
-    (@acts) => { None };
-    (@idle $why:literal) => { Some($why) };
-    (@secret) => { false };
-    (@secret secret) => { true };
-}
-use keys;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Keyed;
+    use crate::source::Source;
 
     fn check_defaults<T: Keyed>() {
         for source in [Source::Ini, Source::Toml, Source::Url] {

@@ -12,8 +12,9 @@ use toml::de::{DeTable, DeValue};
 use crate::build::{Builder, Place, Report, Setting, unaliased};
 use crate::config::Config;
 use crate::error::ConfigError;
+use crate::key::{Key, Keyed};
 use crate::source::Source;
-use crate::table::{Database, Global, Key, Keyed, Peer, UserSettings};
+use crate::table::{Database, Global, Peer, UserSettings};
 use crate::value::{Kind, ValueError};
 
 const SECTIONS: [&str; 3] = ["databases", "users", "peers"];

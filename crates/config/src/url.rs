@@ -9,9 +9,10 @@ use crate::auth_file::AuthFile;
 use crate::build::{Builder, Place, Setting};
 use crate::config::{AccessPolicy, Config};
 use crate::error::ConfigError;
+use crate::key::Keyed;
 use crate::source::Source;
 use crate::suggest;
-use crate::table::{Global, Keyed};
+use crate::table::Global;
 
 /// Where Debian's PostgreSQL has its socket; libpq too goes there when the URL has no host.
 const SOCKET_DIR: &str = "/var/run/postgresql";

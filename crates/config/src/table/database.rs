@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::keys;
 use crate::choice::{LoadBalanceHosts, PoolMode};
 use crate::host::{Host, Ports};
+use crate::key::keys;
 use crate::weight::Weight;
 
 keys! {

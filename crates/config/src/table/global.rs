@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Keyed, keys};
-use crate::build::out_of_bounds;
+use crate::bounds::out_of_bounds;
 use crate::choice::{AuthType, PoolMode, SessionSchedule, SslMode, Unsupported};
+use crate::key::{Keyed, keys};
 use crate::network::Network;
 use crate::pattern::Pattern;
 

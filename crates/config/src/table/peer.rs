@@ -1,7 +1,7 @@
 //! The keys of an entry of `[peers]`.
 
-use super::keys;
 use crate::host::Host;
+use crate::key::keys;
 
 keys! {
     /// One entry of `[peers]`: another pooler that may hold the connection a cancel request is for.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::keys;
 use crate::choice::PoolMode;
+use crate::key::keys;
 use crate::weight::Weight;
 
 keys! {

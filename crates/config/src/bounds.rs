@@ -1,0 +1,38 @@
+//! The bounds of single keys, for values of the right form.
+
+use crate::key::{Key, Scope};
+
+/// The database that is the console; no entry may take its name.
+pub(crate) const CONSOLE: &str = "pgbouncer";
+/// Largest peer id; a cancel key has 14 bits for it.
+pub(crate) const PEER_ID_MAX: u32 = 16_383;
+/// What Linux takes for the times of keepalives, and for how many there are; of more it says EINVAL, and
+/// then no connection by TCP could be made.
+const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
+const KEEPALIVE_COUNT_MAX: u32 = 127;
+
+/// The reason a well-formed value is still not allowed.
+pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
+    match (key.scope, key.name, value?) {
+        (Scope::Database | Scope::Peer, "port", "0") => Some("invalid port: 0".to_owned()),
+        (Scope::Global | Scope::Database, "auth_dbname", CONSOLE) => {
+            Some(format!("cannot use the reserved \"{CONSOLE}\" database as an auth_dbname"))
+        }
+        (Scope::Global, "peer_id", id) => too_large(key, id, PEER_ID_MAX),
+        // PgBouncer counts them in an int.
+        (Scope::Global, "max_prepared_statements", value) => {
+            too_large(key, value, i32::MAX.unsigned_abs())
+        }
+        (Scope::Global, "tcp_keepidle" | "tcp_keepintvl", value) => {
+            too_large(key, value, KEEPALIVE_SECONDS_MAX)
+        }
+        (Scope::Global, "tcp_keepcnt", value) => too_large(key, value, KEEPALIVE_COUNT_MAX),
+        _ => None,
+    }
+}
+
+fn too_large(key: &Key, value: &str, max: u32) -> Option<String> {
+    let is_larger = value.parse().is_ok_and(|number: u32| number > max);
+    let name = key.name;
+    is_larger.then(|| format!("invalid value \"{value}\" for parameter {name}: at most {max}"))
+}
