@@ -6,7 +6,7 @@ use crate::key::{Key, Scope};
 pub(crate) const CONSOLE: &str = "pgbouncer";
 /// Largest peer id; a cancel key has 14 bits for it.
 pub(crate) const PEER_ID_MAX: u32 = 16_383;
-/// What Linux takes for the times of keepalives, and for how many there are; of more it says EINVAL, and
+/// The limits of Linux for the times of keepalives, and for how many there are; of more it says EINVAL, and
 /// then no connection by TCP could be made.
 const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
 const KEEPALIVE_COUNT_MAX: u32 = 127;
