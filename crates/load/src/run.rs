@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, S
 }
 
 fn check_open_files(options: &Options) -> Result<(), String> {
-    let limit = proxy::raise_open_files().map_err(|error| format!("getrlimit failed: {error}"))?;
+    let limit = net::raise_open_files().map_err(|error| format!("getrlimit failed: {error}"))?;
     let wanted = u64::from(options.clients) + u64::from(options.jobs) + OTHER_FILES;
     if wanted <= limit {
         return Ok(());

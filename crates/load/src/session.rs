@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use proxy::{Address, Caller, Poller, Received, Room};
+use net::{Address, Caller, Poller, Received, Room};
 use wire::{ErrorFields, frontend, messages::DataRow};
 
 use crate::{

@@ -7,7 +7,7 @@ mod passfile;
 use std::{env, net::ToSocketAddrs as _, path::PathBuf, time::Duration};
 
 use config::SslMode;
-use proxy::{Address, CallerTls};
+use net::{Address, CallerTls};
 
 /// Where Debian's PostgreSQL has its socket.
 const SOCKET_DIR: &str = "/var/run/postgresql";
@@ -124,7 +124,7 @@ impl Wanted {
         let port = self.get("port");
         let port: u16 = port.parse().map_err(|_| format!("invalid port number: \"{port}\""))?;
         let user = match self.get("user") {
-            user if user.is_empty() => proxy::own_user().ok_or("no user name; name one with -U")?,
+            user if user.is_empty() => net::own_user().ok_or("no user name; name one with -U")?,
             user => user,
         };
         let database = match self.get("dbname") {

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use proxy::{Address, Caller, Poller, Received, Room};
+use net::{Address, Caller, Poller, Received, Room};
 
 use crate::{
     client::{Client, Link, Micros, Next, Shared, State},

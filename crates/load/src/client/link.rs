@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proxy::Caller;
+use net::Caller;
 
 use crate::{
     inbox::Inbox,

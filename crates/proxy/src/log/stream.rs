@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Level, line};
-use crate::sys::process;
+use net::sys::process;
 
 /// What is written at a time: so much fits if a pipe can be written to at all (pipe(7)).
 const PIECE: usize = 4096;

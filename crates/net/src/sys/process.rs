@@ -1,0 +1,230 @@
+//! What belongs to the process as a whole: limits, users, descriptors.
+
+#![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+    ptr,
+};
+
+use super::checked;
+
+/// Room for the strings of one entry of the databases of users and groups, in bytes.
+const ENTRY_BYTES: usize = 16 * 1024;
+/// And of the largest one that is looked at.
+const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+pub fn effective_uid() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Closes a connection's descriptor, which the caller has just taken out of its table.
+pub fn close(fd: RawFd) {
+    drop(own(fd));
+}
+
+/// The descriptor as an object, its table entry being gone.
+pub fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: descriptors of connections have one owner, the table entry they are in, and the
+    // caller gave that up.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Calls on this descriptor wait from now on.
+pub fn set_blocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    let flags = checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: takes no pointers.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(drop)
+}
+
+/// Would a write to it be taken now, or fail, rather than wait?
+pub fn is_writable(fd: RawFd) -> bool {
+    let mut own = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one live element, as the count says.
+    unsafe { libc::poll(&raw mut own, 1, 0) > 0 }
+}
+
+/// Lets go of what a descriptor stands for, while the descriptor itself stays its owner's: it is
+/// `/dev/null` from now on.
+pub fn blank(fd: RawFd) -> io::Result<()> {
+    let null = std::fs::File::open("/dev/null")?;
+    // SAFETY: takes no pointers; whoever owns `fd` owns what it stands for then.
+    checked(unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
+}
+
+/// Microseconds of the system's monotonic clock, which other processes see the same way.
+pub fn monotonic_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live value of the right type is written to; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
+}
+
+/// The kernel's table of open files has room for so many from now on. It grows by itself, too, each
+/// time to twice its size, but then whoever opened the one too many is held up for ten milliseconds
+/// and more: where a process has several threads the kernel waits until none can still be looking
+/// at the old table.
+pub fn make_room_for_files(count: u64) -> io::Result<()> {
+    let null = std::fs::File::open("/dev/null")?;
+    let last = libc::c_int::try_from(count.saturating_sub(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: takes no pointers.
+    let fd = checked(unsafe { libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last) })?;
+    close(fd);
+    Ok(())
+}
+
+/// What the allocator has no use for at present goes back to the system. Threads that allocate
+/// meanwhile may wait for some milliseconds if there is much memory.
+pub fn give_memory_back() {
+    // Other C libraries do so by themselves, or have no such call.
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointers; it may be called by any thread at any time.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
+/// The process's resident memory; 0 if the system does not tell.
+pub fn resident_bytes() -> u64 {
+    let sizes = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = sizes.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    // SAFETY: takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages * u64::try_from(page).unwrap_or(0)
+}
+
+/// Returns the bytes that the allocator has given out. Other threads may wait for it meanwhile: a
+/// millisecond, if much memory is free in small pieces.
+pub fn allocated_bytes() -> u64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes no pointers; it may be called by any thread at any time.
+        let info = unsafe { libc::mallinfo2() };
+        (info.uordblks + info.hblkhd) as u64
+    }
+    #[cfg(not(target_env = "gnu"))]
+    u64::MAX
+}
+
+/// Raises the number of open files to what is allowed, and tells it and the hard limit.
+pub fn raise_file_limit() -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live value of the right type is written to.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: a live value of the right type is read.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
+        limit = raised;
+    }
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// What this machine calls itself; `somehost` if it does not say.
+pub fn host_name() -> String {
+    let mut name = [0_u8; 256];
+    // SAFETY: the pointer is to a live buffer, and the length is less than its own: the last byte
+    // stays zero even where the name is cut.
+    let told = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    match CStr::from_bytes_until_nul(&name) {
+        Ok(name) if told == 0 => name.to_string_lossy().into_owned(),
+        _ => "somehost".to_owned(),
+    }
+}
+
+/// An operating system user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Looks a user up by name; `None` when there is none of that name.
+///
+/// # Errors
+/// When the system cannot tell.
+pub fn user_by_name(name: &str) -> io::Result<Option<User>> {
+    let c_name = CString::new(name)?;
+    let user = find_entry(ENTRY_BYTES, |entry, strings, len, found| {
+        // SAFETY: the name is alive, and so is what `find_entry` points to.
+        unsafe { libc::getpwnam_r(c_name.as_ptr(), entry, strings, len, found) }
+    })?;
+    Ok(user.map(|(user, _)| User { name: name.to_owned(), uid: user.pw_uid, gid: user.pw_gid }))
+}
+
+/// The name of the user with that number; `None` when there is none.
+pub fn user_by_id(uid: u32) -> io::Result<Option<String>> {
+    name_within(uid, ENTRY_BYTES)
+}
+
+fn name_within(uid: u32, room: usize) -> io::Result<Option<String>> {
+    let user = find_entry(room, |entry, strings, len, found| {
+        // SAFETY: all that `find_entry` points to is alive.
+        unsafe { libc::getpwuid_r(uid, entry, strings, len, found) }
+    })?;
+    Ok(user.map(|(user, _strings): (libc::passwd, _)| {
+        // SAFETY: the name is a C string within the strings, which are still there.
+        let name = unsafe { CStr::from_ptr(user.pw_name) };
+        name.to_string_lossy().into_owned()
+    }))
+}
+
+/// The number of a group given by name; `None` when there is none of that name.
+pub fn group_by_name(name: &str) -> io::Result<Option<u32>> {
+    group_within(name, ENTRY_BYTES)
+}
+
+fn group_within(name: &str, room: usize) -> io::Result<Option<u32>> {
+    let c_name = CString::new(name)?;
+    let group = find_entry(room, |entry, strings, len, found| {
+        // SAFETY: the name is alive, and so is what `find_entry` points to.
+        unsafe { libc::getgrnam_r(c_name.as_ptr(), entry, strings, len, found) }
+    })?;
+    Ok(group.map(|(group, _): (libc::group, _)| group.gr_gid))
+}
+
+/// An entry of the database of users or groups, with the strings that it points to. At first there
+/// is so much room for them; if that is too little, more: a group may have thousands of members.
+///
+/// `look_up` is the call: it is given where to put the entry, the strings with their room, and
+/// where to say whether there is one.
+fn find_entry<T>(
+    room: usize,
+    look_up: impl Fn(*mut T, *mut libc::c_char, usize, *mut *mut T) -> libc::c_int,
+) -> io::Result<Option<(T, Vec<libc::c_char>)>> {
+    let mut entry = MaybeUninit::uninit();
+    let mut strings = vec![0; room];
+    let mut found = ptr::null_mut();
+    let code = look_up(entry.as_mut_ptr(), strings.as_mut_ptr(), room, &raw mut found);
+    match code {
+        // SAFETY: it was found, and that is where the call has put it.
+        _ if !found.is_null() => Ok(Some((unsafe { entry.assume_init() }, strings))),
+        libc::ERANGE if room < ENTRY_BYTES_MAX => find_entry(2 * room, look_up),
+        0 | libc::ENOENT | libc::ESRCH => Ok(None),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_found_however_many_members_it_has() {
+        assert_eq!(group_within("root", 1).unwrap(), Some(0));
+        assert_eq!(group_within("no such group", 1).unwrap(), None);
+    }
+
+    #[test]
+    fn a_user_is_found_however_long_its_entry_is() {
+        assert_eq!(name_within(0, 1).unwrap().as_deref(), Some("root"));
+        let root = user_by_name("root").unwrap().unwrap();
+        assert_eq!((root.name.as_str(), root.uid), ("root", 0));
+        assert_eq!(user_by_name("no such user").unwrap(), None);
+    }
+}

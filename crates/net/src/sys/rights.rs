@@ -1,0 +1,121 @@
+//! Descriptors sent to another process over a unix socket (SCM_RIGHTS, unix(7)). Each message is
+//! one byte that carries them. The sockets used here block.
+
+#![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
+
+use std::{
+    io, mem,
+    os::fd::{FromRawFd as _, OwnedFd, RawFd},
+    ptr,
+};
+
+use super::checked_len;
+
+/// Descriptors in one message; the kernel takes no more than 253.
+pub const FDS_MAX: usize = 200;
+
+/// Room for one control message with that many, aligned as the kernel wants it.
+type Control = [u64; (FDS_MAX * size_of::<RawFd>()).div_ceil(8) + 4];
+
+/// # Errors
+/// When the other end is gone, or takes nothing in time.
+///
+/// # Panics
+/// With no descriptors or more than [`FDS_MAX`].
+pub fn send(socket: RawFd, fds: &[RawFd]) -> io::Result<()> {
+    assert!((1..=FDS_MAX).contains(&fds.len()), "{} descriptors at once", fds.len());
+    let mut control: Control = [0; _];
+    let mut byte = [0_u8; 1];
+    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    let len = size_of_val(fds) as libc::c_uint;
+    // SAFETY: all fields are integers or pointers, for which zero is valid.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: arithmetic on the length. The first header lies in `control`, which has room for it
+    // and for all descriptors, as the assertion above and its type say.
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(len) as usize;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(len) as usize;
+        ptr::copy_nonoverlapping(fds.as_ptr(), libc::CMSG_DATA(header).cast(), fds.len());
+    }
+    // SAFETY: everything the message points to is alive.
+    checked_len(unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) }).map(drop)
+}
+
+/// The descriptors of the next message.
+///
+/// # Errors
+/// When the other end is gone or silent, or some of them could not be taken.
+pub fn receive(socket: RawFd) -> io::Result<Vec<OwnedFd>> {
+    let mut control: Control = [0; _];
+    let mut byte = [0_u8; 1];
+    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // SAFETY: all fields are integers or pointers, for which zero is valid.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: everything the message points to is alive and as long as it says.
+    let count =
+        checked_len(unsafe { libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC) })?;
+    let mut fds = Vec::new();
+    // SAFETY: the kernel has written whole control messages into `control`. Each descriptor in
+    // them is new in this process and nobody else's.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let len = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                for at in 0..len / size_of::<RawFd>() {
+                    fds.push(OwnedFd::from_raw_fd(data.add(at).read_unaligned()));
+                }
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    if count == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        // No more descriptors may be open, as a rule.
+        return Err(io::Error::other("some descriptors could not be received"));
+    }
+    Ok(fds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        os::{fd::AsRawFd as _, unix::net::UnixStream},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_arrives_in_order_and_works() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let pipes: Vec<_> = (0..FDS_MAX).map(|_| UnixStream::pair().unwrap()).collect();
+        let fds: Vec<_> = pipes.iter().map(|(end, _)| end.as_raw_fd()).collect();
+        send(near.as_raw_fd(), &fds).unwrap();
+        send(near.as_raw_fd(), &fds[..1]).unwrap();
+        let received = receive(far.as_raw_fd()).unwrap();
+        assert_eq!(received.len(), FDS_MAX);
+        for (at, (fd, (_, other))) in received.into_iter().zip(&pipes).enumerate() {
+            UnixStream::from(fd).write_all(&[at as u8]).unwrap();
+            let mut byte = [0];
+            (&*other).read_exact(&mut byte).unwrap();
+            assert_eq!(byte, [at as u8]);
+        }
+        assert_eq!(receive(far.as_raw_fd()).unwrap().len(), 1);
+        drop(near);
+        assert_eq!(receive(far.as_raw_fd()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

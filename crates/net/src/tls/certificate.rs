@@ -1,0 +1,39 @@
+//! What is read out of certificates besides their signatures.
+
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
+
+/// The names a certificate is for: the common name of its subject, and the DNS names beside it. Of
+/// several common names the first counts, as for PostgreSQL: others may be what many have in common,
+/// such as the folder of a directory (`CN=somebody,CN=Users`).
+pub(crate) fn names(der: &[u8]) -> Vec<String> {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
+    let subject = certificate.subject().iter_common_name().next();
+    let subject = subject.and_then(|name| name.as_str().ok());
+    let mut names: Vec<String> = subject.map(str::to_owned).into_iter().collect();
+    if let Ok(Some(others)) = certificate.subject_alternative_name() {
+        names.extend(others.value.general_names.iter().filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            _ => None,
+        }));
+    }
+    names
+}
+
+/// The channel binding `tls-server-end-point` (RFC 5929, 4.1): the certificate's digest by the hash
+/// of its own signature, where MD5 and SHA-1 count as SHA-256. `None` if its signature names no
+/// hash (Ed25519), for which the RFC has no rule.
+pub(crate) fn end_point(der: &[u8]) -> Option<Vec<u8>> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(match certificate.signature_algorithm.algorithm.to_id_string().as_str() {
+        // md5, sha1, sha256 with RSA; sha1, sha256 with ECDSA.
+        "1.2.840.113549.1.1.4"
+        | "1.2.840.113549.1.1.5"
+        | "1.2.840.113549.1.1.11"
+        | "1.2.840.10045.4.1"
+        | "1.2.840.10045.4.3.2" => Sha256::digest(der).to_vec(),
+        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => Sha384::digest(der).to_vec(),
+        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => Sha512::digest(der).to_vec(),
+        _ => return None,
+    })
+}

@@ -1,0 +1,172 @@
+//! Clients of a trusted proxy: before anything else the header is read by which the proxy tells
+//! where they are. This is done on the cold thread, for it may take its time; a worker gets the
+//! client with its own address and the first byte behind the header still unread.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use config::{Config, Global};
+use engine::ids::WorkerId;
+use thiserror::Error;
+use tokio::{
+    net::TcpStream,
+    time::{self, Instant},
+};
+use wire::{
+    ErrorFields, backend,
+    proxy_header::{self, Progress, ProxyHeaderError},
+};
+
+use crate::{
+    data::{
+        peer::Peer,
+        shared::{Shared, ShellMail},
+        sockets::pointer,
+    },
+    log, warning,
+};
+use net::sys::Address;
+
+/// A connection from a proxy, accepted by a worker.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) fd: OwnedFd,
+    /// The proxy.
+    pub(crate) peer: Peer,
+    pub(crate) worker: WorkerId,
+    /// Its place among those who are logging in.
+    pub(crate) seat: Arc<()>,
+}
+
+/// Why there is no client.
+#[derive(Debug, Error)]
+enum Lost {
+    /// Something only wanted to know whether we are there.
+    #[error("client unexpected eof")]
+    Silent,
+    #[error("connection ended within its PROXY protocol header")]
+    Half,
+    #[error("client_login_timeout: no PROXY protocol header")]
+    Late,
+    #[error(transparent)]
+    Header(#[from] ProxyHeaderError),
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Does this client come by a proxy?
+pub(crate) fn is_expected(global: &Global, peer: &Peer) -> bool {
+    let trusted = &global.proxy_protocol_trusted;
+    let address = match peer {
+        Peer::V4(ip, _) => (*ip).into(),
+        Peer::V6(address) => address.ip(),
+        Peer::Unix { .. } | Peer::Process(_) | Peer::Unknown => return false,
+    };
+    trusted.iter().any(|network| network.contains(address))
+}
+
+/// Reads the header and gives the client to a worker, or ends the connection.
+pub(crate) async fn receive(arrival: Arrival, shared: Arc<Shared>, config: Arc<Config>) {
+    let global = &config.global;
+    let Arrival { fd, peer, worker, seat: _seat } = arrival;
+    let (began, number) = (Instant::now(), pointer(fd.as_raw_fd()));
+    let result = match TcpStream::from_std(fd.into()) {
+        Ok(stream) => announced(stream, global.client_login_timeout).await,
+        Err(error) => Err(error.into()),
+    };
+    match result {
+        Ok((fd, client)) => {
+            let peer = client.map_or(peer, |client| Peer::new(-1, &Address::Inet(client)));
+            let worker = shared.place_client(worker);
+            let fd = fd.into_raw_fd();
+            shared.hub.mailbox(worker).post(ShellMail::Client { fd, peer });
+        }
+        Err(reason) => {
+            let label = format!("C-{number:#x}: (nodb)/(nouser)@{peer}");
+            if global.log_disconnections {
+                log!("{label} closing because: {reason} (age={}s)", began.elapsed().as_secs());
+            }
+            if global.log_pooler_errors && !matches!(reason, Lost::Silent) {
+                warning!("{label} pooler error: {reason}");
+            }
+        }
+    }
+}
+
+async fn announced(
+    stream: TcpStream,
+    limit: Duration,
+) -> Result<(OwnedFd, Option<SocketAddr>), Lost> {
+    let read = async {
+        if limit.is_zero() {
+            return read_header(&stream).await;
+        }
+        time::timeout(limit, read_header(&stream)).await.unwrap_or(Err(Lost::Late))
+    };
+    match read.await {
+        Ok(client) => Ok((stream.into_std()?.into(), client)),
+        Err(lost) => {
+            say_why(&stream, &lost);
+            Err(lost)
+        }
+    }
+}
+
+/// Reads no further than the header goes.
+async fn read_header(stream: &TcpStream) -> Result<Option<SocketAddr>, Lost> {
+    let mut header = Vec::new();
+    loop {
+        let needs = match proxy_header::read(&header)? {
+            Progress::Whole { client, .. } => return Ok(client),
+            Progress::Needs(needs) => needs,
+        };
+        let had = header.len();
+        header.resize(needs, 0);
+        stream.readable().await?;
+        let count = match stream.try_read(&mut header[had..]) {
+            Ok(0) if had == 0 => return Err(Lost::Silent),
+            Ok(0) => return Err(Lost::Half),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error.into()),
+        };
+        header.truncate(had + count);
+    }
+}
+
+/// A client of PostgreSQL that connected without a proxy gets an error message.
+/// What it has said is taken away first, or the kernel would take back the answer.
+fn say_why(stream: &TcpStream, lost: &Lost) {
+    const UNREAD_MAX: usize = 4_096;
+    let mut out = Vec::new();
+    backend::error(&mut out, &ErrorFields::new("FATAL", "08P01", &lost.to_string()));
+    let _ = stream.try_read(&mut [0; UNREAD_MAX]);
+    let _ = stream.try_write(&out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_expected_of_trusted_addresses_only() {
+        let mut global = Global::default();
+        global.set("proxy_protocol_trusted", "127.0.0.0/8, fd00::/8").unwrap();
+        for (address, expected) in [
+            ("127.0.0.9:1", true),
+            ("10.0.0.1:1", false),
+            ("[fd00::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("[::1]:1", false),
+        ] {
+            let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
+            assert_eq!(is_expected(&global, &peer), expected, "{address}");
+        }
+        assert!(!is_expected(&global, &Peer::Unix { pid: 1, uid: Some(0) }));
+    }
+}

@@ -1,0 +1,136 @@
+//! Checks of a login that would block a worker. They run off the workers, each question in a task
+//! of its own. A login timeout may disconnect the client before the answer arrives.
+//!
+//! Questions to those who judge passwords wait in a queue for each kind of judge, so that many
+//! clients neither overwhelm a judge nor fill our memory.
+
+use engine::{
+    auth::{Judge, Password},
+    ids::{ClientId, WorkerId},
+    shell::{Check, Checked},
+};
+use tokio::{sync::Semaphore, task, time};
+
+use crate::{cold::controller::Controller, data::shared::ShellMail, warning};
+use net::sys::process;
+
+mod ldap;
+mod pam;
+
+/// How many questions wait for a judge at most, those being answered included. Further logins are
+/// refused. A question is as long as a password, 2 KiB at most.
+const QUEUE_LEN_MAX: usize = 1000;
+
+/// Questions that are with LDAP servers at a time.
+const LDAP_TURNS: usize = 16;
+
+/// Modules of PAM need not be safe to use from several threads: one question at a time, as in
+/// PgBouncer.
+const PAM_TURNS: usize = 1;
+
+static LDAP: Queue = Queue::new(LDAP_TURNS);
+static PAM: Queue = Queue::new(PAM_TURNS);
+
+/// A worker's question.
+#[derive(Debug)]
+pub(crate) struct Inquiry {
+    pub(crate) worker: WorkerId,
+    pub(crate) client: ClientId,
+    pub(crate) serial: u64,
+    pub(crate) check: Check,
+    /// Where the client is, without a port.
+    pub(crate) host: String,
+}
+
+/// Finds out and tells the worker.
+pub(crate) async fn answer(inquiry: Inquiry, controller: Controller) {
+    let Inquiry { worker, client, serial, check, host } = inquiry;
+    let checked = find_out(check, host).await;
+    let mailbox = controller.0.shared.hub.mailbox(worker);
+    mailbox.post(ShellMail::Checked { client, serial, checked });
+}
+
+async fn find_out(check: Check, host: String) -> Checked {
+    match check {
+        Check::PeerName(uid) => {
+            // Names may come over the network (nsswitch.conf).
+            let found = task::spawn_blocking(move || process::user_by_id(uid)).await;
+            Checked::PeerName(match found {
+                Ok(Ok(name)) => name,
+                Ok(Err(error)) => {
+                    warning!("cannot look up the name of user {uid}: {error}");
+                    None
+                }
+                Err(_) => None,
+            })
+        }
+        Check::Password { judge, user, password: Password(password) } => {
+            Checked::Password(match judge {
+                Judge::Ldap(options) => {
+                    let asked = LDAP.take_turn("LDAP", ldap::accepts(&options, &user, &password));
+                    asked.await.unwrap_or(false)
+                }
+                Judge::Pam => {
+                    let asked = PAM.take_turn("PAM", pam::accepts(user, password, host)).await;
+                    let (accepted, delay) = asked.unwrap_or_default();
+                    // The client waits; nobody else does.
+                    time::sleep(delay).await;
+                    accepted
+                }
+            })
+        }
+    }
+}
+
+/// Those who wait for a judge, in the order they came.
+struct Queue {
+    room: Semaphore,
+    turns: Semaphore,
+}
+
+impl Queue {
+    const fn new(turns: usize) -> Self {
+        Self { room: Semaphore::const_new(QUEUE_LEN_MAX), turns: Semaphore::const_new(turns) }
+    }
+
+    /// What `work` comes to, when its turn has come; none if there is no room to wait.
+    async fn take_turn<T>(&self, judge: &str, work: impl Future<Output = T>) -> Option<T> {
+        let Ok(_place) = self.room.try_acquire() else {
+            warning!("{judge} queue is full");
+            return None;
+        };
+        let _turn = self.turns.acquire().await.ok()?;
+        Some(work.await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_queue_lets_a_few_in_and_refuses_whom_it_has_no_room_for() {
+        let queue = Queue::new(2);
+        let mut now = Context::from_waker(Waker::noop());
+        let mut first = pin!(queue.take_turn("a judge", future::pending::<bool>()));
+        let mut second = pin!(queue.take_turn("a judge", future::ready(true)));
+        assert!(first.as_mut().poll(&mut now).is_pending());
+        assert!(second.as_mut().poll(&mut now).is_ready());
+        let mut waiting: Vec<_> = (1..QUEUE_LEN_MAX)
+            .map(|_| Box::pin(queue.take_turn("a judge", future::pending::<bool>())))
+            .collect();
+        assert!(waiting.iter_mut().all(|one| one.as_mut().poll(&mut now).is_pending()));
+        let mut beyond = pin!(queue.take_turn("a judge", future::ready(true)));
+        assert_eq!(beyond.as_mut().poll(&mut now), Poll::Ready(None));
+        // The place of one who has gone is the next one's, and there is a turn for it.
+        waiting.clear();
+        let mut next = pin!(queue.take_turn("a judge", future::ready(true)));
+        assert_eq!(next.as_mut().poll(&mut now), Poll::Ready(Some(true)));
+    }
+}

@@ -1,0 +1,383 @@
+//! The handle by which the console, the metrics and the command line look into a running pooler
+//! and steer it. It only sends messages and reads copies: nothing it does can hold up a worker
+//! for longer than it takes to copy its tables.
+//!
+//! * `orders.rs`: PAUSE and its kin
+
+mod orders;
+
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::RawFd,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use config::Config;
+use engine::{
+    averages::Averages,
+    ids::{Micros, PoolId, WorkerId},
+    report::{ClientRow, ClientState, ServerPlace, ServerRow},
+    server_row,
+    settings::{PoolKey, PoolSettings},
+    stats::Stats,
+    switches::Switches,
+};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    Peer,
+    cold::{
+        pooler::{ReloadError, Shutdown},
+        resolve::{Dns, NamesInfo},
+        service::Notifier,
+    },
+    data::{
+        shared::{ServerSocket, Shared, ShellMail},
+        sockets::pointer,
+        table::Token,
+    },
+    error,
+    exchange::hub::lock,
+};
+use net::sys::{Address, socket};
+
+/// A client and its socket.
+#[derive(Clone, Debug)]
+pub struct ClientInfo {
+    pub worker: WorkerId,
+    /// The number of the connection in the log: `C-0x…`.
+    pub pointer: u64,
+    /// The pointer of its server; 0 = none.
+    pub link: u64,
+    pub peer: Peer,
+    pub local: Address,
+    /// How the connection is secured, in words; empty if it is not.
+    pub tls: String,
+    /// Bytes that wait to be sent to it.
+    pub unsent: usize,
+    pub row: ClientRow,
+}
+
+/// A server and its socket.
+#[derive(Clone, Debug)]
+pub struct ServerInfo {
+    /// The worker whose epoll watches it.
+    pub worker: WorkerId,
+    /// The number of the connection in the log: `S-0x…`. 0 while it has no socket.
+    pub pointer: u64,
+    /// The pointer of its client; 0 = none.
+    pub link: u64,
+    /// Where it is connected to.
+    pub remote: Address,
+    pub local: Address,
+    /// How the connection is secured, in words; empty if it is not.
+    pub tls: String,
+    /// Bytes that wait to be sent to it.
+    pub unsent: usize,
+    pub row: ServerRow,
+}
+
+impl ServerInfo {
+    pub(crate) fn new(
+        shared: &Shared,
+        worker: WorkerId,
+        fd: RawFd,
+        link: u64,
+        row: ServerRow,
+    ) -> Self {
+        let ServerSocket { address, tls, .. } = shared.server_socket(fd).unwrap_or_default();
+        Self {
+            worker,
+            pointer: pointer(fd),
+            link,
+            remote: address,
+            local: socket::local_address(fd).unwrap_or_default(),
+            tls,
+            unsent: 0,
+            row,
+        }
+    }
+}
+
+/// A cancel request on its way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardInfo {
+    pub peer: u32,
+    /// Is the peer connected, and has it been sent the request?
+    pub sent: bool,
+}
+
+/// One worker's answer.
+#[derive(Debug)]
+pub(crate) struct WorkerReport {
+    pub(crate) worker: WorkerId,
+    pub(crate) now: Micros,
+    pub(crate) clients: Vec<ClientInfo>,
+    pub(crate) servers: Vec<ServerInfo>,
+    pub(crate) stats: Vec<(PoolId, Stats)>,
+    /// Places for clients that are free at the moment.
+    pub(crate) free_clients: usize,
+    pub(crate) forwards: Vec<ForwardInfo>,
+}
+
+/// A pool at one moment.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    pub id: PoolId,
+    pub key: PoolKey,
+    pub settings: Arc<PoolSettings>,
+    /// Server connections in any state.
+    pub servers: u32,
+    /// Those of them that are not logged in yet.
+    pub opening: u32,
+    pub waiting: u32,
+    /// Since when the first in the queue waits.
+    pub oldest_wait: Option<Micros>,
+    /// Counters of all workers together.
+    pub stats: Stats,
+}
+
+/// The whole pooler. The parts were asked one after the other, so a connection that moved
+/// meanwhile can be missing or stand in it twice.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub now: Micros,
+    pub switches: Switches,
+    pub clients: Vec<ClientInfo>,
+    /// Parked ones included.
+    pub servers: Vec<ServerInfo>,
+    /// By number.
+    pub pools: Vec<PoolInfo>,
+    pub forwards: Vec<ForwardInfo>,
+    /// Places for clients that the workers keep and nobody has.
+    pub free_clients: usize,
+    /// Prepared statements that differ in text or types, and the bytes they take.
+    pub statements: (usize, usize),
+}
+
+/// A summary of a [`Snapshot`]. Counters count from the start of the pooler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Clients that are logged in.
+    pub clients: u64,
+    /// Server connections in any state.
+    pub servers: u64,
+    /// Clients that wait for a server.
+    pub waiting: u64,
+    pub xacts: u64,
+    pub queries: u64,
+    /// Microseconds clients have waited for a server.
+    pub wait_us: u64,
+    /// Bytes from clients.
+    pub received: u64,
+    /// Bytes from servers.
+    pub sent: u64,
+}
+
+/// The parts a [`Controller`] shares with the thread that carries out its orders.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) config: RwLock<Arc<Config>>,
+    pub(crate) config_path: Option<PathBuf>,
+    /// Held by who replaces the configuration.
+    pub(crate) reloading: Mutex<()>,
+    pub(crate) averages: RwLock<Arc<Averages>>,
+    pub(crate) notifier: Notifier,
+    pub(crate) dns: Dns,
+    pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
+    pub(crate) ended: watch::Sender<bool>,
+}
+
+pub(crate) use self::orders::LOOK;
+pub use self::orders::{Order, OrderError};
+
+/// Looks into a running pooler and steers it. Cheap to clone; harmless when the pooler has ended.
+#[derive(Clone, Debug)]
+pub struct Controller(pub(crate) Arc<Control>);
+
+impl Controller {
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Averages over the last complete `stats_period`, and what others are made from.
+    #[must_use]
+    pub fn averages(&self) -> Arc<Averages> {
+        self.0.averages.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The descriptors of the sockets that clients come to, and their addresses.
+    pub fn listeners(&self) -> impl Iterator<Item = (u32, &Address)> {
+        let open = self.0.shared.listeners.iter().filter(|listener| listener.is_open());
+        open.map(|listener| (listener.fd().unsigned_abs(), listener.address()))
+    }
+
+    /// The known host names.
+    #[must_use]
+    pub fn names(&self) -> NamesInfo {
+        self.0.dns.info(self.now())
+    }
+
+    /// The pooler's monotonic clock, in whose terms all moments of a [`Snapshot`] are given.
+    #[must_use]
+    pub fn now(&self) -> Micros {
+        self.0.shared.clock.now()
+    }
+
+    /// Reads the configuration again and puts it in force. Reads files, so it is not for a
+    /// thread that must not wait for the disk.
+    ///
+    /// # Errors
+    /// When there is no file, or mistakes in it: the old configuration stays in force
+    /// then. When a further file cannot be used: what it says stays as it was, all else is in
+    /// force. Why has been logged.
+    pub fn reload(&self) -> Result<(), ReloadError> {
+        crate::cold::pooler::reload(self)
+    }
+
+    /// Gives a global key another value until the next reload. Returns a text for the operator if
+    /// the value does not act yet.
+    ///
+    /// # Errors
+    /// When there is no such key, or that is no value for it; why is in the log, too.
+    pub fn set(&self, key: &str, value: &str) -> Result<Option<String>, String> {
+        crate::cold::pooler::set(self, key, value).inspect_err(|reason| error!("{reason}"))
+    }
+
+    /// Returns when every worker has dealt with all that it was told before: what a reload has put
+    /// in force then holds for every client that comes.
+    pub async fn heard(&self) {
+        let (done, mut heard) = mpsc::unbounded_channel();
+        self.0.shared.tell_all(|| ShellMail::Heard(done.clone()));
+        drop(done);
+        // Nothing is ever sent; a worker that has ended has dropped its mail.
+        let ended = self.ended();
+        tokio::select! {
+            _ = heard.recv() => {}
+            () = ended => {}
+        }
+    }
+
+    /// Ends the pooler in this way. Returns at once.
+    pub fn shutdown(&self, how: Shutdown) {
+        // If nobody listens, the end has come already.
+        let _ = self.0.orders.send(how);
+    }
+
+    /// Returns when the pooler has ended.
+    pub async fn ended(&self) {
+        let mut ended = self.0.ended.subscribe();
+        // An error means that it has ended and left no trace.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Everything an operator may want to see. Empty when the pooler has ended.
+    pub async fn snapshot(&self) -> Snapshot {
+        let mut answers = self.ask();
+        let mut reports = Vec::new();
+        let ended = self.ended();
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                answer = answers.recv() => match answer {
+                    Some(report) => reports.push(report),
+                    None => return self.assemble(reports),
+                },
+                () = &mut ended => return Snapshot::default(),
+            }
+        }
+    }
+
+    pub async fn totals(&self) -> Totals {
+        self.snapshot().await.totals()
+    }
+
+    /// The answers come one by one; their end comes when every worker has answered.
+    fn ask(&self) -> mpsc::UnboundedReceiver<WorkerReport> {
+        let (reply, answers) = mpsc::unbounded_channel();
+        self.0.shared.tell_all(|| ShellMail::Report(reply.clone()));
+        answers
+    }
+
+    fn assemble(&self, mut reports: Vec<WorkerReport>) -> Snapshot {
+        reports.sort_by_key(|report| report.worker);
+        let mut all = Snapshot { now: self.now(), ..Snapshot::default() };
+        let mut stats: HashMap<PoolId, Stats> = HashMap::new();
+        for report in reports {
+            all.now = all.now.max(report.now);
+            all.clients.extend(report.clients);
+            all.servers.extend(report.servers);
+            all.forwards.extend(report.forwards);
+            all.free_clients += report.free_clients;
+            for (pool, counted) in report.stats {
+                *stats.entry(pool).or_default() += counted;
+            }
+        }
+        let shared = &self.0.shared;
+        all.switches = shared.hub.switches();
+        all.statements = shared.hub.statement_memory();
+        for pool in shared.hub.pools() {
+            let pool = lock(&pool);
+            if pool.is_abandoned() {
+                continue;
+            }
+            let check_delay = pool.settings.check_delay;
+            let rows: Vec<_> = pool
+                .parked()
+                .map(|server| {
+                    let place = ServerPlace::Parked(server.handle);
+                    (server.handle, server_row(place, server, check_delay, all.now))
+                })
+                .collect();
+            let (servers, opening) = pool.counts();
+            all.pools.push(PoolInfo {
+                id: pool.id,
+                key: pool.key.clone(),
+                settings: pool.settings.clone(),
+                servers,
+                opening,
+                waiting: pool.waiting_total(),
+                oldest_wait: pool.oldest_wait(),
+                stats: stats.get(&pool.id).copied().unwrap_or_default(),
+            });
+            // The addresses are asked for when nobody waits for the pool's lock.
+            drop(pool);
+            all.servers.extend(rows.into_iter().map(|(handle, row)| {
+                let (token, home) = Token::from_handle(handle);
+                ServerInfo::new(shared, home, token.fd(), 0, row)
+            }));
+        }
+        // A server that was parked, or given to another worker, between two answers is one server.
+        let mut seen = HashSet::new();
+        all.servers.retain(|server| server.pointer == 0 || seen.insert(server.pointer));
+        all
+    }
+}
+
+impl Snapshot {
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            clients: self
+                .clients
+                .iter()
+                .filter(|client| client.row.state != ClientState::Login)
+                .count() as u64,
+            ..Totals::default()
+        };
+        for pool in &self.pools {
+            totals.servers += u64::from(pool.servers);
+            totals.waiting += u64::from(pool.waiting);
+            totals.xacts += pool.stats.transactions;
+            totals.queries += pool.stats.queries;
+            totals.wait_us += pool.stats.wait_time;
+            totals.received += pool.stats.received;
+            totals.sent += pool.stats.sent;
+        }
+        totals
+    }
+}

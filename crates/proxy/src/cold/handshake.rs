@@ -1,0 +1,347 @@
+//! Handshakes, on threads of their own: each has many under way and works on one at a time.
+//!
+//! ```text
+//!  worker ── Job::Client (fd) ──► handshake ──► mail: the client with its keys ──► worker
+//!  worker ── Job::Server (fd) ──► SSLRequest, handshake ──► mail: the server ──► worker
+//!  worker ── Job::Cancel ──► connect, SSLRequest, handshake, packet ──► mail: done ──► worker
+//! ```
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use engine::{
+    LOGIN_GRACE,
+    auth::Secured,
+    ids::{Micros, ServerId, WorkerId},
+    shell::CancelEnd,
+};
+use rustls::pki_types::{ServerName, UnixTime};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::{Notify, mpsc},
+    time,
+};
+
+use crate::{
+    data::{
+        peer::Peer,
+        shared::{Shared, ShellMail},
+    },
+    log,
+};
+use net::sys::Address;
+use net::tls::{ForClients, ForServers, PROTOCOL, Progress, Standing, Tls, reason};
+
+/// Why a server is given up that is reached, and not secured in its time.
+pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
+const CANCEL_WAIT_TIMEOUT: &str = "cancel_wait_timeout";
+
+const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
+/// What is read at a time, in bytes; a handshake is shorter than that.
+const READ_LEN: usize = 16 * 1024;
+
+/// A connection to be secured, within so much time (0 = without a limit, as in the configuration).
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// A client that was told to begin, and what it has said since.
+    Client { arrival: TlsArrival, limit: Duration },
+    /// A server that has said nothing yet, by the name it is reached by.
+    Server {
+        fd: OwnedFd,
+        host: String,
+        worker: WorkerId,
+        server: ServerId,
+        ticket: u64,
+        limit: Duration,
+    },
+    /// A cancel request to where a secured server is.
+    Cancel {
+        address: Address,
+        host: String,
+        packet: Vec<u8>,
+        worker: WorkerId,
+        cancel: u64,
+        limit: Duration,
+    },
+}
+
+/// A client at the beginning of its handshake.
+#[derive(Debug)]
+pub(crate) struct TlsArrival {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Peer,
+    /// The worker that had the client.
+    pub(crate) worker: WorkerId,
+    /// What it has said since it was told to begin.
+    pub(crate) said: Vec<u8>,
+    /// It was not told: it began by itself.
+    pub(crate) is_direct: bool,
+    pub(crate) connected_at: Micros,
+    /// Its place among those who are logging in.
+    pub(crate) seat: Arc<()>,
+}
+
+/// What `work` comes to; `late`, if that takes longer than `limit`. A peer that says nothing must
+/// not hold a socket for ever.
+async fn within<T>(
+    limit: Duration,
+    late: &str,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    if limit.is_zero() {
+        return work.await;
+    }
+    time::timeout(limit, work).await.unwrap_or_else(|_| Err(late.to_owned()))
+}
+
+/// A client's connection with TLS.
+#[derive(Debug)]
+pub(crate) struct SecuredClient {
+    pub(crate) fd: OwnedFd,
+    pub(crate) tls: Box<Tls>,
+    /// What is known of the client by that.
+    pub(crate) secured: Arc<Secured>,
+    /// Its first words, if they came with the end of the handshake.
+    pub(crate) said: Vec<u8>,
+    /// Its place among those who are logging in.
+    pub(crate) seat: Arc<()>,
+}
+
+/// A server's connection, ready for its startup packet: with TLS or, where both agree, without.
+#[derive(Debug)]
+pub(crate) struct SecuredServer {
+    pub(crate) fd: OwnedFd,
+    pub(crate) tls: Option<Box<Tls>>,
+}
+
+/// The threads, and the way to them.
+#[derive(Debug)]
+pub(crate) struct Handshakes {
+    threads: Vec<mpsc::UnboundedSender<Job>>,
+    next: AtomicUsize,
+    /// Rung when too many are logging in.
+    crowd: Notify,
+}
+
+impl Handshakes {
+    /// Not started yet: jobs wait until [`start`].
+    pub(crate) fn new(threads: u16) -> (Self, Vec<mpsc::UnboundedReceiver<Job>>) {
+        let (threads, queues) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
+        (Self { threads, next: AtomicUsize::new(0), crowd: Notify::new() }, queues)
+    }
+
+    /// To the next thread in turn.
+    pub(crate) fn begin(&self, job: Job) {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
+        // Without its thread the pooler is ending, and the connection is closed by being dropped.
+        let _ = self.threads[at].send(job);
+    }
+
+    /// Clients whose handshakes keep us waiting have to go.
+    pub(crate) fn crowd_out(&self) {
+        self.crowd.notify_waiters();
+    }
+}
+
+/// Serves one queue until the pooler ends.
+pub(crate) fn start(
+    at: usize,
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+    shared: Arc<Shared>,
+    mut ended: tokio::sync::watch::Receiver<bool>,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name(format!("weir-tls-{at}")).spawn(move || {
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    Some(job) = jobs.recv() => drop(tokio::spawn(serve(job, Arc::clone(&shared)))),
+                    _ = ended.wait_for(|ended| *ended) => return,
+                }
+            }
+        });
+    })
+}
+
+async fn serve(job: Job, shared: Arc<Shared>) {
+    match job {
+        Job::Client { arrival, limit } => {
+            let (peer, worker) = (arrival.peer.clone(), arrival.worker);
+            let connected_at = arrival.connected_at;
+            let handshake = within(limit, "client_login_timeout", secure_client(arrival, &shared));
+            let result = tokio::select! {
+                biased;
+                result = handshake => result,
+                () = crowded_out(connected_at, &shared) => Err(CROWDED_OUT.to_owned()),
+            };
+            match result {
+                Ok(client) => {
+                    let worker = shared.place_secured(worker);
+                    shared.hub.mailbox(worker).post(ShellMail::SecuredClient {
+                        client,
+                        peer,
+                        connected_at,
+                    });
+                }
+                Err(reason) => log!("C-: (nodb)/(nouser)@{peer} closing because: {reason}"),
+            }
+        }
+        Job::Server { fd, host, worker, server, ticket, limit } => {
+            let handshake = secure_server(fd, &host, &shared);
+            let result = within(limit, CONNECT_TIMEOUT, handshake).await;
+            let mail = ShellMail::SecuredServer { server, ticket, result };
+            shared.hub.mailbox(worker).post(mail);
+        }
+        Job::Cancel { address, host, packet, worker, cancel, limit } => {
+            let delivery = send_cancel(address, &host, &packet, &shared);
+            let end = match within(limit, CANCEL_WAIT_TIMEOUT, delivery).await {
+                Ok(()) => CancelEnd::Taken,
+                // How far it came by then is not known.
+                Err(reason) if reason == CANCEL_WAIT_TIMEOUT => CancelEnd::Late { sent: true },
+                Err(_) => CancelEnd::Unsent,
+            };
+            shared.hub.mailbox(worker).post(ShellMail::CancelSent { cancel, end });
+        }
+    }
+}
+
+fn stream(fd: OwnedFd) -> Result<TcpStream, String> {
+    TcpStream::from_std(std::net::TcpStream::from(fd)).map_err(|error| error.to_string())
+}
+
+fn into_fd(stream: TcpStream) -> Result<OwnedFd, String> {
+    stream.into_std().map(OwnedFd::from).map_err(|error| error.to_string())
+}
+
+/// Returns when it has taken too long for a crowded pooler.
+async fn crowded_out(connected_at: Micros, shared: &Shared) {
+    loop {
+        shared.handshakes.crowd.notified().await;
+        if shared.clock.now().saturating_sub(connected_at) >= LOGIN_GRACE {
+            return;
+        }
+    }
+}
+
+async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredClient, String> {
+    let TlsArrival { fd, said, is_direct, seat, .. } = arrival;
+    let Some(ForClients { config, end_point }) = shared.tls().clients.clone() else {
+        return Err("TLS was switched off".into());
+    };
+    let mut stream = stream(fd)?;
+    let mut tls = Tls::accept(config).map_err(|error| error.to_string())?;
+    let said = shake_hands(&mut stream, &mut tls, said)
+        .await
+        .map_err(|why| format!("TLS handshake failed: {why}"))?;
+    if is_direct && tls.protocol() != Some(PROTOCOL) {
+        return Err("direct TLS without the ALPN protocol \"postgresql\"".into());
+    }
+    let now = UnixTime::now().as_secs().cast_signed();
+    let secured = Arc::new(Secured { names: tls.peer_names(now)?, end_point });
+    Ok(SecuredClient { fd: into_fd(stream)?, tls: Box::new(tls), secured, said, seat })
+}
+
+async fn secure_server(fd: OwnedFd, host: &str, shared: &Shared) -> Result<SecuredServer, String> {
+    let Some(context) = shared.tls().servers.clone() else {
+        return Ok(SecuredServer { fd, tls: None });
+    };
+    let mut stream = stream(fd)?;
+    let tls = negotiate(&mut stream, host, &context).await?;
+    Ok(SecuredServer { fd: into_fd(stream)?, tls: tls.map(Box::new) })
+}
+
+/// Asks the server for TLS (protocol chapter 55.2.10). `None` if it has none and need not.
+async fn negotiate(
+    stream: &mut TcpStream,
+    host: &str,
+    context: &ForServers,
+) -> Result<Option<Tls>, String> {
+    let mut request = Vec::new();
+    wire::frontend::ssl_request(&mut request);
+    let failed = |error: io::Error| error.to_string();
+    stream.write_all(&request).await.map_err(failed)?;
+    let mut answer = [0];
+    stream.read_exact(&mut answer).await.map_err(failed)?;
+    match answer[0] {
+        b'S' => {}
+        b'N' if context.is_optional => return Ok(None),
+        b'N' => return Err("server does not support TLS".into()),
+        other => {
+            return Err(format!("server answered the SSL request with {:?}", char::from(other)));
+        }
+    }
+    let name = match ServerName::try_from(host.to_owned()) {
+        Ok(name) => name,
+        Err(_) if context.checks_name => {
+            return Err(format!("{host:?} is no name for a certificate"));
+        }
+        Err(_) => ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into()),
+    };
+    let mut tls = Tls::connect(context.config.clone(), name).map_err(|error| error.to_string())?;
+    shake_hands(stream, &mut tls, Vec::new()).await?;
+    Ok(Some(tls))
+}
+
+/// Goes on until the connection is open. Returns what the peer has said beyond that.
+///
+/// What is read is on the stack: handshakes under way at once would leave holes of that size among
+/// what connections keep for life.
+async fn shake_hands(
+    stream: &mut TcpStream,
+    tls: &mut Tls,
+    mut said: Vec<u8>,
+) -> Result<Vec<u8>, String> {
+    let mut progress = Progress::default();
+    loop {
+        let standing = tls.receive(&mut said, &mut progress);
+        if !progress.reply.is_empty() {
+            let sent = stream.write_all(&progress.reply).await;
+            progress.reply.clear();
+            if standing.is_ok() {
+                sent.map_err(|error| error.to_string())?;
+            }
+        }
+        match standing.map_err(|error| reason(&error))? {
+            Standing::Open => return Ok(progress.plain),
+            Standing::PeerClosed => return Err("peer closed the connection".into()),
+            Standing::Handshaking => {}
+        }
+        said.resize(READ_LEN, 0);
+        let count = stream.read(&mut said).await.map_err(|error| error.to_string())?;
+        if count == 0 {
+            return Err("peer closed the connection".into());
+        }
+        said.truncate(count);
+    }
+}
+
+async fn send_cancel(
+    address: Address,
+    host: &str,
+    packet: &[u8],
+    shared: &Shared,
+) -> Result<(), String> {
+    let Address::Inet(address) = address else { return Err("no TLS".to_owned()) };
+    let failed = |error: io::Error| error.to_string();
+    let mut stream = TcpStream::connect(address).await.map_err(failed)?;
+    let Some(context) = shared.tls().servers.clone() else { return Err("no TLS".to_owned()) };
+    let mut records = packet.to_vec();
+    if let Some(mut tls) = negotiate(&mut stream, host, &context).await? {
+        records.clear();
+        tls.send(packet, &mut records).map_err(|error| error.to_string())?;
+    }
+    stream.write_all(&records).await.map_err(failed)?;
+    // PostgreSQL closes the connection when it has acted.
+    let mut rest = [0; 256];
+    while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
+    Ok(())
+}

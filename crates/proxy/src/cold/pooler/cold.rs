@@ -1,0 +1,271 @@
+//! The thread for everything that is not the data plane: signals, orders from the console, name
+//! lookups, statistics, and the end. It never makes a worker wait.
+
+use std::{
+    future,
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use engine::{Drain, shell::Mail};
+use tokio::{
+    io::unix::AsyncFd,
+    runtime::Runtime,
+    sync::mpsc,
+    time::{self, Instant},
+};
+
+use super::{ConsoleHandler, ConsoleRequest, Exit, Shutdown, idle, memory, stats};
+use crate::{
+    cold::{
+        announced, check,
+        controller::{Controller, OrderError},
+        resolve, takeover,
+    },
+    data::{
+        listener,
+        shared::{ColdRequest, Shared, ShellMail},
+        table::Token,
+    },
+    error,
+    exchange::hub::lock,
+    log,
+};
+use net::sys::{process, signal};
+
+/// How often a draining pooler looks whether the end has come.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+
+pub(super) struct Cold {
+    pub(super) controller: Controller,
+    pub(super) requests: mpsc::UnboundedReceiver<ColdRequest>,
+    pub(super) orders: mpsc::UnboundedReceiver<Shutdown>,
+    pub(super) signals: Option<OwnedFd>,
+    pub(super) console: Option<ConsoleHandler>,
+}
+
+impl Cold {
+    /// Works until the end has come, ends the workers, and tidies up behind them.
+    pub(super) fn run(mut self, runtime: Runtime, workers: Vec<JoinHandle<()>>) -> Exit {
+        let exit = runtime.block_on(self.serve());
+        // All tasks end here, including the console's.
+        runtime.shutdown_background();
+        let control = self.controller.0;
+        let shared = &control.shared;
+        shared.tell_all(|| ShellMail::Stop);
+        for worker in workers {
+            // It did not panic: the process would have been aborted.
+            let _ = worker.join();
+        }
+        close_rest(shared);
+        control.ended.send_replace(true);
+        exit
+    }
+
+    async fn serve(&mut self) -> Exit {
+        let signals = self.signals.take().and_then(|fd| {
+            signal::watch(fd).inspect_err(|error| error!("cannot wait for signals: {error}")).ok()
+        });
+        let stats = tokio::spawn(stats::keep(self.controller.clone()));
+        let idle = tokio::spawn(idle::keep(self.controller.clone()));
+        let memory = tokio::spawn(memory::keep(self.controller.clone()));
+        let zones = tokio::spawn(resolve::watch_zones(self.controller.clone()));
+        let mut drain = None;
+        let exit = loop {
+            let order = tokio::select! {
+                Some(request) = self.requests.recv() => {
+                    self.serve_request(request);
+                    continue;
+                }
+                Some(order) = self.orders.recv() => Some(order),
+                signal = next_signal(signals.as_ref()) => self.obey(signal, drain),
+                exit = drained(self.controller.clone(), drain) => break exit,
+            };
+            match order {
+                None => {}
+                Some(Shutdown::Immediate) => break Exit::Immediate,
+                Some(how) => {
+                    drain = Some(how);
+                    self.begin_drain(how);
+                }
+            }
+        };
+        stats.abort();
+        idle.abort();
+        memory.abort();
+        zones.abort();
+        exit
+    }
+
+    fn serve_request(&mut self, request: ColdRequest) {
+        match request {
+            ColdRequest::Resolve(question) => {
+                resolve::ask(&self.controller, question);
+            }
+            ColdRequest::Arrival(arrival) => {
+                let (shared, config) =
+                    (Arc::clone(&self.controller.0.shared), self.controller.config());
+                tokio::spawn(announced::receive(arrival, shared, config));
+            }
+            ColdRequest::Check(inquiry) => {
+                tokio::spawn(check::answer(inquiry, self.controller.clone()));
+            }
+            ColdRequest::Console(ConsoleRequest::Connection(connection))
+                if takeover::is_request(&connection) =>
+            {
+                tokio::spawn(takeover::give(self.controller.clone(), connection));
+            }
+            // Without a console the connection is closed by being dropped.
+            ColdRequest::Console(request) => {
+                if let Some(console) = &mut self.console {
+                    console(&self.controller, request);
+                }
+            }
+        }
+    }
+
+    /// The kind of shutdown that a signal orders.
+    fn obey(&self, signal: libc::c_int, drain: Option<Shutdown>) -> Option<Shutdown> {
+        let name = match signal {
+            libc::SIGTERM => "SIGTERM",
+            libc::SIGINT => "SIGINT",
+            libc::SIGQUIT => "SIGQUIT",
+            libc::SIGHUP => {
+                log!("got SIGHUP, re-reading config");
+                let notifier = &self.controller.0.notifier;
+                notifier.reloading();
+                // The mistakes have been logged.
+                let _ = self.controller.reload();
+                notifier.ready();
+                return None;
+            }
+            libc::SIGUSR1 => {
+                match self.controller.begin_pause() {
+                    Ok(()) => log!("got SIGUSR1, pausing all activity"),
+                    Err(_) => log!("got SIGUSR1, but already paused/suspended"),
+                }
+                return None;
+            }
+            _ => {
+                self.obey_sigusr2();
+                return None;
+            }
+        };
+        match (signal, drain) {
+            (libc::SIGQUIT, _) => {
+                log!("got SIGQUIT, fast exit");
+                Some(Shutdown::Immediate)
+            }
+            (_, Some(_)) => {
+                log!("got {name} while shutting down, fast exit");
+                Some(Shutdown::Immediate)
+            }
+            (libc::SIGTERM, None) => {
+                log!("got SIGTERM, shutting down, waiting for all clients disconnect");
+                Some(Shutdown::WaitForClients)
+            }
+            (_, None) => {
+                log!(
+                    "got SIGINT, shutting down, waiting for all servers connections to be released"
+                );
+                Some(Shutdown::WaitForServers)
+            }
+        }
+    }
+
+    fn obey_sigusr2(&self) {
+        let was_suspended = self.controller.is_suspended();
+        match self.controller.resume_all() {
+            Ok(()) if was_suspended => log!("got SIGUSR2, continuing from SUSPEND"),
+            Ok(()) => log!("got SIGUSR2, continuing from PAUSE"),
+            Err(OrderError::ShuttingDown) => log!("got SIGUSR2 while shutting down, ignoring"),
+            Err(_) => log!("got SIGUSR2, but not paused/suspended"),
+        }
+    }
+
+    /// No new TCP clients; the workers are told. The unix socket stays for the console.
+    fn begin_drain(&self, how: Shutdown) {
+        self.controller.0.notifier.stopping();
+        let shared = &self.controller.0.shared;
+        shared.draining.store(true, Ordering::Release);
+        // Those that another process has are no longer ours to shut.
+        listener::shut_tcp(&shared.listeners);
+        for gauge in &shared.gauges {
+            gauge.drained.store(false, Ordering::Release);
+        }
+        let how = match how {
+            Shutdown::WaitForClients => Drain::WaitForClients,
+            Shutdown::TakenOver => Drain::TakenOver,
+            Shutdown::WaitForServers | Shutdown::Immediate => {
+                shared.hub.close();
+                Drain::WaitForServers
+            }
+        };
+        shared.tell_all(|| ShellMail::Drain(how));
+        // A suspended pooler would never end.
+        let _ = shared.hub.switch(|switches| {
+            switches.suspended = false;
+            Ok::<(), ()>(())
+        });
+        shared.tell_all(|| ShellMail::Resume);
+    }
+}
+
+/// The next signal; never, if signals are not ours to obey.
+async fn next_signal(signals: Option<&AsyncFd<OwnedFd>>) -> libc::c_int {
+    let Some(signals) = signals else { return future::pending().await };
+    loop {
+        let Ok(mut ready) = signals.readable().await else { return future::pending().await };
+        match ready.try_io(|fd| signal::next(fd.get_ref())) {
+            Ok(Ok(signal)) => return signal,
+            Ok(Err(error)) => error!("cannot read a signal: {error}"),
+            // There was none after all.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Returns when nothing is left to wait for; never, if the pooler does not drain.
+async fn drained(controller: Controller, how: Option<Shutdown>) -> Exit {
+    let Some(how) = how else { return future::pending().await };
+    let is_drained = || {
+        let mut gauges = controller.0.shared.gauges.iter();
+        gauges.all(|gauge| gauge.drained.load(Ordering::Acquire))
+    };
+    while !is_drained() {
+        time::sleep_until(Instant::now() + DRAIN_LOOK).await;
+    }
+    if matches!(how, Shutdown::WaitForClients | Shutdown::TakenOver) {
+        log!("client connections dropped, exiting");
+        Exit::ClientsLeft
+    } else {
+        log!("server connections dropped, exiting");
+        Exit::ServersReleased
+    }
+}
+
+/// Closes what no worker held when it ended: the listeners, parked servers, and connections on
+/// their way between workers.
+fn close_rest(shared: &Shared) {
+    shared.listeners.iter().for_each(listener::Listener::shut);
+    let mut mail = std::collections::VecDeque::new();
+    for mailbox in shared.hub.mailboxes() {
+        mailbox.take(&mut mail);
+        for letter in mail.drain(..) {
+            match letter {
+                ShellMail::Client { fd, .. } => process::close(fd),
+                ShellMail::Engine(Mail::Server { server, .. }) => {
+                    process::close(Token::from_handle(server.handle).0.fd());
+                }
+                _ => {}
+            }
+        }
+    }
+    for pool in shared.hub.pools() {
+        for server in lock(&pool).take_all_parked() {
+            process::close(Token::from_handle(server.handle).0.fd());
+        }
+    }
+}

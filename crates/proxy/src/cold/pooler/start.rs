@@ -1,0 +1,201 @@
+//! What is done once, before the first client: limits, listeners, threads.
+
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    sync::{Arc, Mutex, RwLock, mpsc as mpsc_blocking},
+    thread::{self, JoinHandle},
+};
+
+use config::Config;
+use engine::{averages::Averages, ids::WorkerId};
+use tokio::sync::{mpsc, watch};
+
+use super::{Exit, StartError, StartOptions, cold::Cold};
+use crate::{
+    cold::{
+        controller::{Control, Controller},
+        handshake::{self, Handshakes},
+        resolve::Dns,
+        service::Service,
+        takeover::{self, Handover},
+    },
+    data::{
+        listener::{self, Listener},
+        shared::{Origin, Shared},
+        table::WORKERS_MAX,
+        worker::Worker,
+    },
+    debug, log, warning,
+};
+use net::{
+    sys::{process, signal},
+    tls::TlsContexts,
+};
+
+/// The signals the pooler obeys.
+const SIGNALS: [libc::c_int; 6] =
+    [libc::SIGHUP, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+/// A thread that panics has left its connections, and perhaps a pool, in no state to go on with;
+/// the others would wait for it for ever.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+pub(super) fn start(
+    config: Config,
+    options: StartOptions,
+) -> Result<(Controller, JoinHandle<Exit>), StartError> {
+    raise_file_limit(&config);
+    // Before the first thread is started, since threads inherit what signals they get, and before
+    // the first client can tell that we are there.
+    let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
+    let Service { listeners, notifier } = options.service;
+    let mut handover = options.handover;
+    let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.estate));
+    let listeners = match &mut handover {
+        Some(own) => listener::take_over(&config.global, std::mem::take(&mut own.listeners)),
+        None => listener::open_all(&config.global, listeners)?,
+    };
+
+    let dns = Dns::new(&config.global)?;
+    let tls = match options.tls {
+        Some(ready) => ready,
+        None => TlsContexts::load(&config.global)?,
+    };
+    let config = Arc::new(config);
+    let (requests_in, requests) = mpsc::unbounded_channel();
+    let (orders_in, orders) = mpsc::unbounded_channel();
+    let count = worker_count(&config);
+    let (handshakes, queues) = Handshakes::new(count);
+    let workers = (count, config.global.session_schedule);
+    let shared = Arc::new(Shared::new(workers, origin, listeners, requests_in, tls, handshakes)?);
+    let began = shared.clock.now();
+    let control = Control {
+        shared: Arc::clone(&shared),
+        config: RwLock::new(Arc::clone(&config)),
+        config_path: options.config_path,
+        reloading: Mutex::default(),
+        averages: RwLock::new(Arc::new(Averages::new(began))),
+        notifier,
+        dns,
+        orders: orders_in,
+        ended: watch::Sender::new(false),
+    };
+    let controller = Controller(Arc::new(control));
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let cold = Cold {
+        controller: controller.clone(),
+        requests,
+        orders,
+        signals,
+        console: options.console,
+    };
+    for (at, queue) in queues.into_iter().enumerate() {
+        let ended = controller.0.ended.subscribe();
+        handshake::start(at, queue, Arc::clone(&shared), ended)?;
+    }
+    let mut workers = make_workers(&shared, &config)?;
+    // All that may fail is done before anything is taken over: that cannot be given back.
+    let (places, threads) =
+        (0..count).map(start_worker).collect::<io::Result<(Vec<_>, Vec<_>)>>()?;
+    let (go, started) = mpsc_blocking::channel();
+    let cold = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
+        let _guard = AbortOnPanic;
+        match started.recv() {
+            Ok(()) => cold.run(runtime, threads),
+            Err(_) => Exit::Immediate,
+        }
+    })?;
+    let succeeds = handover.is_some();
+    if let Some(handover) = handover {
+        let stream = inherit(handover, &shared, &mut workers).map_err(StartError::TakeOver)?;
+        // Before the workers serve: a cancel request may be the first thing that comes to them.
+        if let Err(error) = takeover::follow(stream, &shared) {
+            warning!("the process before this one keeps its busy clients: {error}");
+        }
+    }
+    for (at, (place, worker)) in places.into_iter().zip(workers).enumerate() {
+        // The thread waits for nothing else.
+        let _ = place.send(worker);
+        debug!("worker {at} serves");
+    }
+    log!("process up: {}, epoll, workers: {count}", config::version());
+    match succeeds {
+        true => controller.0.notifier.succeeded(),
+        false => controller.0.notifier.ready(),
+    }
+    let _ = go.send(());
+    Ok((controller, cold))
+}
+
+/// As many as asked for; 0 is one for every two processors, since the servers need some as well.
+fn worker_count(config: &Config) -> u16 {
+    let wanted = match config.global.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from) as u32 / 2,
+        wanted => wanted,
+    };
+    wanted.clamp(1, WORKERS_MAX) as u16
+}
+
+/// What another process had is this one's when that has said so; nothing is done with it before.
+fn inherit(handover: Handover, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
+    let (stream, estate, fds) = handover.into_parts();
+    takeover::adopt(workers, shared, estate, fds)?;
+    Handover::accept(&stream)?;
+    shared.listeners.iter().for_each(Listener::own);
+    Ok(stream)
+}
+
+fn make_workers(shared: &Arc<Shared>, config: &Arc<Config>) -> io::Result<Vec<Worker>> {
+    let ids = (0..shared.hub.worker_count()).map(WorkerId);
+    ids.map(|id| {
+        let mut worker = Worker::new(id, Arc::clone(shared), Arc::clone(config));
+        worker.watch().map(|()| worker)
+    })
+    .collect()
+}
+
+/// A thread that waits for its worker, and ends if there is to be none.
+fn start_worker(id: u16) -> io::Result<(mpsc_blocking::Sender<Worker>, JoinHandle<()>)> {
+    let (place, worker) = mpsc_blocking::channel::<Worker>();
+    let thread = thread::Builder::new().name(format!("weir-worker-{id}")).spawn(move || {
+        let _guard = AbortOnPanic;
+        if let Ok(worker) = worker.recv() {
+            worker.run();
+        }
+    })?;
+    Ok((place, thread))
+}
+
+fn raise_file_limit(config: &Config) {
+    let (limit, hard) = match process::raise_file_limit() {
+        Ok(limits) => limits,
+        Err(error) => return warning!("cannot tell the file descriptor limit: {error}"),
+    };
+    let clients = config.global.max_client_conn;
+    let databases = config.databases.values().chain(&config.fallback);
+    let servers: u64 = databases
+        .map(|database| u64::from(database.pool_size.unwrap_or(config.global.default_pool_size)))
+        .sum();
+    // Listeners, epolls, eventfds and what the libraries hold open.
+    let own = 16 + 2 * u64::from(worker_count(config));
+    let expected = u64::from(clients) + servers + own;
+    log!(
+        "kernel file descriptor limit: {limit} (hard: {hard}); max_client_conn: {clients}, max \
+         expected fd use: {expected}"
+    );
+    if limit < expected {
+        warning!("the file descriptor limit is too low for max_client_conn and the pool sizes");
+    }
+    // Nothing is lost if it cannot: the table grows when it must.
+    let _ = process::make_room_for_files(expected.min(limit));
+}

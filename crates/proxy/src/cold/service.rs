@@ -1,0 +1,153 @@
+//! What a service manager (systemd) gives us and wants to hear: the sockets it listens on already,
+//! and messages about our state. Everything comes in by the environment; without it nothing is
+//! done. The protocols are those of sd_listen_fds(3) and sd_notify(3).
+
+use std::{
+    env, io,
+    os::{
+        fd::OwnedFd,
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    process,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use crate::warning;
+use net::sys::{process as system, socket};
+
+/// The first descriptor a service manager passes; the others follow without a gap.
+const FIRST_FD: i32 = 3;
+
+/// The ways between us and the service manager.
+#[derive(Debug, Default)]
+pub struct Service {
+    /// Sockets that listen already; with them nothing else is listened on.
+    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) notifier: Notifier,
+}
+
+impl Service {
+    /// Takes what the environment offers to this very process. To be called once, since the
+    /// descriptors have one owner only, and after any change of the process's number: a process in
+    /// the background is not the one that the sockets were meant for.
+    ///
+    /// # Errors
+    /// When a descriptor is not a socket that listens.
+    pub fn from_environment() -> io::Result<Self> {
+        let notifier =
+            Notifier { address: env::var("NOTIFY_SOCKET").ok(), retired: AtomicBool::new(false) };
+        let meant_for_us = number("LISTEN_PID") == Some(process::id());
+        let count = number("LISTEN_FDS").filter(|_| meant_for_us).unwrap_or(0);
+        let count = i32::try_from(count).unwrap_or(0);
+        let listeners = (FIRST_FD..FIRST_FD.saturating_add(count)).map(|fd| {
+            socket::adopt_listener(fd).map_err(|error| {
+                let why = format!(
+                    "failed to set up socket passed from service manager (fd {fd}): {error}"
+                );
+                io::Error::new(error.kind(), why)
+            })
+        });
+        Ok(Self { listeners: listeners.collect::<io::Result<_>>()?, notifier })
+    }
+}
+
+fn number(variable: &str) -> Option<u32> {
+    env::var(variable).ok()?.parse().ok()
+}
+
+/// Tells the service manager about our state, where there is one that wants to hear.
+#[derive(Debug, Default)]
+pub(crate) struct Notifier {
+    /// A path, or a name in Linux's abstract name space behind an `@`.
+    address: Option<String>,
+    /// Another process is the main one now.
+    retired: AtomicBool,
+}
+
+impl Notifier {
+    /// Clients are served.
+    pub(crate) fn ready(&self) {
+        self.tell("READY=1");
+    }
+
+    /// The same, said by a process that has taken over and is the main one now.
+    pub(crate) fn succeeded(&self) {
+        self.tell(&format!("MAINPID={}\nREADY=1", process::id()));
+    }
+
+    /// That process is the main one from now on: it alone is listened to.
+    pub(crate) fn retire(&self, successor: u32) {
+        self.tell(&format!("MAINPID={successor}"));
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// The configuration is being read again; [`Self::ready`] tells the end of that. The time lets
+    /// systemd know which of its requests is meant (`Type=notify-reload`).
+    pub(crate) fn reloading(&self) {
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", system::monotonic_us()));
+    }
+
+    /// No more than the last clients are served.
+    pub(crate) fn stopping(&self) {
+        self.tell("STOPPING=1");
+    }
+
+    /// A line for people, as `systemctl status` shows it.
+    pub(crate) fn status(&self, line: &str) {
+        self.tell(&format!("STATUS={line}"));
+    }
+
+    fn tell(&self, message: &str) {
+        if let Some(address) = &self.address
+            && !self.retired.load(Ordering::Acquire)
+            && let Err(error) = send(address, message)
+        {
+            warning!("cannot notify the service manager at {address}: {error}");
+        }
+    }
+}
+
+fn send(address: &str, message: &str) -> io::Result<()> {
+    let address = match address.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(address)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(socket: &UnixDatagram) -> String {
+        let mut buffer = [0; 256];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..len].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn states_are_told_by_path_and_by_abstract_name() {
+        let path = env::temp_dir().join(format!("weir-notify-{}", process::id()));
+        let name = format!("weir-notify-{}", process::id());
+        let by_path = UnixDatagram::bind(&path).unwrap();
+        let by_name =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        for (socket, address) in
+            [(by_path, path.display().to_string()), (by_name, format!("@{name}"))]
+        {
+            let notifier = Notifier { address: Some(address), ..Notifier::default() };
+            notifier.ready();
+            assert_eq!(heard(&socket), "READY=1");
+            notifier.reloading();
+            let text = heard(&socket);
+            let time = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+            assert!(time.parse::<u64>().unwrap() > 0);
+            notifier.status("all is well");
+            assert_eq!(heard(&socket), "STATUS=all is well");
+            notifier.stopping();
+            assert_eq!(heard(&socket), "STOPPING=1");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,416 @@
+//! The old process hands over what is at rest, and lets go of it when the new process has said that
+//! it has everything. Clients that were busy follow as soon as they come to rest, for up to
+//! `suspend_timeout`. Whatever is here then is served here until it leaves; then this process ends.
+//!
+//! ```text
+//!  serving ── request ──► settling (SETTLE) ──► still ─┬─► leaving ──► draining ──► end
+//!     ▲                                                │     │ ▲
+//!     └────────────────────── failure ─────────────────┘     └─┘ still, a few milliseconds at a time
+//! ```
+
+use std::{
+    collections::HashMap,
+    fmt, io,
+    os::{
+        fd::{AsRawFd as _, RawFd},
+        unix::net::UnixStream,
+    },
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+
+use engine::{
+    ids::PoolId,
+    parcel::{Estate, PoolRecord, Usage, UsageRecord},
+    pool::Pool,
+    shell::OtherProcess,
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    PATIENCE, REFUSAL, REQUEST, head,
+    line::{Letter, Line},
+    read_frame, request, write_fds, write_frame,
+};
+use crate::{
+    Peer,
+    cold::{
+        controller::{Controller, LOOK},
+        pooler::{ConsoleConnection, Shutdown},
+    },
+    data::shared::{Rest, ShellMail, WorkerExport},
+    exchange::hub::lock,
+    log, warning,
+};
+use net::{random, sys::process};
+
+/// How long short queries have to end before the first hand-over: everybody waits meanwhile.
+const SETTLE: Duration = Duration::from_millis(50);
+const SETTLE_LOOK: Duration = Duration::from_millis(2);
+/// How often the other process is told how many servers are in use here, if that has changed.
+const USAGE_LOOK: Duration = Duration::from_millis(200);
+
+/// What the other process answers: letter and text.
+type Answers = mpsc::UnboundedReceiver<(u8, Vec<u8>)>;
+
+/// Is that no operator but a new process?
+pub(crate) fn is_request(connection: &ConsoleConnection) -> bool {
+    let is_ours = matches!(connection.peer, Peer::Unix { uid: Some(uid), .. } if uid == process::effective_uid());
+    is_ours && connection.login.unread.starts_with(REQUEST.as_bytes())
+}
+
+/// Why the new process gets nothing.
+enum Failure {
+    /// It is told so.
+    Refused(String),
+    /// It has gone, or has not understood.
+    Lost(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => f.write_str(why),
+            Self::Lost(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+/// Hands everything over. If that fails, all goes on as before.
+pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) {
+    log!("another process asks to take over");
+    let stream = UnixStream::from(connection.fd);
+    let failure = match open(&stream, &connection.login.unread) {
+        Ok(()) => match hold(&controller) {
+            Ok(()) => match hand_over(&controller, &stream).await {
+                Ok(successor) => {
+                    log!("process {successor} has taken over");
+                    return give_rest(&controller, stream).await;
+                }
+                Err(error) => {
+                    go_on(&controller);
+                    error
+                }
+            },
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    match failure {
+        Failure::Refused(why) => {
+            warning!("take-over refused: {why}");
+            let _ = write_frame(&stream, REFUSAL, why.as_bytes());
+        }
+        Failure::Lost(error) => warning!("take-over failed, going on as before: {error}"),
+    }
+}
+
+fn open(stream: &UnixStream, said: &[u8]) -> Result<(), Failure> {
+    process::set_blocking(stream.as_raw_fd())?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    if said == request().as_bytes() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(said);
+    Err(Failure::Refused(format!("versions do not fit: \"{said}\" is not \"{}\"", request())))
+}
+
+/// Nothing is linked from now on.
+fn hold(controller: &Controller) -> Result<(), Failure> {
+    let shared = &controller.0.shared;
+    if shared.draining.load(Ordering::Acquire) {
+        return Err(Failure::Refused("pooler is shutting down".to_owned()));
+    }
+    shared.hub.switch(|switches| {
+        if switches.is_halted() || switches.any_database_paused() {
+            return Err(Failure::Refused("already suspended/paused".to_owned()));
+        }
+        switches.held = true;
+        Ok(())
+    })
+}
+
+async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<u32, Failure> {
+    write_frame(stream, b'W', b"")?;
+    settle(controller).await;
+    let epochs = epochs(controller);
+    let exports = export(controller).await;
+    let Baggage { body, fds } = pack(controller, exports, true)?;
+    let their = stream.try_clone()?;
+    let sent = tokio::task::spawn_blocking(move || {
+        write_frame(&their, b'S', &body)?;
+        write_fds(&their, &fds)?;
+        match read_frame(&their)? {
+            (b'A', pid) => {
+                let pid = <[u8; 4]>::try_from(&pid[..]).map_err(io::Error::other)?;
+                Ok(u32::from_be_bytes(pid))
+            }
+            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        }
+    });
+    let successor = sent.await.map_err(io::Error::other)??;
+    refuse_if_changed(controller, &epochs)?;
+    cede(controller).await;
+    let control = &controller.0;
+    // Statements prepared here from now on are not to be taken for those of the other process.
+    let mut range = [0; 4];
+    random::fill(&mut range);
+    control.shared.hub.number_from(u64::from(u32::from_be_bytes(range) | 1) << 31);
+    control.shared.listeners.iter().for_each(|listener| listener.abandon());
+    // From here on there is no way back: if the other has died meanwhile, all of it has. The service
+    // manager learns who it is before it says that it is ready.
+    control.notifier.retire(successor);
+    let _ = write_frame(stream, b'G', b"");
+    leave(controller);
+    Ok(successor)
+}
+
+/// What was exported may be accepted no more: the other process knows nothing of the order.
+fn refuse_if_changed(
+    controller: &Controller,
+    epochs: &HashMap<PoolId, u64>,
+) -> Result<(), Failure> {
+    if controller.0.shared.draining.load(Ordering::Acquire) {
+        // Servers may have been closed that the other believes to have.
+        return Err(Failure::Refused("pooler is shutting down".to_owned()));
+    }
+    let is_another =
+        |(pool, epoch): (&PoolId, &u64)| epochs.get(pool).is_some_and(|was| was != epoch);
+    if self::epochs(controller).iter().any(is_another) {
+        return Err(Failure::Refused("servers are to be replaced meanwhile".to_owned()));
+    }
+    Ok(())
+}
+
+/// What was exported is the other process's.
+async fn cede(controller: &Controller) {
+    let (done, mut all_done) = mpsc::unbounded_channel();
+    controller.0.shared.tell_all(|| ShellMail::Cede(done.clone()));
+    drop(done);
+    while all_done.recv().await.is_some() {}
+}
+
+/// Servers are linked again, for clients that cannot go and for logins. Other clients are not read:
+/// they go when they have come to rest.
+fn leave(controller: &Controller) {
+    let shared = &controller.0.shared;
+    let _ = shared.hub.switch(|switches| {
+        switches.held = false;
+        Ok::<(), ()>(())
+    });
+    shared.tell_all(|| ShellMail::Thaw);
+    shared.tell_all(|| ShellMail::Leave);
+    shared.tell_all(|| ShellMail::Review);
+}
+
+/// Short queries end, so that most clients go at once. Everybody waits for that, so it is short.
+async fn settle(controller: &Controller) {
+    let end = Instant::now() + SETTLE;
+    let shared = &controller.0.shared;
+    shared.gauges.iter().for_each(|gauge| gauge.quiet.store(false, Ordering::Release));
+    shared.tell_all(|| ShellMail::Freeze);
+    let is_quiet = || shared.gauges.iter().all(|gauge| gauge.quiet.load(Ordering::Acquire));
+    while !is_quiet() && Instant::now() < end {
+        sleep(SETTLE_LOOK).await;
+    }
+}
+
+/// Gives away the clients that were busy, as they come to rest. Then this process drains.
+async fn give_rest(controller: &Controller, stream: UnixStream) {
+    let (said, mut answers) = mpsc::unbounded_channel();
+    let hear = move |letter, body, _: &UnixStream| {
+        said.send((letter, body)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    };
+    let shared = &controller.0.shared;
+    let line = Line::open(stream, shared, OtherProcess::Successor, hear, || {});
+    if let Err(error) = &line {
+        warning!("busy clients stay with this process: {error}");
+    }
+    if let Ok(line) = &line {
+        let patience = controller.config().global.suspend_timeout;
+        let end = Instant::now() + patience;
+        let mut told = None;
+        while Instant::now() < end && !answers.is_closed() {
+            tell_usage(controller, line, &mut told);
+            let rest = rest(controller).await;
+            if !rest.is_awaited || shared.draining.load(Ordering::Acquire) {
+                break;
+            }
+            if rest.can_move
+                && let Err(failure) = hand_over_more(controller, line, &mut answers).await
+            {
+                warning!("busy clients stay with this process: {failure}");
+                break;
+            }
+            sleep(LOOK).await;
+        }
+        tokio::spawn(keep_telling_usage(controller.clone(), line.clone(), told, answers));
+    }
+    shared.tell_all(|| ShellMail::Thaw);
+    let _ = controller.0.orders.send(Shutdown::TakenOver);
+}
+
+async fn hand_over_more(
+    controller: &Controller,
+    line: &Line,
+    answers: &mut Answers,
+) -> Result<(), Failure> {
+    hold(controller)?;
+    let epochs = epochs(controller);
+    let exports = export(controller).await;
+    let result = match offer(controller, exports, line, answers).await {
+        Ok(()) => refuse_if_changed(controller, &epochs),
+        Err(failure) => Err(failure),
+    };
+    match result {
+        Ok(()) => {
+            cede(controller).await;
+            line.send(Letter::Frame(b'G', Vec::new()));
+        }
+        // The other process must not wait for a word that comes no more.
+        Err(_) => line.cut(),
+    }
+    leave(controller);
+    result
+}
+
+async fn offer(
+    controller: &Controller,
+    exports: Vec<WorkerExport>,
+    line: &Line,
+    answers: &mut Answers,
+) -> Result<(), Failure> {
+    let Baggage { body, fds } = pack(controller, exports, false)?;
+    line.send(Letter::State(body, fds));
+    match timeout(PATIENCE, answers.recv()).await {
+        Ok(Some((b'A', _))) => Ok(()),
+        Ok(Some((_, why))) => Err(Failure::Refused(String::from_utf8_lossy(&why).into_owned())),
+        Ok(None) => Err(Failure::Lost(io::ErrorKind::UnexpectedEof.into())),
+        Err(_) => Err(Failure::Lost(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// How far the clients of all workers have come to rest.
+async fn rest(controller: &Controller) -> Rest {
+    let (reply, mut answers) = mpsc::unbounded_channel();
+    controller.0.shared.tell_all(|| ShellMail::Rest(reply.clone()));
+    drop(reply);
+    let mut all = Rest::default();
+    while let Some(Rest { can_move, is_awaited }) = answers.recv().await {
+        all.can_move |= can_move;
+        all.is_awaited |= is_awaited;
+    }
+    all
+}
+
+/// The other process counts the servers that are in use here against its own pools' sizes.
+fn tell_usage(controller: &Controller, line: &Line, told: &mut Option<Usage>) {
+    let pools = controller.0.shared.hub.pools();
+    let records = pools.iter().map(|pool| {
+        let pool = lock(pool);
+        let (database, user) = (pool.key.database.clone(), pool.key.user.clone());
+        UsageRecord { database, user, servers: pool.in_use() }
+    });
+    let usage = Usage(records.filter(|record| record.servers > 0).collect());
+    if told.as_ref() != Some(&usage)
+        && let Ok(bytes) = usage.to_bytes()
+    {
+        line.send(Letter::Frame(b'U', bytes));
+        *told = Some(usage);
+    }
+}
+
+/// Until this process ends, or the other one does.
+async fn keep_telling_usage(
+    controller: Controller,
+    line: Line,
+    mut told: Option<Usage>,
+    answers: Answers,
+) {
+    while !answers.is_closed() {
+        tell_usage(&controller, &line, &mut told);
+        sleep(USAGE_LOOK).await;
+    }
+}
+
+/// Those of the pools, each of which another one follows when its servers are to be replaced (RECONNECT,
+/// RELOAD). A pool that is made meanwhile has nothing that was handed over.
+fn epochs(controller: &Controller) -> HashMap<PoolId, u64> {
+    let pools = controller.0.shared.hub.pools();
+    let epoch = |pool: &Arc<Mutex<Pool>>| {
+        let pool = lock(pool);
+        (pool.id, pool.epoch())
+    };
+    pools.iter().map(epoch).collect()
+}
+
+async fn export(controller: &Controller) -> Vec<WorkerExport> {
+    let (reply, mut answers) = mpsc::unbounded_channel();
+    controller.0.shared.tell_all(|| ShellMail::Export(reply.clone()));
+    drop(reply);
+    let mut exports = Vec::new();
+    while let Some(export) = answers.recv().await {
+        exports.push(export);
+    }
+    exports.sort_by_key(|export: &WorkerExport| export.worker);
+    exports
+}
+
+/// What goes over.
+struct Baggage {
+    /// The counts of descriptors, and the state.
+    body: Vec<u8>,
+    fds: Vec<RawFd>,
+}
+
+fn pack(
+    controller: &Controller,
+    exports: Vec<WorkerExport>,
+    with_listeners: bool,
+) -> Result<Baggage, Failure> {
+    let shared = &controller.0.shared;
+    let slots = shared.hub.slots();
+    let pools = slots.iter().map(|slot| slot.as_ref().map(|pool| PoolRecord::of(&lock(pool))));
+    let names = exports.first().map_or_else(Vec::new, |export| export.names.clone());
+    let mut estate = Estate {
+        now: shared.clock.now(),
+        seed: shared.seed,
+        names,
+        statements: shared.hub.numbering(),
+        connections: shared.hub.connections(),
+        pools: pools.collect(),
+        disabled: shared.hub.switches().disabled().cloned().collect(),
+        parcels: Vec::new(),
+    };
+    let open = shared.listeners.iter().filter(|listener| with_listeners && listener.is_open());
+    let mut fds: Vec<_> = open.map(|listener| listener.fd()).collect();
+    let listeners = fds.len();
+    for export in exports {
+        estate.parcels.push(export.parcel);
+        fds.extend(export.fds);
+    }
+    let head = head(listeners, fds.len() - listeners);
+    let state = estate.to_bytes().map_err(io::Error::other)?;
+    Ok(Baggage { body: [&head, &state[..]].concat(), fds })
+}
+
+/// Nothing was handed over.
+fn go_on(controller: &Controller) {
+    let shared = &controller.0.shared;
+    let _ = shared.hub.switch(|switches| {
+        switches.held = false;
+        Ok::<(), ()>(())
+    });
+    shared.tell_all(|| ShellMail::Thaw);
+    shared.tell_all(|| ShellMail::Review);
+}

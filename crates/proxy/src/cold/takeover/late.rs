@@ -1,0 +1,197 @@
+//! The new process's half of what comes after the first hand-over: it serves clients already when it
+//! gets those that were busy then, and learns how many servers the old process still uses.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{Arc, atomic::Ordering},
+};
+
+use engine::{
+    parcel::{ClientRecord, Estate, ServerRecord, Usage, UsageRecord},
+    prepared::Statement,
+    shell::OtherProcess,
+};
+use tokio::sync::mpsc;
+
+use super::{
+    Received, TakeOverError,
+    line::{Letter, Line},
+    read_state,
+};
+use crate::{
+    data::shared::{Shared, ShellMail},
+    exchange::hub::lock,
+    log, warning,
+};
+
+/// A client with its socket, and that of its server if it has one.
+type ClientParts = (ClientRecord, OwnedFd, Option<OwnedFd>);
+
+/// What all workers have to know of a late hand-over. The clients and servers themselves are not in it.
+#[derive(Debug)]
+pub(crate) struct Inheritance {
+    pub(crate) estate: Estate,
+    /// Those of each parcel, by number.
+    pub(crate) statements: Vec<HashMap<u64, Arc<Statement>>>,
+}
+
+/// What one worker gets of it.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) inheritance: Arc<Inheritance>,
+    /// One for each parcel.
+    pub(crate) parcels: Vec<Parts>,
+}
+
+/// One worker's part of a parcel.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) clients: Vec<ClientParts>,
+    pub(crate) parked: Vec<(ServerRecord, OwnedFd)>,
+}
+
+/// Listens to the process before this one until that ends.
+///
+/// # Errors
+/// When the system refuses threads.
+pub(crate) fn follow(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()> {
+    let mut heir = Heir {
+        shared: Arc::clone(shared),
+        pending: None,
+        schema: shared.hub.numbering().schema,
+        knows_usage: false,
+    };
+    let last = Arc::clone(shared);
+    let hear = move |letter, body: Vec<u8>, stream: &UnixStream| heir.hear(letter, &body, stream);
+    let ended = move || set_usage(&last, Usage::default());
+    Line::open(stream, shared, OtherProcess::Predecessor, hear, ended).map(drop)
+}
+
+/// What the process before this one has offered.
+struct Heir {
+    shared: Arc<Shared>,
+    /// Accepted, but not ours yet.
+    pending: Option<Received>,
+    /// How many changes of the schema both had seen when they last agreed on it.
+    schema: u64,
+    /// Has it told how many servers it still uses?
+    knows_usage: bool,
+}
+
+impl Heir {
+    fn hear(&mut self, letter: u8, body: &[u8], stream: &UnixStream) -> io::Result<()> {
+        match letter {
+            b'S' => self.pending = self.accept(body, stream)?,
+            b'G' => {
+                if let Some(received) = self.pending.take() {
+                    self.adopt(received)?;
+                }
+            }
+            b'U' => {
+                set_usage(&self.shared, Usage::from_bytes(body).map_err(io::Error::other)?);
+                if !std::mem::replace(&mut self.knows_usage, true) {
+                    log!("servers in use by the process before this one count as this one's");
+                }
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(())
+    }
+
+    fn accept(&self, body: &[u8], stream: &UnixStream) -> io::Result<Option<Received>> {
+        let received = read_state(stream, body).map_err(|error: TakeOverError| {
+            warning!("the process before this one keeps its busy clients: {error}");
+            io::Error::other(error)
+        })?;
+        let shared = &self.shared;
+        let is_ending = shared.draining.load(Ordering::Acquire);
+        let refusal = match shared.hub.switches().is_halted() {
+            _ if is_ending => Some("pooler is shutting down"),
+            true => Some("already suspended/paused"),
+            false => None,
+        };
+        let Some(line) = shared.lines.to(OtherProcess::Predecessor) else { return Ok(None) };
+        match refusal {
+            Some(why) => {
+                line.send(Letter::Frame(b'N', why.as_bytes().to_vec()));
+                Ok(None)
+            }
+            None => {
+                line.send(Letter::Frame(b'A', std::process::id().to_be_bytes().to_vec()));
+                Ok(Some(received))
+            }
+        }
+    }
+
+    /// It is all ours: the workers get it in turn.
+    fn adopt(&mut self, received: Received) -> io::Result<()> {
+        let Received { mut estate, mut fds, .. } = received;
+        let shared = &self.shared;
+        estate.date_back_to(shared.clock.now());
+        shared.hub.join_schema(self.schema, estate.statements.schema);
+        shared.hub.resume_connections(estate.connections);
+        self.schema = shared.hub.numbering().schema;
+        let count = usize::from(shared.hub.worker_count());
+        let shares = deal(&mut estate, &mut fds, count)?;
+        let statements = estate.parcels.iter().map(|parcel| {
+            let all = parcel.statements.iter();
+            all.map(|one| (one.id, shared.hub.restore(one))).collect()
+        });
+        let statements = statements.collect();
+        let inheritance = Arc::new(Inheritance { estate, statements });
+        shared.tell_all(|| ShellMail::Expect(Arc::clone(&inheritance)));
+        // A server that one worker gets may be used by all.
+        let (done, mut all_done) = mpsc::unbounded_channel();
+        shared.tell_all(|| ShellMail::Heard(done.clone()));
+        drop(done);
+        while all_done.blocking_recv().is_some() {}
+        let moved: usize = shares.iter().flatten().map(|parts| parts.clients.len()).sum();
+        for (mailbox, parcels) in shared.hub.mailboxes().iter().zip(shares) {
+            let share = Share { inheritance: Arc::clone(&inheritance), parcels };
+            mailbox.post(ShellMail::Adopt(Box::new(share)));
+        }
+        log!("{moved} clients that were busy have come from the process before this one");
+        Ok(())
+    }
+}
+
+/// One share for each worker: the records of all parcels, in turn.
+fn deal(
+    estate: &mut Estate,
+    fds: &mut VecDeque<OwnedFd>,
+    workers: usize,
+) -> io::Result<Vec<Vec<Parts>>> {
+    let parcels = estate.parcels.len();
+    let empty = || (0..parcels).map(|_| Parts::default()).collect::<Vec<_>>();
+    let mut shares: Vec<_> = (0..workers).map(|_| empty()).collect();
+    let mut turns = (0..workers).cycle();
+    let mut next = || fds.pop_front().ok_or(io::ErrorKind::UnexpectedEof);
+    for (at, parcel) in estate.parcels.iter_mut().enumerate() {
+        for record in std::mem::take(&mut parcel.clients) {
+            let client = next()?;
+            let server = if record.server.is_some() { Some(next()?) } else { None };
+            let worker = turns.next().unwrap_or_default();
+            shares[worker][at].clients.push((record, client, server));
+        }
+        for record in std::mem::take(&mut parcel.parked) {
+            let worker = turns.next().unwrap_or_default();
+            shares[worker][at].parked.push((record, next()?));
+        }
+    }
+    Ok(shares)
+}
+
+/// So many servers of each pool are in use by clients of the process before this one.
+fn set_usage(shared: &Shared, Usage(records): Usage) {
+    for pool in shared.hub.pools() {
+        let mut pool = lock(&pool);
+        let is_its = |record: &&UsageRecord| {
+            record.database == pool.key.database && record.user == pool.key.user
+        };
+        let servers = records.iter().find(is_its).map_or(0, |record| record.servers);
+        pool.set_elsewhere(servers);
+    }
+    shared.tell_all(|| ShellMail::Review);
+}

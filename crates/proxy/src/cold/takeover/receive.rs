@@ -1,0 +1,97 @@
+//! The new process asks for everything. It blocks, and has no threads yet.
+
+use std::{
+    collections::VecDeque,
+    io::{self, Write as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use config::Global;
+use engine::parcel::Estate;
+
+use super::{
+    PATIENCE, REFUSAL, Received, TakeOverError, read_frame, read_state, request, write_frame,
+};
+use crate::data::listener;
+use net::sys::{process, socket};
+
+/// The connections that the old process has handed over. If this is dropped before
+/// [`Handover::accept`], they stay with the old process.
+#[derive(Debug)]
+pub struct Handover {
+    stream: UnixStream,
+    pub(crate) estate: Estate,
+    /// The sockets that clients come to.
+    pub(crate) listeners: Vec<OwnedFd>,
+    /// Those of the records, in their order.
+    pub(crate) fds: VecDeque<OwnedFd>,
+}
+
+/// Asks the running process for all it has. `None` if none runs.
+///
+/// # Errors
+/// When it does not hand over, or something goes wrong meanwhile; it goes on as before then.
+pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
+    // As many descriptors as it may have are to come.
+    let _ = process::raise_file_limit();
+    let address = listener::unix_address(global).ok_or(TakeOverError::NoSocket)?;
+    let socket = socket::open(&address)?;
+    process::set_blocking(socket.as_raw_fd())?;
+    match socket::connect(socket.as_raw_fd(), &address) {
+        Ok(_) => {}
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+
+    // In one piece: the old process looks at what came with the startup packet.
+    let mut hello = Vec::new();
+    wire::frontend::startup(&mut hello, 0, &[("user", "pgbouncer"), ("database", "pgbouncer")]);
+    hello.extend_from_slice(request().as_bytes());
+    (&stream).write_all(&hello)?;
+    match read_frame(&stream)? {
+        (b'W', _) => {}
+        (REFUSAL, text) => {
+            return Err(TakeOverError::Refused(String::from_utf8_lossy(&text).into_owned()));
+        }
+        _ => return Err(TakeOverError::Foreign),
+    }
+    let (letter, state) = read_frame(&stream)?;
+    if letter != b'S' {
+        return Err(TakeOverError::Refused(String::from_utf8_lossy(&state).into_owned()));
+    }
+    let Received { estate, listeners, fds } = read_state(&stream, &state)?;
+    Ok(Some(Handover { stream, estate, listeners, fds }))
+}
+
+impl Handover {
+    /// Everything has found its place here: it is ours from now on.
+    ///
+    /// # Errors
+    /// When the old process is lost, has given up waiting, or has been told otherwise by an operator:
+    /// then it is not.
+    pub(crate) fn accept(stream: &UnixStream) -> io::Result<()> {
+        write_frame(stream, b'A', &std::process::id().to_be_bytes())?;
+        match read_frame(stream)? {
+            (b'G', _) => Ok(()),
+            (REFUSAL, text) => Err(io::Error::other(String::from_utf8_lossy(&text).into_owned())),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (UnixStream, Estate, VecDeque<OwnedFd>) {
+        (self.stream, self.estate, self.fds)
+    }
+}

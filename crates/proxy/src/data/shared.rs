@@ -1,0 +1,423 @@
+//! What all threads of the pooler hold together besides the pools: the way into each worker, the
+//! listeners, the clock, and where the servers' sockets are connected to.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::RawFd,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use config::{Config, SessionSchedule};
+use engine::{
+    Drain,
+    ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
+    parcel::{Estate, Parcel},
+    shell::{CancelEnd, Checked, Mail},
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    cold::{
+        announced::Arrival,
+        check,
+        controller::WorkerReport,
+        handshake::{Handshakes, SecuredClient, SecuredServer},
+        pooler::ConsoleRequest,
+        resolve::Question,
+        takeover::{Inheritance, Lines, Share},
+    },
+    data::{
+        listener::Listener,
+        peer::Peer,
+        schedule::{Load, Schedule},
+    },
+    exchange::{
+        hub::{Hub, WorkerExchange, lock},
+        mailbox::Wake,
+    },
+};
+use net::{
+    sys::{Address, Epoll, EventFd},
+    tls::{Tls, TlsContexts},
+};
+
+impl Wake for EventFd {
+    fn wake(&self) {
+        self.notify();
+    }
+}
+
+pub(crate) type ShellHub = Hub<ShellMail, EventFd>;
+pub(crate) type ShellExchange = WorkerExchange<ShellMail, EventFd>;
+
+/// A message to a worker.
+#[derive(Debug)]
+pub(crate) enum ShellMail {
+    /// By another worker's engine.
+    Engine(Mail),
+    /// A client that another worker accepted.
+    Client {
+        fd: RawFd,
+        peer: Peer,
+    },
+    /// A client whose handshake is made.
+    SecuredClient {
+        client: SecuredClient,
+        peer: Peer,
+        connected_at: Micros,
+    },
+    /// What came of the handshake with the server that `server` is to be.
+    SecuredServer {
+        server: ServerId,
+        ticket: u64,
+        result: Result<SecuredServer, String>,
+    },
+    /// A cancel request to a secured server has been dealt with.
+    CancelSent {
+        cancel: u64,
+        end: CancelEnd,
+    },
+    /// The addresses of a name that somebody is to connect to; none if it has none. The ticket is
+    /// that of the question.
+    Resolved {
+        ticket: u64,
+        addresses: Vec<SocketAddr>,
+    },
+    /// A host name has left these addresses.
+    Moved {
+        host: Arc<str>,
+        gone: Arc<[IpAddr]>,
+    },
+    /// What was asked about a client that logs in.
+    Checked {
+        client: ClientId,
+        serial: u64,
+        checked: Checked,
+    },
+    /// Too many are logging in: drop those that have kept us waiting.
+    CrowdOut,
+    /// Tell about yourself.
+    Report(mpsc::UnboundedSender<WorkerReport>),
+    /// Tell that everything before this has been dealt with, by dropping the other end.
+    Heard(mpsc::UnboundedSender<()>),
+    /// The configuration was replaced; the pools have its settings already.
+    Config(Arc<Config>),
+    Drain(Drain),
+    /// Pools were closed, opened or renewed.
+    Review,
+    /// Drop everything of these databases.
+    Kill(Arc<[String]>),
+    /// Drop this client, if it still is the one with that serial number.
+    KillClient {
+        client: ClientId,
+        serial: u64,
+    },
+    /// Read nothing and accept nobody from now on, but what is half read.
+    Suspend,
+    /// Drop whoever has something half read or half sent.
+    EndSuspense,
+    /// Go on reading.
+    Resume,
+    /// Come to rest.
+    Freeze,
+    /// Another process has taken over: clients that come to rest wait for it.
+    Leave,
+    /// Tell what could be given away now.
+    Rest(mpsc::UnboundedSender<Rest>),
+    /// These are to come from the process before this one.
+    Expect(Arc<Inheritance>),
+    /// They have come.
+    Adopt(Box<Share>),
+    /// Keep still, and tell what can be given away.
+    Export(mpsc::UnboundedSender<WorkerExport>),
+    /// The other process has what was exported. The sender is dropped when it is forgotten.
+    Cede(mpsc::UnboundedSender<()>),
+    /// The take-over is over, one way or the other.
+    Thaw,
+    /// These pools are no more. The sender is dropped when they are forgotten.
+    ForgetPools(Arc<[PoolId]>, mpsc::UnboundedSender<()>),
+    /// Close everything and end.
+    Stop,
+}
+
+impl ShellMail {
+    /// Does it tell what becomes of what was exported? All else is left for later, in its order.
+    pub(crate) fn ends_stillness(&self) -> bool {
+        matches!(self, Self::Cede(_) | Self::Thaw | Self::Stop)
+    }
+}
+
+impl From<Mail> for ShellMail {
+    fn from(mail: Mail) -> Self {
+        Self::Engine(mail)
+    }
+}
+
+/// How far a worker's clients have come to rest, after another process has taken over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    /// Can a client be given away now?
+    pub(crate) can_move: bool,
+    /// Is there a client that can be, sooner or later?
+    pub(crate) is_awaited: bool,
+}
+
+/// What a worker can give away to another process.
+#[derive(Debug)]
+pub(crate) struct WorkerExport {
+    pub(crate) worker: WorkerId,
+    pub(crate) parcel: Parcel,
+    /// The parameters that are tracked.
+    pub(crate) names: Vec<String>,
+    /// In the order of the records: each client's, with its server's behind it; parked servers'.
+    pub(crate) fds: Vec<RawFd>,
+}
+
+/// What a worker asks of the cold thread.
+#[derive(Debug)]
+pub(crate) enum ColdRequest {
+    Resolve(Question),
+    /// A proxy is to say who its client is.
+    Arrival(Arrival),
+    Check(check::Inquiry),
+    Console(ConsoleRequest),
+}
+
+/// Time since a moment before the pooler started; the same for all threads, and for the process
+/// that takes over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+    /// What it showed then. Never 0, which the engine takes for "not yet".
+    at: Micros,
+}
+
+/// What a process begins with, or goes on with in another's place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    clock: Clock,
+    seed: [u8; 32],
+}
+
+impl Origin {
+    pub(crate) fn new() -> Self {
+        let mut seed = [0; 32];
+        net::random::fill(&mut seed);
+        Self { clock: Clock::starting_at(1_000_000), seed }
+    }
+
+    pub(crate) fn of(estate: &Estate) -> Self {
+        Self { clock: Clock::starting_at(estate.now), seed: estate.seed }
+    }
+}
+
+impl Clock {
+    fn starting_at(at: Micros) -> Self {
+        Self { started: Instant::now(), at }
+    }
+
+    #[inline]
+    pub(crate) fn now(self) -> Micros {
+        self.at + self.started.elapsed().as_micros() as Micros
+    }
+}
+
+/// What others may know of a worker without asking it.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    pub(crate) load: Load,
+    /// While the pooler drains: has it nothing to wait for any more?
+    pub(crate) drained: AtomicBool,
+    /// While it is suspended: is nothing half read or half sent any more?
+    pub(crate) quiet: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) hub: Arc<ShellHub>,
+    pub(crate) epolls: Vec<Epoll>,
+    pub(crate) gauges: Vec<Gauge>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) clock: Clock,
+    /// A secret: what only we can compute is made from it.
+    pub(crate) seed: [u8; 32],
+    /// The end has begun, in one way or the other.
+    pub(crate) draining: AtomicBool,
+    pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
+    pub(crate) handshakes: Handshakes,
+    /// To the processes before and after this one.
+    pub(crate) lines: Lines,
+    /// Who is logging in by TCP holds a clone of it.
+    logins: Arc<()>,
+    schedule: Schedule,
+    /// Cancel requests under way to each peer.
+    forwards: Mutex<HashMap<u32, u32>>,
+    tls: RwLock<Arc<TlsContexts>>,
+    /// What the servers' sockets are, by descriptor.
+    server_sockets: Mutex<HashMap<RawFd, ServerSocket>>,
+    /// The TLS states of servers that are in no worker's table, by descriptor.
+    parked_tls: Mutex<HashMap<RawFd, Box<Tls>>>,
+    /// How many there are: without any, nobody need look.
+    parked_tls_count: AtomicUsize,
+}
+
+/// The other end of a server's socket.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerSocket {
+    pub(crate) address: Address,
+    /// The name it was reached by, which its certificate is for.
+    pub(crate) host: Option<String>,
+    /// How it is secured, in words; empty if it is not.
+    pub(crate) tls: String,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        (workers, schedule): (u16, SessionSchedule),
+        origin: Origin,
+        listeners: Vec<Listener>,
+        cold: mpsc::UnboundedSender<ColdRequest>,
+        tls: TlsContexts,
+        handshakes: Handshakes,
+    ) -> io::Result<Self> {
+        let wakers = (0..workers).map(|_| EventFd::new()).collect::<io::Result<Vec<_>>>()?;
+        Ok(Self {
+            hub: Arc::new(Hub::new(wakers)),
+            epolls: (0..workers).map(|_| Epoll::new()).collect::<io::Result<_>>()?,
+            gauges: (0..workers).map(|_| Gauge::default()).collect(),
+            listeners,
+            clock: origin.clock,
+            seed: origin.seed,
+            draining: AtomicBool::new(false),
+            cold,
+            handshakes,
+            lines: Lines::default(),
+            logins: Arc::default(),
+            schedule: Schedule::new(schedule),
+            forwards: Mutex::default(),
+            tls: RwLock::new(Arc::new(tls)),
+            server_sockets: Mutex::default(),
+            parked_tls: Mutex::default(),
+            parked_tls_count: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn tell_all(&self, mail: impl Fn() -> ShellMail) {
+        self.hub.mailboxes().iter().for_each(|mailbox| mailbox.post(mail()));
+    }
+
+    pub(crate) fn epoll(&self, worker: WorkerId) -> &Epoll {
+        &self.epolls[usize::from(worker.0)]
+    }
+
+    pub(crate) fn gauge(&self, worker: WorkerId) -> &Gauge {
+        &self.gauges[usize::from(worker.0)]
+    }
+
+    /// Which worker has a client that `own` has accepted. It is counted there.
+    pub(crate) fn place_client(&self, own: WorkerId) -> WorkerId {
+        let worker = self.schedule.place(own, self.loads());
+        self.gauge(worker).load.enter(false);
+        worker
+    }
+
+    /// Likewise one whose handshake is made, that `own` had before.
+    pub(crate) fn place_secured(&self, own: WorkerId) -> WorkerId {
+        let worker = self.schedule.place_secured(own, self.loads());
+        self.gauge(worker).load.enter(true);
+        worker
+    }
+
+    /// All clients, of all workers.
+    pub(crate) fn clients(&self) -> u32 {
+        self.loads().map(Load::clients).sum()
+    }
+
+    fn loads(&self) -> impl ExactSizeIterator<Item = &Load> {
+        self.gauges.iter().map(|gauge| &gauge.load)
+    }
+
+    /// May one more cancel request be sent to the peer, of which so many may be under way (0 = any
+    /// number)? It is counted if so, until [`Shared::end_forward`].
+    pub(crate) fn begin_forward(&self, peer: u32, most: u32) -> bool {
+        let mut forwards = lock(&self.forwards);
+        let count = forwards.entry(peer).or_default();
+        let fits = most == 0 || *count < most;
+        *count += u32::from(fits);
+        fits
+    }
+
+    pub(crate) fn end_forward(&self, peer: u32) {
+        let mut forwards = lock(&self.forwards);
+        if let Some(count) = forwards.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                forwards.remove(&peer);
+            }
+        }
+    }
+
+    pub(crate) fn set_server_socket(&self, fd: RawFd, socket: ServerSocket) {
+        lock(&self.server_sockets).insert(fd, socket);
+    }
+
+    pub(crate) fn server_socket(&self, fd: RawFd) -> Option<ServerSocket> {
+        lock(&self.server_sockets).get(&fd).cloned()
+    }
+
+    pub(crate) fn forget_server_socket(&self, fd: RawFd) -> ServerSocket {
+        lock(&self.server_sockets).remove(&fd).unwrap_or_default()
+    }
+
+    /// A place among those who are logging in, given back by being dropped. A client of a unix
+    /// socket takes none: it is how the operator comes in when all are taken.
+    pub(crate) fn login_seat(&self, peer: &Peer) -> Arc<()> {
+        match peer {
+            Peer::Unix { .. } => Arc::default(),
+            Peer::V4(..) | Peer::V6(_) | Peer::Process(_) | Peer::Unknown => {
+                Arc::clone(&self.logins)
+            }
+        }
+    }
+
+    /// How many are logging in by TCP.
+    pub(crate) fn logins(&self) -> usize {
+        Arc::strong_count(&self.logins) - 1
+    }
+
+    /// The contexts for connections that begin now.
+    pub(crate) fn tls(&self) -> Arc<TlsContexts> {
+        Arc::clone(&self.tls.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_tls(&self, contexts: TlsContexts) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(contexts);
+    }
+
+    /// A secured server leaves its worker's table.
+    pub(crate) fn park_tls(&self, fd: RawFd, tls: Box<Tls>) {
+        lock(&self.parked_tls).insert(fd, tls);
+        self.parked_tls_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_parked_tls(&self, fd: RawFd) -> bool {
+        lock(&self.parked_tls).contains_key(&fd)
+    }
+
+    /// A server comes to a worker's table. What it has of TLS comes along; that the count is seen
+    /// is seen to by the pool's lock, under which the server was parked and taken.
+    pub(crate) fn unpark_tls(&self, fd: RawFd) -> Option<Box<Tls>> {
+        if self.parked_tls_count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let tls = lock(&self.parked_tls).remove(&fd)?;
+        self.parked_tls_count.fetch_sub(1, Ordering::Relaxed);
+        Some(tls)
+    }
+}

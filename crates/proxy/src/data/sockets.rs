@@ -1,0 +1,365 @@
+//! All sockets of one worker, and what the engine may do with them.
+//!
+//! The engine names connections by slot; the kernel names them by descriptor. The state of a
+//! socket is indexed by slot, the table turns descriptors back into slots. Nothing here calls the
+//! engine: what it has to be told is put among the outcomes and told by the worker.
+//!
+//! * `io.rs`: what the engine asks for ([`engine::shell::Io`])
+//! * `connect.rs`: opening servers, delivering cancel requests
+//! * `flow.rs`: output kept back, reading held back, the last words to a client that has left
+//! * `rest.rs`: streams that are not watched for a moment
+//! * `events.rs`: what goes to the log
+//! * `handover.rs`: sockets that come from another process, or go to one
+
+mod cancel;
+mod connect;
+mod events;
+mod flow;
+mod handover;
+mod io;
+mod rest;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::RawFd,
+    sync::Arc,
+};
+
+use config::{Config, Global};
+use engine::cancel::CancelEnd;
+use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
+
+use self::{
+    cancel::{Cancel, Queued},
+    connect::Connecting,
+    flow::Lingering,
+};
+pub(crate) use self::{flow::LastWords, rest::REST};
+use crate::data::{
+    conn::{Conn, LOGGING_IN, QUEUED, READABLE},
+    peer::Peer,
+    shared::Shared,
+    table::{Kind, Table, Token},
+};
+use net::{
+    random::Reserve,
+    sys::{Address, Epoll, epoll, process, socket},
+    tls::Tls,
+};
+
+/// What the engine is to be told as soon as it has returned.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    ClientLost(Token),
+    ServerLost(Token),
+    ServerConnected {
+        server: ServerId,
+        ticket: u64,
+    },
+    /// It is connected, and as secure as it is going to be.
+    ServerReady {
+        server: ServerId,
+        ticket: u64,
+    },
+    ConnectFailed {
+        server: ServerId,
+        ticket: u64,
+        reason: &'static str,
+    },
+    CancelDone(u64, CancelEnd),
+}
+
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    worker: WorkerId,
+    shared: Arc<Shared>,
+    config: Arc<Config>,
+    pub(crate) now: Micros,
+    pub(crate) table: Table,
+    clients: Vec<Conn>,
+    /// The peers of the clients, by slot.
+    peers: Vec<Peer>,
+    servers: Vec<Conn>,
+    /// Servers that are not connected yet, by slot.
+    connecting: HashMap<u32, Connecting>,
+    next_ticket: u64,
+    cancels: HashMap<RawFd, Cancel>,
+    /// Database and user of the cancel request that is about to be sent.
+    cancel_name: Option<(String, String)>,
+    /// Where the server could not be reached whose attempts have ended last, and its slot.
+    unreached: Option<(u32, Address)>,
+    /// Cancel requests for peers whose addresses are being looked up, by ticket.
+    forwards: HashMap<u64, Cancel>,
+    /// Cancel requests for peers to which as many as may be are under way.
+    queued: VecDeque<Queued>,
+    lingering: HashMap<RawFd, Lingering>,
+    /// To be read without waiting for an event.
+    pub(crate) ready: VecDeque<Token>,
+    /// Clients that log in and have said something: see [`Sockets::next_login`].
+    pub(crate) logins: VecDeque<Token>,
+    /// Servers that are not watched until the next turn.
+    resting: Vec<Token>,
+    pub(crate) outcomes: VecDeque<Outcome>,
+    /// To be closed when all events of this batch were dealt with, lest a new connection gets a
+    /// descriptor for which an old event is still to come.
+    closing: Vec<RawFd>,
+    random: Reserve,
+}
+
+impl Sockets {
+    pub(crate) fn new(worker: WorkerId, shared: Arc<Shared>, config: Arc<Config>) -> Self {
+        Self {
+            worker,
+            shared,
+            config,
+            now: 0,
+            table: Table::default(),
+            clients: Vec::new(),
+            peers: Vec::new(),
+            servers: Vec::new(),
+            connecting: HashMap::new(),
+            next_ticket: 1,
+            cancels: HashMap::new(),
+            cancel_name: None,
+            unreached: None,
+            forwards: HashMap::new(),
+            queued: VecDeque::new(),
+            lingering: HashMap::new(),
+            ready: VecDeque::new(),
+            logins: VecDeque::new(),
+            resting: Vec::new(),
+            outcomes: VecDeque::new(),
+            closing: Vec::new(),
+            random: Reserve::new(),
+        }
+    }
+
+    pub(crate) fn epoll(&self) -> &Epoll {
+        self.shared.epoll(self.worker)
+    }
+
+    pub(crate) fn global(&self) -> &Global {
+        &self.config.global
+    }
+
+    pub(crate) fn set_config(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    /// A client that was accepted gets the slot the engine chose. False if it cannot be watched.
+    pub(crate) fn add_client(
+        &mut self,
+        client: ClientId,
+        fd: RawFd,
+        peer: Peer,
+        tls: Option<Box<Tls>>,
+    ) -> bool {
+        let at = client.0 as usize;
+        let token = self.table.register(fd, Kind::Client(client.0));
+        *slot(&mut self.clients, at) = Conn { tls, ..Conn::new(fd, LOGGING_IN) };
+        *slot(&mut self.peers, at) = peer;
+        self.epoll().add(fd, epoll::READ, token.to_u64()).is_ok()
+    }
+
+    #[inline]
+    pub(crate) fn client(&mut self, client: ClientId) -> &mut Conn {
+        &mut self.clients[client.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn server(&mut self, server: ServerId) -> &mut Conn {
+        &mut self.servers[server.0 as usize]
+    }
+
+    pub(crate) fn peer(&self, client: ClientId) -> &Peer {
+        &self.peers[client.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn is_client(&self, token: Token, client: ClientId) -> bool {
+        self.table.kind(token) == Kind::Client(client.0)
+    }
+
+    #[inline]
+    pub(crate) fn is_server(&self, token: Token, server: ServerId) -> bool {
+        self.table.kind(token) == Kind::Server(server.0)
+    }
+
+    /// The servers whose descriptors answer the description.
+    pub(crate) fn servers_where(&self, mut fits: impl FnMut(RawFd) -> bool) -> Vec<ServerId> {
+        let open = self.servers.iter().enumerate().filter(|(_, conn)| conn.fd >= 0);
+        open.filter(|(_, conn)| fits(conn.fd)).map(|(at, _)| ServerId(at as u32)).collect()
+    }
+
+    fn client_token(&self, client: ClientId) -> Option<Token> {
+        let fd = self.clients.get(client.0 as usize)?.fd;
+        (fd >= 0).then(|| self.table.token(fd))
+    }
+
+    fn server_token(&self, server: ServerId) -> Option<Token> {
+        let fd = self.servers.get(server.0 as usize)?.fd;
+        (fd >= 0).then(|| self.table.token(fd))
+    }
+
+    /// The socket of a client or a server.
+    fn conn(&mut self, kind: Kind) -> Option<&mut Conn> {
+        match kind {
+            Kind::Client(at) => self.clients.get_mut(at as usize),
+            Kind::Server(at) => self.servers.get_mut(at as usize),
+            _ => None,
+        }
+    }
+
+    /// Has this socket read soon, if it may have something to read.
+    pub(crate) fn queue(&mut self, token: Token) {
+        let kind = self.table.kind(token);
+        if let Some(conn) = self.conn(kind)
+            && conn.has(READABLE)
+            && !conn.has(QUEUED)
+        {
+            conn.flags |= QUEUED;
+            self.ready.push_back(token);
+        }
+    }
+
+    /// Every connection that may be readable is read soon.
+    pub(crate) fn queue_all(&mut self) {
+        let conns = self.clients.iter().chain(&self.servers);
+        let tokens: Vec<_> =
+            conns.filter(|conn| conn.fd >= 0).map(|conn| self.table.token(conn.fd)).collect();
+        tokens.into_iter().for_each(|token| self.queue(token));
+    }
+
+    /// Is something kept back that was sent to it?
+    pub(crate) fn client_has_pending(&self, client: ClientId) -> bool {
+        self.clients.get(client.0 as usize).is_some_and(|conn| conn.pending.is_some())
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn client_unsent(&self, client: ClientId) -> usize {
+        self.clients.get(client.0 as usize).map_or(0, Conn::pending_len)
+    }
+
+    pub(crate) fn server_unsent(&self, server: ServerId) -> usize {
+        self.servers.get(server.0 as usize).map_or(0, Conn::pending_len)
+    }
+
+    pub(crate) fn server_has_pending(&self, server: ServerId) -> bool {
+        self.servers.get(server.0 as usize).is_some_and(|conn| conn.pending.is_some())
+    }
+
+    /// A client that logs in is to be read when those who work have had their turn.
+    pub(crate) fn queue_login(&mut self, client: ClientId, token: Token) {
+        let conn = self.client(client);
+        if !conn.has(QUEUED) {
+            conn.flags |= QUEUED;
+            self.logins.push_back(token);
+        }
+    }
+
+    /// The next socket to be read without an event.
+    pub(crate) fn next_ready(&mut self) -> Option<(Token, Kind)> {
+        self.next_of(|sockets| &mut sockets.ready)
+    }
+
+    /// The next client that logs in and is to be read.
+    pub(crate) fn next_login(&mut self) -> Option<(Token, Kind)> {
+        self.next_of(|sockets| &mut sockets.logins)
+    }
+
+    fn next_of(
+        &mut self,
+        queue: impl Fn(&mut Self) -> &mut VecDeque<Token>,
+    ) -> Option<(Token, Kind)> {
+        loop {
+            let token = queue(self).pop_front()?;
+            let kind = self.table.kind(token);
+            if let Some(conn) = self.conn(kind) {
+                conn.flags &= !QUEUED;
+                if conn.has(READABLE) {
+                    return Some((token, kind));
+                }
+            }
+        }
+    }
+
+    /// A parked server is nobody's any more, as far as this worker knows.
+    pub(crate) fn forget_parked(&mut self, token: Token, pool: PoolId) {
+        if self.table.kind(token) == Kind::Parked(pool) {
+            self.table.clear(token.fd());
+        }
+    }
+
+    /// Ends the use of a descriptor; it is closed when the batch is over.
+    fn discard(&mut self, fd: RawFd) {
+        self.table.clear(fd);
+        self.closing.push(fd);
+    }
+
+    /// Closes what was ended in this batch.
+    pub(crate) fn close_discarded(&mut self) {
+        for fd in self.closing.drain(..) {
+            process::close(fd);
+        }
+    }
+
+    /// Closes everything; for the end of the worker. Parked servers are the pools'.
+    pub(crate) fn close_all(&mut self) {
+        self.close_discarded();
+        for fd in self.table.connections() {
+            process::close(fd);
+        }
+        self.table = Table::default();
+    }
+
+    /// What stands for a connection in the log and on the console.
+    pub(crate) fn client_pointer(&self, client: ClientId) -> u64 {
+        pointer(self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd))
+    }
+
+    pub(crate) fn server_pointer(&self, server: ServerId) -> u64 {
+        pointer(self.server_fd(server))
+    }
+
+    /// -1 if it has none yet.
+    pub(crate) fn server_fd(&self, server: ServerId) -> RawFd {
+        self.servers.get(server.0 as usize).map_or(-1, |conn| conn.fd)
+    }
+
+    /// How the client's connection is secured, in words; empty if it is not.
+    pub(crate) fn client_tls(&self, client: ClientId) -> String {
+        let tls = self.clients.get(client.0 as usize).and_then(|conn| conn.tls.as_deref());
+        tls.map_or_else(String::new, Tls::describe)
+    }
+
+    pub(crate) fn client_local_address(&self, client: ClientId) -> Address {
+        let fd = self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd);
+        socket::local_address(fd).unwrap_or_default()
+    }
+
+    pub(crate) fn client_fd(&self, client: ClientId) -> RawFd {
+        self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd)
+    }
+
+    /// One client less, as far as the balance between workers is concerned. Its TLS is still there:
+    /// it leaves as what it has entered.
+    fn count_out(&mut self, client: ClientId) {
+        let is_secured = self.client(client).tls.is_some();
+        self.shared.gauge(self.worker).load.leave(is_secured);
+    }
+}
+
+/// A connection's descriptor stands for it as long as it lasts, whichever worker has it.
+pub(crate) fn pointer(fd: RawFd) -> u64 {
+    u64::from(fd.max(0).cast_unsigned())
+}
+
+/// The entry at `at`, which is made if need be.
+fn slot<T: Default>(all: &mut Vec<T>, at: usize) -> &mut T {
+    if at >= all.len() {
+        all.resize_with(at + 1, T::default);
+    }
+    &mut all[at]
+}

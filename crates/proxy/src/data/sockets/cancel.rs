@@ -1,0 +1,236 @@
+//! Connections that carry a cancel request: to where a server is connected to, or to a peer. Each
+//! is opened for one request, sends it, and waits for the other end to close.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::{
+        fd::{IntoRawFd as _, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
+};
+
+use engine::{
+    ids::{ClientId, Micros, ServerId},
+    settings::Target,
+    shell::{CancelEnd, OtherProcess},
+};
+
+use super::{Outcome, Sockets, events::CancelLine};
+use crate::{
+    Peer,
+    cold::{controller::ForwardInfo, handshake::Job, resolve::Question, takeover::Letter},
+    data::{
+        shared::{ColdRequest, ServerSocket},
+        table::Kind,
+    },
+};
+use net::sys::{Address, epoll, socket};
+
+/// A request for a peer to which as many as may be are under way.
+#[derive(Debug)]
+pub(super) struct Queued {
+    cancel: Cancel,
+    peer: u32,
+    target: Target,
+}
+
+/// A cancel request on its way.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    id: u64,
+    packet: Vec<u8>,
+    sent: bool,
+    /// The peer it is for; none if it is for a server.
+    peer: Option<u32>,
+    /// When it is given up; `None` = never.
+    until: Option<Micros>,
+    pub(super) began: Micros,
+    /// Database and user of the server, for the log.
+    pub(super) name: Option<(String, String)>,
+    pub(super) address: Address,
+}
+
+impl Sockets {
+    fn new_cancel(&mut self, id: u64, peer: Option<u32>, packet: &[u8]) -> Cancel {
+        let limit = self.config.global.cancel_wait_timeout.as_micros() as Micros;
+        let until = (limit > 0).then_some(self.now + limit);
+        let (began, name) = (self.now, self.cancel_name.take().filter(|_| peer.is_none()));
+        let address = Address::default();
+        Cancel { id, packet: packet.to_vec(), sent: false, peer, until, began, name, address }
+    }
+
+    /// Where `server` is connected to, a second connection delivers `packet`.
+    pub(super) fn begin_cancel(&mut self, id: u64, server: ServerId, packet: &[u8]) {
+        let target = self.servers[server.0 as usize].fd;
+        let cancel = self.new_cancel(id, None, packet);
+        match self.shared.server_socket(target) {
+            // Its key must not be overheard either.
+            Some(ServerSocket { address, host: Some(host), tls }) if !tls.is_empty() => {
+                let (packet, worker) = (packet.to_vec(), self.worker);
+                let limit = self.config.global.cancel_wait_timeout;
+                let job = Job::Cancel { address, host, packet, worker, cancel: id, limit };
+                self.shared.handshakes.begin(job);
+            }
+            Some(socket) => self.open_cancel(cancel, &socket.address),
+            None => self.outcomes.push_back(Outcome::CancelDone(id, CancelEnd::Unsent)),
+        }
+    }
+
+    /// A connection to a peer delivers `packet`, as soon as there may be one more.
+    pub(super) fn begin_forward(&mut self, id: u64, peer: u32, target: &Target, packet: &[u8]) {
+        let cancel = self.new_cancel(id, Some(peer), packet);
+        self.queued.push_back(Queued { cancel, peer, target: target.clone() });
+        self.begin_queued();
+    }
+
+    /// Another process of an online restart gets one end of a connection on which `packet` comes; it
+    /// closes it when it has acted. Nothing goes back to the process from which it came.
+    pub(super) fn begin_passing(
+        &mut self,
+        id: u64,
+        to: OtherProcess,
+        requester: ClientId,
+        packet: &[u8],
+    ) -> bool {
+        let Some(line) = self.shared.lines.to(to) else { return false };
+        if *self.peer(requester) == Peer::Process(to) {
+            return false;
+        }
+        let Ok((near, far)) = UnixStream::pair() else { return false };
+        if near.set_nonblocking(true).and(far.set_nonblocking(true)).is_err() {
+            return false;
+        }
+        let cancel = self.new_cancel(id, None, packet);
+        line.send(Letter::Cancel(far.into()));
+        self.watch_cancel(cancel, near.into());
+        true
+    }
+
+    /// Those that have had to wait, the oldest first. Places that another worker gives up are
+    /// found at the next tick.
+    fn begin_queued(&mut self) {
+        for _ in 0..self.queued.len() {
+            let Some(next) = self.queued.pop_front() else { break };
+            let own = self.config.peers.get(&next.peer).and_then(|entry| entry.pool_size);
+            let most = own.unwrap_or(self.config.global.default_pool_size);
+            if self.shared.begin_forward(next.peer, most) {
+                self.connect_to_peer(next.cancel, &next.target);
+            } else {
+                self.queued.push_back(next);
+            }
+        }
+    }
+
+    /// If the peer has a name, its address comes first.
+    fn connect_to_peer(&mut self, cancel: Cancel, target: &Target) {
+        let address = match target {
+            Target::Unix(path) => Address::Unix(path.clone()),
+            Target::Abstract(name) => Address::Abstract(name.clone().into()),
+            Target::Tcp(host, port) => match host.parse::<IpAddr>() {
+                Ok(ip) => Address::Inet((ip, *port).into()),
+                Err(_) => return self.resolve_peer(cancel, host, *port),
+            },
+        };
+        self.open_cancel(cancel, &address);
+    }
+
+    fn resolve_peer(&mut self, cancel: Cancel, host: &str, port: u16) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let question = Question { host: host.to_owned(), port, worker: self.worker, ticket };
+        if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
+            self.forwards.insert(ticket, cancel);
+        } else {
+            self.finish(&cancel, CancelEnd::Unsent);
+        }
+    }
+
+    pub(super) fn forward_resolved(&mut self, cancel: Cancel, addresses: Vec<SocketAddr>) {
+        match addresses.first() {
+            Some(address) => self.open_cancel(cancel, &Address::Inet(*address)),
+            None => self.finish(&cancel, CancelEnd::Unsent),
+        }
+    }
+
+    fn open_cancel(&mut self, mut cancel: Cancel, address: &Address) {
+        cancel.address.clone_from(address);
+        let Ok((fd, _)) = self.open_towards(address) else {
+            return self.finish(&cancel, CancelEnd::Unsent);
+        };
+        self.watch_cancel(cancel, fd);
+    }
+
+    fn watch_cancel(&mut self, cancel: Cancel, fd: OwnedFd) {
+        let fd = fd.into_raw_fd();
+        let token = self.table.register(fd, Kind::Cancel);
+        self.cancels.insert(fd, cancel);
+        // Being writable is reported for a socket that is connected already, too.
+        if self.epoll().add(fd, epoll::READ_WRITE, token.to_u64()).is_err() {
+            self.end_cancel(fd, CancelEnd::Unsent);
+        }
+    }
+
+    /// The request is sent as soon as that is possible; then the end is waited for, which the
+    /// other side brings about when it has acted.
+    pub(crate) fn cancel_event(&mut self, fd: RawFd, events: u32) {
+        let Some(cancel) = self.cancels.get_mut(&fd) else { return };
+        if events & epoll::WRITABLE != 0 && !cancel.sent {
+            // So few bytes into an empty socket buffer go whole or not at all.
+            cancel.sent = socket::send(fd, &cancel.packet).is_ok();
+            if let Some(cancel) = self.cancels.get(&fd).filter(|cancel| cancel.sent) {
+                self.log_cancel(fd, cancel, CancelLine::Opened);
+            }
+        }
+        let over = events & (epoll::BROKEN | epoll::PEER_DONE) != 0;
+        if over {
+            let sent = self.cancels.get(&fd).is_some_and(|cancel| cancel.sent);
+            self.end_cancel(fd, if sent { CancelEnd::Taken } else { CancelEnd::Unsent });
+        }
+    }
+
+    fn end_cancel(&mut self, fd: RawFd, end: CancelEnd) {
+        if let Some(cancel) = self.cancels.remove(&fd) {
+            self.log_cancel(fd, &cancel, CancelLine::Closed(end));
+            self.discard(fd);
+            self.finish(&cancel, end);
+        }
+    }
+
+    fn finish(&mut self, cancel: &Cancel, end: CancelEnd) {
+        self.outcomes.push_back(Outcome::CancelDone(cancel.id, end));
+        if let Some(peer) = cancel.peer {
+            self.shared.end_forward(peer);
+        }
+    }
+
+    /// Gives up what is due by the clock.
+    pub(super) fn end_late_cancels(&mut self) {
+        let now = self.now;
+        let is_late = |cancel: &Cancel| cancel.until.is_some_and(|until| until <= now);
+        let late = self.cancels.iter().filter(|(_, cancel)| is_late(cancel));
+        let late: Vec<_> = late.map(|(fd, cancel)| (*fd, cancel.sent)).collect();
+        for (fd, sent) in late {
+            self.end_cancel(fd, CancelEnd::Late { sent });
+        }
+        let unsent = CancelEnd::Late { sent: false };
+        let unresolved: Vec<_> = self.forwards.extract_if(|_, cancel| is_late(cancel)).collect();
+        unresolved.iter().for_each(|(_, cancel)| self.finish(cancel, unsent));
+        let outcomes = &mut self.outcomes;
+        self.queued.retain(|Queued { cancel, .. }| {
+            let late = is_late(cancel);
+            if late {
+                outcomes.push_back(Outcome::CancelDone(cancel.id, unsent));
+            }
+            !late
+        });
+        self.begin_queued();
+    }
+
+    /// Requests for peers.
+    pub(crate) fn forwards(&self) -> Vec<ForwardInfo> {
+        let queued = self.queued.iter().map(|queued| &queued.cancel);
+        let all = self.cancels.values().chain(self.forwards.values()).chain(queued);
+        all.filter_map(|cancel| Some(ForwardInfo { peer: cancel.peer?, sent: cancel.sent }))
+            .collect()
+    }
+}

@@ -1,0 +1,279 @@
+//! Servers: the connections that we open and keep. Cancel requests are in `cancel.rs`.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
+};
+
+use config::in_words;
+use engine::{ids::ServerId, settings::Target};
+
+use super::{Outcome, Sockets};
+use crate::{
+    cold::{
+        handshake::{CONNECT_TIMEOUT, Job, SecuredServer},
+        resolve::Question,
+    },
+    data::{
+        conn::{CONNECTING, Conn},
+        listener,
+        shared::{ColdRequest, ServerSocket},
+        table::{Kind, Token},
+    },
+    warning,
+};
+use net::sys::{Address, epoll, process, socket};
+
+/// Why a server is not there.
+const CONNECT_FAILED: &str = "connect failed";
+
+/// A server on its way to being connected.
+#[derive(Debug)]
+pub(super) struct Connecting {
+    /// Tells this attempt from another one in the same slot.
+    pub(super) ticket: u64,
+    /// Still to be tried, after the present one.
+    addresses: VecDeque<Address>,
+    /// The present one.
+    tried: Option<Address>,
+    /// The listener's queue was full: the kernel cannot wait for it, so we try again.
+    retry: bool,
+    /// Database and user, for the log.
+    pub(super) name: Option<(String, String)>,
+    /// The name it is reached by over TCP.
+    host: Option<String>,
+}
+
+impl Connecting {
+    fn new(ticket: u64, name: Option<(String, String)>) -> Self {
+        let addresses = VecDeque::new();
+        Self { ticket, addresses, tried: None, retry: false, name, host: None }
+    }
+}
+
+impl Sockets {
+    pub(super) fn begin_connecting(&mut self, server: ServerId, target: &Target) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let name = self.connecting.remove(&server.0).and_then(|known| known.name);
+        let mut waits = Connecting::new(ticket, name);
+        let addresses = &mut waits.addresses;
+        match target {
+            Target::Unix(path) => addresses.push_back(Address::Unix(path.clone())),
+            Target::Abstract(name) => addresses.push_back(Address::Abstract(name.clone().into())),
+            Target::Tcp(host, port) => {
+                waits.host = Some(host.clone());
+                match host.parse::<std::net::IpAddr>() {
+                    Ok(ip) => addresses.push_back(Address::Inet((ip, *port).into())),
+                    Err(_) => {
+                        let (host, port, worker) = (host.clone(), *port, self.worker);
+                        let question = Question { host, port, worker, ticket };
+                        if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
+                            self.connecting.insert(server.0, waits);
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+        self.connecting.insert(server.0, waits);
+        self.try_next_address(server);
+    }
+
+    /// Keeps a server's name for the moment it is connected.
+    pub(super) fn name_server(&mut self, server: ServerId, name: (&str, &str)) {
+        let name = Some((name.0.to_owned(), name.1.to_owned()));
+        self.connecting.insert(server.0, Connecting::new(0, name));
+    }
+
+    /// The answer to a question for a name's addresses.
+    pub(crate) fn resolved(&mut self, ticket: u64, addresses: Vec<std::net::SocketAddr>) {
+        if let Some(forward) = self.forwards.remove(&ticket) {
+            return self.forward_resolved(forward, addresses);
+        }
+        let mut all = self.connecting.iter_mut();
+        if let Some((at, connecting)) = all.find(|(_, waits)| waits.ticket == ticket) {
+            let server = ServerId(*at);
+            connecting.addresses = addresses.into_iter().map(Address::Inet).collect();
+            self.try_next_address(server);
+        }
+    }
+
+    fn try_next_address(&mut self, server: ServerId) {
+        loop {
+            let Some(connecting) = self.connecting.get_mut(&server.0) else { return };
+            let ticket = connecting.ticket;
+            let Some(address) = connecting.addresses.pop_front() else {
+                let reason = match connecting.tried {
+                    Some(_) => CONNECT_FAILED,
+                    None => "server DNS lookup failed",
+                };
+                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket, reason });
+                return;
+            };
+            connecting.tried = Some(address.clone());
+            match self.open_towards(&address) {
+                Ok((fd, done)) => return self.watch_server(server, ticket, fd, address, done),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connecting_of(self, server, |connecting| {
+                        connecting.addresses.push_front(address);
+                        connecting.retry = true;
+                    });
+                    return;
+                }
+                Err(error) => warning!("sbuf_connect failed: {}", in_words(&error)),
+            }
+        }
+    }
+
+    /// A socket that connects, and whether it has done so already.
+    pub(super) fn open_towards(&self, address: &Address) -> io::Result<(OwnedFd, bool)> {
+        let fd = socket::open(address)?;
+        if matches!(address, Address::Inet(_)) {
+            listener::set_tcp_options(fd.as_raw_fd(), &self.config.global)?;
+        }
+        let done = socket::connect(fd.as_raw_fd(), address)?;
+        Ok((fd, done))
+    }
+
+    fn watch_server(
+        &mut self,
+        server: ServerId,
+        ticket: u64,
+        fd: OwnedFd,
+        address: Address,
+        done: bool,
+    ) {
+        let fd = fd.into_raw_fd();
+        let token = self.table.register(fd, Kind::Server(server.0));
+        let (flags, interest) =
+            if done { (0, epoll::READ) } else { (CONNECTING, epoll::READ_WRITE) };
+        self.servers[server.0 as usize] = Conn::new(fd, flags);
+        let host = self.connecting.get(&server.0).and_then(|waits| waits.host.clone());
+        self.shared.set_server_socket(fd, ServerSocket { address, host, tls: String::new() });
+        if self.epoll().add(fd, interest, token.to_u64()).is_err() {
+            self.outcomes.push_back(Outcome::ConnectFailed {
+                server,
+                ticket,
+                reason: CONNECT_FAILED,
+            });
+        } else if done {
+            self.outcomes.push_back(Outcome::ServerConnected { server, ticket });
+        }
+    }
+
+    /// Something happened on a socket that was not connected yet. Its first bytes are reported
+    /// again when it is watched for reading only.
+    pub(crate) fn connect_event(&mut self, server: ServerId, token: Token) {
+        let Some(ticket) = self.connecting.get(&server.0).map(|waits| waits.ticket) else {
+            return;
+        };
+        let fd = token.fd();
+        let connected = socket::take_error(fd)
+            .and_then(|()| self.epoll().modify(fd, epoll::READ, token.to_u64()));
+        if connected.is_ok() {
+            self.server(server).flags &= !CONNECTING;
+            self.outcomes.push_back(Outcome::ServerConnected { server, ticket });
+            return;
+        }
+        self.servers[server.0 as usize] = Conn::default();
+        self.shared.forget_server_socket(fd);
+        self.discard(fd);
+        self.try_next_address(server);
+    }
+
+    /// A server was reached. If it is to be asked for TLS its socket goes to a handshake, and comes
+    /// back in `secured`; true if it need not.
+    pub(crate) fn needs_no_tls(&mut self, server: ServerId, ticket: u64) -> bool {
+        let Some(waits) = self.connecting.get(&server.0) else { return true };
+        let Some(host) = waits.host.clone() else { return true };
+        if waits.ticket != ticket || self.shared.tls().servers.is_none() {
+            return true;
+        }
+        let conn = std::mem::take(self.server(server));
+        let _ = self.epoll().delete(conn.fd);
+        self.table.clear(conn.fd);
+        let (fd, worker) = (process::own(conn.fd), self.worker);
+        let limit = self.config.global.server_connect_timeout;
+        self.shared.handshakes.begin(Job::Server { fd, host, worker, server, ticket, limit });
+        false
+    }
+
+    /// What came of a handshake.
+    pub(crate) fn secured(
+        &mut self,
+        server: ServerId,
+        ticket: u64,
+        result: Result<SecuredServer, String>,
+    ) {
+        let is_awaited = self.connecting.get(&server.0).is_some_and(|waits| waits.ticket == ticket);
+        let SecuredServer { fd, tls } = match result {
+            Ok(secured) if is_awaited => secured,
+            // Closed by being dropped.
+            Ok(secured) => {
+                self.shared.forget_server_socket(secured.fd.as_raw_fd());
+                return;
+            }
+            Err(reason) => {
+                warning!("TLS to a server failed: {reason}");
+                let is_late = reason == CONNECT_TIMEOUT;
+                let reason = if is_late { CONNECT_TIMEOUT } else { CONNECT_FAILED };
+                self.outcomes.push_back(Outcome::ConnectFailed { server, ticket, reason });
+                return;
+            }
+        };
+        let fd = fd.into_raw_fd();
+        if let Some(tls) = &tls {
+            let socket = self.shared.forget_server_socket(fd);
+            self.shared.set_server_socket(fd, ServerSocket { tls: tls.describe(), ..socket });
+        }
+        let token = self.table.register(fd, Kind::Server(server.0));
+        self.servers[server.0 as usize] = Conn { tls, ..Conn::new(fd, 0) };
+        if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
+            self.outcomes.push_back(Outcome::ConnectFailed {
+                server,
+                ticket,
+                reason: CONNECT_FAILED,
+            });
+        } else {
+            self.outcomes.push_back(Outcome::ServerReady { server, ticket });
+        }
+    }
+
+    /// Is this attempt under way?
+    pub(crate) fn is_connecting(&self, server: ServerId, ticket: u64) -> bool {
+        self.connecting.get(&server.0).is_some_and(|connecting| connecting.ticket == ticket)
+    }
+
+    /// Is this the outcome of the attempt that is under way? It is over then.
+    pub(crate) fn end_connecting(&mut self, server: ServerId, ticket: u64) -> bool {
+        let is_present = self.connecting.get(&server.0).is_some_and(|waits| waits.ticket == ticket);
+        if is_present && let Some(waits) = self.connecting.remove(&server.0) {
+            self.log_connected(server, waits.name.as_ref());
+            self.unreached = waits.tried.map(|address| (server.0, address));
+        }
+        is_present
+    }
+
+    /// What is due by the clock: connections to try again, requests and last words to give up.
+    pub(crate) fn tick(&mut self) {
+        self.end_lingering();
+        self.end_late_cancels();
+
+        let again = self.connecting.iter_mut().filter(|(_, waits)| waits.retry);
+        let again: Vec<_> = again
+            .map(|(at, waits)| {
+                waits.retry = false;
+                ServerId(*at)
+            })
+            .collect();
+        again.into_iter().for_each(|server| self.try_next_address(server));
+    }
+}
+
+fn connecting_of(sockets: &mut Sockets, server: ServerId, f: impl FnOnce(&mut Connecting)) {
+    if let Some(connecting) = sockets.connecting.get_mut(&server.0) {
+        f(connecting);
+    }
+}

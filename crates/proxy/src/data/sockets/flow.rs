@@ -1,0 +1,211 @@
+//! The flow of bytes where it is not smooth: output that is kept back, reading that is held back
+//! because of it, and the last words to a client that has left.
+
+use std::{io, os::fd::RawFd};
+
+use engine::ids::{ClientId, Micros, ServerId, WorkerId};
+
+use super::{Outcome, Sockets};
+use crate::data::{
+    conn::{BROKEN, DONE, NEWS, Pending, READABLE},
+    table::{Kind, Token},
+};
+use net::sys::{epoll, socket};
+
+/// Output a client may have kept back and still be read: it sends faster than it reads.
+const CLIENT_PENDING_MAX: usize = 64 * 1024;
+
+/// How long the last words to a client are kept.
+const LINGER: Micros = 5_000_000;
+
+/// A client that has left, and what it has not read yet.
+#[derive(Debug)]
+pub(super) struct Lingering {
+    pending: Box<Pending>,
+    until: Micros,
+}
+
+/// What stands before the end of a client's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastWords {
+    None,
+    Terminate,
+    /// Something that wants an answer, be there anybody to read it or not.
+    Request,
+}
+
+impl Sockets {
+    /// May this client be read, as far as output kept back is concerned? If not, it is queued
+    /// when that is gone.
+    #[inline]
+    pub(crate) fn client_may_be_read(&mut self, client: ClientId, on: Option<ServerId>) -> bool {
+        if let Some(on) = on
+            && self.servers[on.0 as usize].pending.is_some()
+        {
+            let token = self.client_token(client).unwrap_or_default();
+            self.server(on).stalls = token;
+            return false;
+        }
+        self.clients[client.0 as usize].pending_len() <= CLIENT_PENDING_MAX
+    }
+
+    /// May this server be read? Not while its client has output kept back.
+    #[inline]
+    pub(crate) fn server_may_be_read(&mut self, server: ServerId, by: Option<ClientId>) -> bool {
+        if let Some(by) = by
+            && self.clients[by.0 as usize].pending.is_some()
+        {
+            let token = self.server_token(server).unwrap_or_default();
+            self.client(by).stalls = token;
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn watch_writable(&mut self, kind: Kind) {
+        self.watch(kind, epoll::READ_WRITE);
+    }
+
+    /// After a time of not being watched at all.
+    pub(super) fn watch_again(&mut self, kind: Kind) {
+        let has_pending = self.conn(kind).is_some_and(|conn| conn.pending.is_some());
+        self.watch(kind, if has_pending { epoll::READ_WRITE } else { epoll::READ });
+    }
+
+    fn watch(&mut self, kind: Kind, interest: u32) {
+        let Some(fd) = self.conn(kind).map(|conn| conn.fd) else { return };
+        let token = self.table.token(fd);
+        if self.epoll().modify(fd, interest, token.to_u64()).is_err() {
+            self.report_lost(token, kind);
+        }
+    }
+
+    fn report_lost(&mut self, token: Token, kind: Kind) {
+        match kind {
+            Kind::Client(_) => self.outcomes.push_back(Outcome::ClientLost(token)),
+            Kind::Server(_) => self.outcomes.push_back(Outcome::ServerLost(token)),
+            _ => {}
+        }
+    }
+
+    /// A client's or server's socket takes bytes again.
+    pub(crate) fn flush(&mut self, token: Token, kind: Kind) {
+        let Some(conn) = self.conn(kind) else { return };
+        if conn.pending.is_none() {
+            return;
+        }
+        match conn.flush() {
+            Ok(false) => {}
+            Ok(true) => {
+                let stalled = std::mem::take(&mut conn.stalls);
+                self.watch(kind, epoll::READ);
+                self.queue(stalled);
+                self.queue(token);
+            }
+            Err(_) => match kind {
+                Kind::Server(at) => self.read_last_words(ServerId(at)),
+                _ => self.report_lost(token, kind),
+            },
+        }
+    }
+
+    /// A server does not take bytes any more. It may have said why, so it is read to its end, and
+    /// that end is reported.
+    pub(super) fn read_last_words(&mut self, server: ServerId) {
+        let Some(token) = self.server_token(server) else { return };
+        let conn = self.server(server);
+        conn.flags |= READABLE | DONE | BROKEN;
+        let stalled = std::mem::take(&mut conn.stalls);
+        self.queue(stalled);
+        self.queue(token);
+    }
+
+    /// Another worker's server comes here. Whatever there is to read is reported anew. That is looked
+    /// for at once: the other worker may be slow to learn that the server has gone.
+    pub(super) fn fetch_server(&mut self, server: ServerId, fd: RawFd, home: WorkerId) {
+        let _ = self.shared.epoll(home).delete(fd);
+        let token = self.table.register(fd, Kind::Server(server.0));
+        if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
+            return self.outcomes.push_back(Outcome::ServerLost(token));
+        }
+        let peeked = socket::peek(fd, &mut [0]);
+        if !peeked.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {
+            self.server(server).flags |= READABLE | NEWS;
+            self.queue(token);
+        }
+    }
+
+    /// The client has left, but not everything it was told has gone out.
+    pub(super) fn linger(&mut self, fd: RawFd, pending: Box<Pending>) {
+        let token = self.table.token(fd);
+        self.table.change(token, Kind::Lingering);
+        self.lingering.insert(fd, Lingering { pending, until: self.now + LINGER });
+    }
+
+    pub(crate) fn linger_event(&mut self, fd: RawFd, events: u32) {
+        let Some(lingering) = self.lingering.get_mut(&fd) else { return };
+        let is_broken = events & epoll::BROKEN != 0;
+        if is_broken || lingering.pending.send(fd).unwrap_or(true) {
+            self.lingering.remove(&fd);
+            self.say_goodbye(fd, true);
+        }
+    }
+
+    /// Gives up what was kept too long.
+    pub(super) fn end_lingering(&mut self) {
+        let now = self.now;
+        let late = self.lingering.extract_if(|_, lingering| lingering.until <= now);
+        let late: Vec<_> = late.map(|(fd, _)| fd).collect();
+        late.into_iter().for_each(|fd| self.discard(fd));
+    }
+
+    /// Closes a client's socket. Bytes it sent that nobody read would turn the close into a
+    /// reset, which can overtake the error message that explains it; so they are read away,
+    /// unless the client has closed its side already.
+    pub(super) fn say_goodbye(&mut self, fd: RawFd, unread: bool) {
+        if unread {
+            socket::shutdown(fd, true);
+            let mut waste = [0; 4096];
+            for _ in 0..16 {
+                if !matches!(socket::recv(fd, &mut waste), Ok(1..)) {
+                    break;
+                }
+            }
+        }
+        self.discard(fd);
+    }
+
+    /// What an idle client has left to say. Only asked once its peer has closed its side: if that
+    /// is goodbye, no server need be waited for to learn it.
+    pub(crate) fn last_words(&mut self, client: ClientId) -> LastWords {
+        if self.client(client).tls.is_some() {
+            return self.last_records(client);
+        }
+        const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
+        let mut next = [0; TERMINATE.len()];
+        match socket::peek(self.client(client).fd, &mut next) {
+            Ok(0) => LastWords::None,
+            Ok(count) if next[..count] == TERMINATE => LastWords::Terminate,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => LastWords::None,
+            Ok(_) | Err(_) => LastWords::Request,
+        }
+    }
+
+    /// Likewise with TLS, where lengths tell enough: who has closed its side and has left five bytes
+    /// means goodbye by them, or asks for nothing (Sync, Flush). Two are the alert that nothing follows.
+    fn last_records(&mut self, client: ClientId) -> LastWords {
+        let mut next = [0; 128];
+        let conn = self.client(client);
+        let count = match socket::peek(conn.fd, &mut next) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(_) => return LastWords::None,
+        };
+        let lens = conn.tls.as_ref().and_then(|tls| tls.content_lens(&next[..count]));
+        match lens.as_deref() {
+            Some([] | [2]) => LastWords::None,
+            Some([5] | [5, 2]) => LastWords::Terminate,
+            Some(_) | None => LastWords::Request,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Sockets that come from another process, or go to one.
+
+use std::{mem, os::fd::RawFd};
+
+use engine::ids::{ClientId, ServerId};
+
+use super::{Outcome, Sockets, slot};
+use crate::data::{conn::Conn, peer::Peer, shared::ServerSocket, table::Kind};
+use net::sys::{epoll, socket};
+
+impl Sockets {
+    /// Is one of these connections secured?
+    pub(crate) fn has_tls(&self, client: ClientId, server: Option<ServerId>) -> bool {
+        let client = self.clients.get(client.0 as usize);
+        let server = server.and_then(|server| self.servers.get(server.0 as usize));
+        client.into_iter().chain(server).any(|conn| conn.tls.is_some())
+    }
+
+    /// The client is another process's, and so is its socket: nothing is said, nothing shut.
+    pub(crate) fn cede_client(&mut self, client: ClientId) {
+        if self.client(client).fd >= 0 {
+            self.count_out(client);
+            let conn = mem::take(self.client(client));
+            self.cede_socket(conn.fd);
+        }
+    }
+
+    pub(crate) fn cede_server(&mut self, server: ServerId) {
+        let conn = mem::take(self.server(server));
+        if conn.fd >= 0 {
+            self.cede_socket(conn.fd);
+        }
+    }
+
+    /// Closing it alone would not end its events, since the other process has it open.
+    pub(crate) fn cede_socket(&mut self, fd: RawFd) {
+        let _ = self.epoll().delete(fd);
+        self.shared.forget_server_socket(fd);
+        self.discard(fd);
+    }
+
+    /// Whatever there is to read is reported as soon as the worker waits for events.
+    pub(crate) fn import_client(&mut self, client: ClientId, fd: RawFd, peer: Peer) {
+        if !self.add_client(client, fd, peer, None) {
+            let token = self.table.token(fd);
+            self.outcomes.push_back(Outcome::ClientLost(token));
+        }
+    }
+
+    pub(crate) fn import_server(&mut self, server: ServerId, fd: RawFd) {
+        let token = self.table.register(fd, Kind::Server(server.0));
+        *slot(&mut self.servers, server.0 as usize) = Conn::new(fd, 0);
+        let address = socket::peer_address(fd).unwrap_or_default();
+        self.shared.set_server_socket(fd, ServerSocket { address, ..ServerSocket::default() });
+        if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
+            self.outcomes.push_back(Outcome::ServerLost(token));
+        }
+    }
+}

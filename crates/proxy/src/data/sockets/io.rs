@@ -1,0 +1,235 @@
+//! What the engine asks for. Nothing here fails or blocks as the engine sees it.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use engine::{
+    ids::{ClientId, Handle, Micros, PoolId, ServerId},
+    settings::Target,
+    shell::{Check, ConsoleLogin, Event, Io, OtherProcess, TlsStart},
+};
+
+use wire::startup::CancelKey;
+
+use super::{Outcome, Sockets, slot};
+use crate::{
+    cold::{
+        check,
+        handshake::{Job, TlsArrival},
+        pooler::{ConsoleConnection, ConsoleRequest, ConsoleSeat},
+    },
+    data::{
+        conn::{Conn, DONE, FAILED, NEWS, READABLE, Sent},
+        shared::ColdRequest,
+        table::{Kind, Token},
+    },
+};
+use net::sys::{epoll, process, socket};
+
+impl Io for Sockets {
+    #[inline]
+    fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
+        match self.client(client).send(bytes) {
+            Sent::Accepted => {}
+            Sent::KeptBack => self.watch_writable(Kind::Client(client.0)),
+            Sent::Failed => {
+                let lost = self.client_token(client).map(Outcome::ClientLost);
+                self.outcomes.extend(lost);
+            }
+        }
+    }
+
+    #[inline]
+    fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool {
+        match self.server(server).send(bytes) {
+            Sent::Accepted => {}
+            Sent::KeptBack => self.watch_writable(Kind::Server(server.0)),
+            Sent::Failed => {
+                self.read_last_words(server);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn server_flushed(&self, server: ServerId) -> bool {
+        self.servers[server.0 as usize].pending.is_none()
+    }
+
+    fn client_unsent(&self, client: ClientId) -> usize {
+        self.client_unsent(client)
+    }
+
+    fn peek_client(&mut self, client: ClientId, buffer: &mut [u8]) -> usize {
+        let conn = self.client(client);
+        match conn.tls {
+            None => socket::peek(conn.fd, buffer).unwrap_or(0),
+            Some(_) => 0,
+        }
+    }
+
+    fn close_client(&mut self, client: ClientId) {
+        self.count_out(client);
+        self.client(client).say_tls_is_over();
+        let mut conn = mem::take(self.client(client));
+        self.peers[client.0 as usize] = crate::data::peer::Peer::Unknown;
+        self.queue(mem::take(&mut conn.stalls));
+        match conn.pending.take() {
+            Some(pending) if !conn.has(FAILED) => self.linger(conn.fd, pending),
+            _ => self.say_goodbye(conn.fd, conn.has(READABLE) && !conn.has(DONE)),
+        }
+    }
+
+    fn close_server(&mut self, server: ServerId) {
+        self.connecting.remove(&server.0);
+        // A server may be given up before it has a socket.
+        let mut conn = mem::take(slot(&mut self.servers, server.0 as usize));
+        self.queue(conn.stalls);
+        if conn.fd >= 0 {
+            conn.say_tls_is_over();
+            self.shared.forget_server_socket(conn.fd);
+            self.discard(conn.fd);
+        }
+    }
+
+    fn connect(&mut self, server: ServerId, target: &Target) {
+        *slot(&mut self.servers, server.0 as usize) = Conn::default();
+        self.begin_connecting(server, target);
+    }
+
+    fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]) {
+        self.begin_cancel(cancel, server, packet);
+    }
+
+    fn forward_cancel(&mut self, cancel: u64, peer: u32, target: &Target, packet: &[u8]) {
+        self.begin_forward(cancel, peer, target, packet);
+    }
+
+    fn forward_to_process(
+        &mut self,
+        cancel: u64,
+        to: OtherProcess,
+        requester: ClientId,
+        packet: &[u8],
+    ) -> bool {
+        self.begin_passing(cancel, to, requester, packet)
+    }
+
+    fn start_tls(&mut self, client: ClientId, start: TlsStart, connected_at: Micros) {
+        self.count_out(client);
+        let conn = mem::take(self.client(client));
+        let peer = mem::take(&mut self.peers[client.0 as usize]);
+        let _ = self.epoll().delete(conn.fd);
+        self.table.clear(conn.fd);
+        let (said, is_direct) = match start {
+            TlsStart::Asked => (Vec::new(), false),
+            TlsStart::Direct(said) => (said, true),
+        };
+        let seat = self.shared.login_seat(&peer);
+        let fd = process::own(conn.fd);
+        let worker = self.worker;
+        let arrival = TlsArrival { fd, peer, worker, said, is_direct, connected_at, seat };
+        // What the login has left of its time.
+        let spent = Duration::from_micros(self.now.saturating_sub(connected_at));
+        let limit = match self.config.global.client_login_timeout {
+            Duration::ZERO => Duration::ZERO,
+            limit => limit.saturating_sub(spent).max(Duration::from_millis(1)),
+        };
+        self.shared.handshakes.begin(Job::Client { arrival, limit });
+    }
+
+    #[inline]
+    fn resume_client(&mut self, client: ClientId) {
+        if let Some(token) = self.client_token(client) {
+            self.queue(token);
+        }
+    }
+
+    #[inline]
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
+        let mut conn = mem::take(self.server(server));
+        debug_assert!(conn.pending.is_none(), "a server was released with output kept back");
+        if let Some(tls) = conn.tls.take() {
+            self.shared.park_tls(conn.fd, tls);
+        }
+        let token = self.table.token(conn.fd);
+        self.table.change(token, Kind::Parked(pool));
+        if conn.stalls != Token::default() {
+            self.queue(conn.stalls);
+        }
+        if conn.has(READABLE) || conn.may_rest() {
+            // What it has to say must not be forgotten with the latch, nor for a rest: have it told again.
+            let _ = self.epoll().modify(conn.fd, epoll::READ, token.to_u64());
+        }
+        token.to_handle(self.worker)
+    }
+
+    #[inline]
+    fn attach_server(&mut self, server: ServerId, handle: Handle) {
+        let (token, home) = Token::from_handle(handle);
+        let fd = token.fd();
+        let tls = self.shared.unpark_tls(fd);
+        *slot(&mut self.servers, server.0 as usize) = Conn { tls, ..Conn::new(fd, 0) };
+        if home != self.worker {
+            self.fetch_server(server, fd, home);
+        } else if matches!(self.table.kind(token), Kind::Parked(_)) {
+            self.table.change(token, Kind::Server(server.0));
+        } else {
+            // It was on its way to another worker when an event came for it, which was put down
+            // to that worker. It came back, so have it told again.
+            self.table.change(token, Kind::Server(server.0));
+            let _ = self.epoll().modify(fd, epoll::READ, token.to_u64());
+        }
+    }
+
+    #[inline]
+    fn take_news(&mut self, server: ServerId) -> bool {
+        let conn = self.server(server);
+        let has_news = conn.has(NEWS);
+        conn.flags &= !NEWS;
+        has_news
+    }
+
+    fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin) {
+        self.count_out(client);
+        let conn = mem::take(self.client(client));
+        let peer = mem::take(&mut self.peers[client.0 as usize]);
+        let _ = self.epoll().delete(conn.fd);
+        self.table.clear(conn.fd);
+        let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());
+        let fd = process::own(conn.fd);
+        let seat = ConsoleSeat::new(self.shared.clone(), login.counted.clone());
+        let console = ConsoleConnection { fd, tls: conn.tls, peer, login, unsent, seat };
+        // Without a cold thread the pooler is ending: the connection is closed with the message.
+        let request = ConsoleRequest::Connection(console);
+        let _ = self.shared.cold.send(ColdRequest::Console(request));
+    }
+
+    fn cancel_console(&mut self, key: &CancelKey) {
+        let request = ConsoleRequest::Cancel(key.clone());
+        let _ = self.shared.cold.send(ColdRequest::Console(request));
+    }
+
+    fn check(&mut self, client: ClientId, serial: u64, check: Check) {
+        let host = self.peer(client).host();
+        let inquiry = check::Inquiry { worker: self.worker, client, serial, check, host };
+        // Without a cold thread the pooler is ending.
+        let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
+    }
+
+    fn server_end_point(&self, server: ServerId) -> Arc<[u8]> {
+        let tls = self.servers.get(server.0 as usize).and_then(|conn| conn.tls.as_ref());
+        tls.map(|tls| tls.end_point()).unwrap_or_default()
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        self.random.fill(bytes);
+    }
+
+    fn client_origin(&self, client: ClientId) -> String {
+        self.peer(client).origin(self.config.global.listen_port)
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        self.log_event(&event);
+    }
+}

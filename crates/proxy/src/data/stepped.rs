@@ -1,0 +1,75 @@
+//! One worker without a thread, turned by hand, for whom time stands still: what it does is then
+//! the same in every run, down to the instruction, and can be counted. For `weir-bench guard` and for
+//! tests.
+
+#[cfg(test)]
+mod tests;
+
+use std::{io, sync::Arc};
+
+use config::Config;
+use engine::ids::{Micros, WorkerId};
+use tokio::sync::mpsc;
+
+use crate::{
+    cold::{handshake::Handshakes, pooler::StartError},
+    data::{
+        listener,
+        shared::{ColdRequest, Origin, Shared},
+        worker::Worker,
+    },
+};
+use net::{sys::Address, tls::TlsContexts};
+
+/// What the clock shows in the first turn, and what a turn adds.
+const TURN: Micros = 10;
+
+#[derive(Debug)]
+pub struct Stepped {
+    worker: Worker,
+    shared: Arc<Shared>,
+    now: Micros,
+    /// Nobody answers, so nothing that is counted may need a name looked up.
+    _cold: mpsc::UnboundedReceiver<ColdRequest>,
+}
+
+impl Stepped {
+    /// Binds the listeners. Names, TLS and the console are not served.
+    ///
+    /// # Errors
+    /// When there is nowhere to listen, or the system refuses descriptors.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let listeners = listener::open_all(&config.global, Vec::new())?;
+        let tls = TlsContexts::load(&config.global)?;
+        let (handshakes, _) = Handshakes::new(1);
+        let (requests, cold) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(
+            (1, config.global.session_schedule),
+            Origin::new(),
+            listeners,
+            requests,
+            tls,
+            handshakes,
+        )?);
+        let now = shared.clock.now();
+        let mut worker = Worker::new(WorkerId(0), Arc::clone(&shared), Arc::new(config));
+        worker.watch()?;
+        Ok(Self { worker, shared, now, _cold: cold })
+    }
+
+    /// Where clients are listened for.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Address> {
+        self.shared.listeners.iter().map(|listener| listener.address().clone()).collect()
+    }
+
+    /// Deals with everything that has happened, and waits for nothing.
+    ///
+    /// # Errors
+    /// When the kernel does not tell what has happened.
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.now += TURN;
+        let now = self.now;
+        self.worker.turn(0, || now)
+    }
+}

@@ -1,0 +1,174 @@
+//! New clients. Every worker watches every listener, and of those that sleep one is waked.
+//! `schedule.rs` chooses the client's worker.
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
+    sync::Arc,
+};
+
+use engine::ids::Micros;
+
+use super::{LOGINS_MAX, Worker};
+use crate::{
+    cold::{
+        announced::{self, Arrival},
+        handshake::SecuredClient,
+    },
+    data::{
+        peer::Peer,
+        shared::{ColdRequest, ShellMail},
+        table::Kind,
+    },
+    error,
+};
+use net::sys::{epoll, process, socket};
+
+/// Clients accepted before others get their turn.
+const ACCEPT_MAX: usize = 4;
+/// Likewise while more who log in have said something than are heard in a turn: who waits for us
+/// loses its patience, or has its seat taken by others. Somebody is always accepted, or a few who
+/// never stop talking could keep all others out.
+const ACCEPT_MAX_CROWDED: usize = 1;
+const COMPLAINT_PAUSE: Micros = 1_000_000;
+
+impl Worker {
+    pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        for (at, listener) in shared.listeners.iter().enumerate() {
+            // It may be watched still, if watching the one behind it failed last time.
+            self.unwatch_listener(listener.fd());
+            if listener.is_open() {
+                let token = self.sockets.table.register(listener.fd(), Kind::Listener(at as u32));
+                let interest = epoll::READABLE | epoll::EXCLUSIVE;
+                self.shared.epoll(self.id).add(listener.fd(), interest, token.to_u64())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Is there room for one more who logs in? If not, nobody is accepted by TCP until the next
+    /// tick, and everybody is told to make room.
+    fn has_room_for_login(&mut self, at: usize) -> bool {
+        let limit = self.sockets.global().max_client_logins as usize;
+        if limit == 0 || !self.shared.listeners[at].is_tcp() || self.shared.logins() < limit {
+            return true;
+        }
+        self.shared.tell_all(|| ShellMail::CrowdOut);
+        self.shared.handshakes.crowd_out();
+        for at in 0..self.shared.listeners.len() {
+            if self.shared.listeners[at].is_tcp() {
+                let fd = self.shared.listeners[at].fd();
+                self.unwatch_listener(fd);
+            }
+        }
+        self.accepting_paused = true;
+        false
+    }
+
+    fn unwatch_listener(&mut self, fd: RawFd) {
+        let _ = self.shared.epoll(self.id).delete(fd);
+        self.sockets.table.clear(fd);
+    }
+
+    pub(super) fn accept(&mut self, at: usize) {
+        let listener = &self.shared.listeners[at];
+        let (listener, is_open) = (listener.fd(), listener.is_open());
+        if !is_open {
+            return self.unwatch_listener(listener);
+        }
+        let is_crowded = self.sockets.logins.len() > LOGINS_MAX;
+        let most = if is_crowded { ACCEPT_MAX_CROWDED } else { ACCEPT_MAX };
+        for _ in 0..most {
+            if !self.has_room_for_login(at) {
+                return;
+            }
+            let failure = match socket::accept(listener) {
+                Ok((fd, address)) => {
+                    let peer = Peer::new(fd.as_raw_fd(), &address);
+                    self.place_client(fd, peer);
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            match failure.raw_os_error() {
+                Some(libc::EAGAIN) => return,
+                // The client has left before its turn came, or the like.
+                Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO | libc::EPERM) => {}
+                // The listener was shut down.
+                Some(libc::EINVAL) => return self.unwatch_listener(listener),
+                _ => return self.pause_accepting(&failure),
+            }
+        }
+    }
+
+    /// No descriptors are left, as a rule. The listener would report itself again and again.
+    fn pause_accepting(&mut self, failure: &io::Error) {
+        if self.sockets.now >= self.next_complaint {
+            self.next_complaint = self.sockets.now + COMPLAINT_PAUSE;
+            error!("accept() failed: {failure}");
+        }
+        self.unwatch_listeners();
+        self.accepting_paused = true;
+    }
+
+    pub(super) fn unwatch_listeners(&mut self) {
+        for at in 0..self.shared.listeners.len() {
+            let fd = self.shared.listeners[at].fd();
+            self.unwatch_listener(fd);
+        }
+    }
+
+    fn place_client(&mut self, fd: OwnedFd, peer: Peer) {
+        if announced::is_expected(self.sockets.global(), &peer) {
+            let seat = self.shared.login_seat(&peer);
+            let arrival = Arrival { fd, peer, worker: self.id, seat };
+            // Without a cold thread the pooler is ending: the connection is closed.
+            let _ = self.shared.cold.send(ColdRequest::Arrival(arrival));
+            return;
+        }
+        let worker = self.shared.place_client(self.id);
+        let fd = fd.into_raw_fd();
+        if worker == self.id {
+            self.adopt_client(fd, peer);
+        } else {
+            self.shared.hub.mailbox(worker).post(ShellMail::Client { fd, peer });
+        }
+    }
+
+    /// A client of this worker, counted already.
+    pub(super) fn adopt_client(&mut self, fd: RawFd, peer: Peer) {
+        let now = self.sockets.now;
+        let seat = self.shared.login_seat(&peer);
+        let origin = engine::auth::Peer { seat, ..peer.to_auth(None) };
+        let Some(client) = self.engine.accept(origin, now, &mut self.sockets) else {
+            self.shared.gauge(self.id).load.leave(false);
+            return process::close(fd);
+        };
+        if !self.sockets.add_client(client, fd, peer, None) {
+            self.lose_client(client);
+        }
+    }
+
+    /// A client that has been here since `connected_at`, and has TLS now.
+    pub(super) fn adopt_secured(
+        &mut self,
+        client: SecuredClient,
+        peer: Peer,
+        connected_at: Micros,
+    ) {
+        let SecuredClient { fd, tls, secured, said, seat } = client;
+        let now = self.sockets.now;
+        let origin = engine::auth::Peer { seat, ..peer.to_auth(Some(secured)) };
+        let Some(client) = self.engine.accept(origin, connected_at, &mut self.sockets) else {
+            self.shared.gauge(self.id).load.leave(true);
+            return;
+        };
+        if !self.sockets.add_client(client, fd.into_raw_fd(), peer, Some(tls)) {
+            self.lose_client(client);
+        } else if !said.is_empty() {
+            self.engine.client_bytes(client, &said, now, &mut self.sockets);
+            self.settle();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A worker's part in a take-over: it comes to rest, tells what it has, keeps still until it is
+//! known whose that is, and forgets it or goes on. In a new process: it gets what others had.
+
+use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
+
+use engine::{
+    Exported, Shelf,
+    ids::{ClientId, ServerId},
+    parcel::{ClientRecord, Parcel, PoolRecord, ServerRecord},
+    vars::TrackedNames,
+};
+
+use super::{Hold, Worker};
+use crate::{
+    cold::takeover::{Inheritance, Parts, Share},
+    data::{
+        peer::Peer,
+        shared::{Rest, WorkerExport},
+        table::Token,
+    },
+};
+use net::sys::{Address, epoll, socket};
+
+impl Worker {
+    /// No new clients and no new queries; those under way come to their end.
+    pub(super) fn freeze(&mut self) {
+        self.hold = Hold::Freezing;
+        self.unwatch_listeners();
+    }
+
+    /// Another process serves all clients that come to rest.
+    pub(super) fn leave(&mut self) {
+        self.hold = Hold::Leaving;
+    }
+
+    /// Which clients another process could have, now or later.
+    pub(super) fn rest(&self) -> Rest {
+        let goes = |id: &ClientId| !self.stays(*id, self.engine.server_of(*id));
+        let mut rest = Rest::default();
+        for id in self.engine.client_ids().filter(goes) {
+            rest.is_awaited |= self.engine.may_come_to_rest(id);
+            rest.can_move |= self.engine.may_move(id) && !self.has_stuck(id);
+        }
+        rest
+    }
+
+    /// Is there output that the client or its server has not taken?
+    fn has_stuck(&self, client: ClientId) -> bool {
+        let server = self.engine.server_of(client);
+        self.sockets.client_has_pending(client)
+            || server.is_some_and(|server| self.sockets.server_has_pending(server))
+    }
+
+    /// What can be given away, copied. Nothing is read from now on.
+    pub(super) fn export(&mut self) -> WorkerExport {
+        self.hold = Hold::Still;
+        let (sockets, shared) = (&self.sockets, &self.shared);
+        let (mut parcel, exported) = self.engine.export(
+            |client, server| {
+                let has_stuck = sockets.client_has_pending(client)
+                    || server.is_some_and(|server| sockets.server_has_pending(server));
+                has_stuck || sockets.has_tls(client, server)
+            },
+            |handle| shared.has_parked_tls(Token::from_handle(handle).0.fd()),
+        );
+        let mut fds = Vec::new();
+        for (client, record) in exported.clients.iter().zip(&mut parcel.clients) {
+            record.address = self.sockets.peer(client.id).announced();
+            fds.push(self.sockets.client_fd(client.id));
+            fds.extend(client.server.map(|server| self.sockets.server_fd(server)));
+        }
+        let parked = exported.parked.iter();
+        fds.extend(parked.map(|(_, handle)| Token::from_handle(*handle).0.fd()));
+        self.exported = exported;
+        let names = self.engine.tracked_names().all().to_vec();
+        WorkerExport { worker: self.id, parcel, names, fds }
+    }
+
+    /// Is it clear already that this client cannot go? The keys of TLS connections cannot be
+    /// handed on.
+    pub(super) fn stays(&self, client: ClientId, server: Option<ServerId>) -> bool {
+        self.sockets.has_tls(client, server)
+    }
+
+    /// What was exported is the other process's.
+    pub(super) fn cede(&mut self) {
+        let exported = std::mem::take(&mut self.exported);
+        let Exported { clients, parked } = self.engine.cede(exported, self.sockets.now);
+        for client in clients {
+            self.sockets.cede_client(client.id);
+            if let Some(server) = client.server {
+                self.sockets.cede_server(server);
+            }
+        }
+        for (_, handle) in parked {
+            self.sockets.cede_socket(Token::from_handle(handle).0.fd());
+        }
+    }
+
+    /// Whatever is here still is served as before.
+    pub(super) fn thaw(&mut self) {
+        self.hold = Hold::None;
+        self.exported = Exported::default();
+        self.accepting_paused = self.watch_listeners().is_err();
+        self.sockets.queue_all();
+        for letter in std::mem::take(&mut self.postponed) {
+            self.read_letter(letter);
+            self.settle();
+        }
+        for token in std::mem::take(&mut self.missed) {
+            self.handle_event(token, epoll::READABLE);
+        }
+    }
+
+    pub(crate) fn tracked_names(&self) -> &TrackedNames {
+        self.engine.tracked_names()
+    }
+
+    pub(crate) fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, shelf: &mut Shelf) {
+        self.engine.import_pools(pools, shelf);
+    }
+
+    pub(crate) fn expect_parcel(&mut self, parcel: &Parcel, shelf: &Shelf) {
+        self.engine.expect_parcel(parcel, shelf);
+    }
+
+    pub(crate) fn import_client(
+        &mut self,
+        record: ClientRecord,
+        shelf: &Shelf,
+        fd: OwnedFd,
+        server_fd: Option<OwnedFd>,
+    ) {
+        let known = record.address.as_deref().and_then(|text| text.parse().ok());
+        let address = known.map_or_else(
+            || socket::peer_address(fd.as_raw_fd()).unwrap_or_default(),
+            Address::Inet,
+        );
+        let (client, server) = self.engine.import_client(record, shelf);
+        let peer = Peer::new(fd.as_raw_fd(), &address);
+        self.shared.gauge(self.id).load.enter(false);
+        self.sockets.import_client(client, fd.into_raw_fd(), peer);
+        if let (Some(server), Some(fd)) = (server, server_fd) {
+            self.sockets.import_server(server, fd.into_raw_fd());
+        }
+        self.imported.clients.push(client);
+    }
+
+    pub(crate) fn import_parked(&mut self, record: ServerRecord, shelf: &Shelf, fd: OwnedFd) {
+        // Of a database that is not configured any more, it is closed here.
+        if let Some(server) = self.engine.import_parked(record, shelf) {
+            self.sockets.import_server(server, fd.into_raw_fd());
+            self.imported.parked.push(server);
+        }
+    }
+
+    /// All that was imported is ours from now on.
+    pub(super) fn begin_imported(&mut self) {
+        let imported = std::mem::take(&mut self.imported);
+        self.engine.begin_imported(imported, self.sockets.now, &mut self.sockets);
+        self.settle();
+    }
+
+    /// Clients and servers of the process before this one are to come, to any worker.
+    pub(super) fn expect(&mut self, inheritance: &Inheritance) {
+        let shelf = self.shelf(inheritance);
+        for parcel in &inheritance.estate.parcels {
+            self.engine.expect_parcel(parcel, &shelf);
+        }
+    }
+
+    /// Some of them come to this worker.
+    pub(super) fn adopt(&mut self, share: Share) {
+        // Nothing of it is later than that.
+        self.sockets.now = self.shared.clock.now();
+        let Share { inheritance, parcels } = share;
+        let mut shelf = self.shelf(&inheritance);
+        for (at, Parts { clients, parked }) in parcels.into_iter().enumerate() {
+            let statements = inheritance.statements[at].clone();
+            shelf.open(&inheritance.estate.parcels[at], statements);
+            for (record, client, server) in clients {
+                self.import_client(record, &shelf, client, server);
+            }
+            for (record, server) in parked {
+                self.import_parked(record, &shelf, server);
+            }
+        }
+        self.begin_imported();
+    }
+
+    fn shelf(&mut self, inheritance: &Inheritance) -> Shelf {
+        let estate = &inheritance.estate;
+        let mut shelf = Shelf::new(&estate.names, self.engine.tracked_names());
+        self.engine.import_pools(estate.pools.clone(), &mut shelf);
+        shelf
+    }
+}

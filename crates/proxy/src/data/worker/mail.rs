@@ -1,0 +1,150 @@
+//! Handles mail from other threads.
+
+use std::{
+    mem,
+    sync::{Arc, atomic::Ordering},
+};
+
+use engine::{
+    ids::{ClientId, ServerId},
+    report::ServerPlace,
+};
+
+use super::{Hold, Worker};
+use crate::{
+    cold::controller::{ClientInfo, ServerInfo, WorkerReport},
+    data::{shared::ShellMail, table::Token},
+};
+use net::sys::Address;
+
+impl Worker {
+    pub(super) fn read_mail(&mut self) {
+        let mut mail = mem::take(&mut self.mail);
+        self.shared.hub.mailbox(self.id).take(&mut mail);
+        for letter in mail.drain(..) {
+            if self.hold == Hold::Still && !letter.ends_stillness() {
+                self.postponed.push(letter);
+                continue;
+            }
+            self.read_letter(letter);
+            self.settle();
+        }
+        self.mail = mail;
+    }
+
+    pub(super) fn read_letter(&mut self, letter: ShellMail) {
+        let now = self.sockets.now;
+        match letter {
+            ShellMail::Engine(mail) => self.engine.handle_mail(mail, now, &mut self.sockets),
+            ShellMail::Client { fd, peer } => self.adopt_client(fd, peer),
+            ShellMail::SecuredClient { client, peer, connected_at } => {
+                self.adopt_secured(client, peer, connected_at);
+            }
+            ShellMail::CrowdOut => self.engine.crowd_out(now, &mut self.sockets),
+            ShellMail::SecuredServer { server, ticket, result } => {
+                self.sockets.secured(server, ticket, result);
+            }
+            ShellMail::CancelSent { cancel, end } => {
+                self.engine.cancel_finished(cancel, end, now, &mut self.sockets);
+            }
+            ShellMail::Resolved { ticket, addresses } => {
+                self.sockets.resolved(ticket, addresses);
+            }
+            ShellMail::Moved { host, gone } => {
+                let shared = Arc::clone(&self.shared);
+                let is_gone = |fd| match shared.server_socket(fd).map(|socket| socket.address) {
+                    Some(Address::Inet(address)) => gone.contains(&address.ip()),
+                    _ => false,
+                };
+                let there = self.sockets.servers_where(is_gone);
+                let is_there = |place| match place {
+                    ServerPlace::Table(server) => there.contains(&server),
+                    ServerPlace::Parked(handle) => is_gone(Token::from_handle(handle).0.fd()),
+                };
+                self.engine.close_moved(&host, is_there, now, &mut self.sockets);
+            }
+            // Who asked may have given up waiting.
+            ShellMail::Report(reply) => drop(reply.send(self.report())),
+            ShellMail::Heard(_done) => {}
+            ShellMail::Config(config) => {
+                self.sockets.set_config(config.clone());
+                self.engine.set_config(config);
+                self.engine.review(now, &mut self.sockets);
+            }
+            ShellMail::Drain(how) => {
+                self.drain = Some(how);
+                self.shared.gauge(self.id).drained.store(false, Ordering::Release);
+                self.engine.begin_drain(how, now, &mut self.sockets);
+            }
+            ShellMail::Checked { client, serial, checked } => {
+                self.engine.checked(client, serial, &checked, now, &mut self.sockets);
+            }
+            ShellMail::Review => self.engine.review(now, &mut self.sockets),
+            ShellMail::Kill(databases) => {
+                let dies = |name: &str| databases.iter().any(|database| database == name);
+                self.engine.kill(dies, now, &mut self.sockets);
+            }
+            ShellMail::KillClient { client, serial } => {
+                self.engine.kill_client(client, serial, now, &mut self.sockets);
+            }
+            ShellMail::Suspend => self.suspend(),
+            ShellMail::EndSuspense => self.drop_restless(),
+            ShellMail::Resume => self.resume(),
+            ShellMail::Freeze => self.freeze(),
+            ShellMail::Leave => self.leave(),
+            ShellMail::Rest(reply) => drop(reply.send(self.rest())),
+            ShellMail::Expect(inheritance) => self.expect(&inheritance),
+            ShellMail::Adopt(share) => self.adopt(*share),
+            // Who asked may have given up waiting.
+            ShellMail::Export(reply) => drop(reply.send(self.export())),
+            ShellMail::Cede(_done) => self.cede(),
+            ShellMail::Thaw => self.thaw(),
+            ShellMail::ForgetPools(pools, _done) => self.engine.forget_pools(&pools),
+            ShellMail::Stop => self.stopped = true,
+        }
+    }
+
+    fn report(&mut self) -> WorkerReport {
+        let report = self.engine.report(self.sockets.now);
+        let clients = report.clients.into_iter().map(|row| {
+            let server = self.engine.server_of(row.id);
+            ClientInfo {
+                worker: self.id,
+                pointer: self.sockets.client_pointer(row.id),
+                link: server.map_or(0, |server: ServerId| self.sockets.server_pointer(server)),
+                peer: self.sockets.peer(row.id).clone(),
+                local: self.sockets.client_local_address(row.id),
+                tls: self.sockets.client_tls(row.id),
+                unsent: self.sockets.client_unsent(row.id),
+                row,
+            }
+        });
+        let clients = clients.collect();
+        let servers = report.servers.into_iter().map(|row| {
+            let fd = match row.place {
+                ServerPlace::Table(server) => self.sockets.server_fd(server),
+                ServerPlace::Parked(handle) => Token::from_handle(handle).0.fd(),
+            };
+            let client = match row.place {
+                ServerPlace::Table(server) => self.engine.client_of(server),
+                ServerPlace::Parked(_) => None,
+            };
+            let link = client.map_or(0, |client: ClientId| self.sockets.client_pointer(client));
+            let unsent = match row.place {
+                ServerPlace::Table(server) => self.sockets.server_unsent(server),
+                ServerPlace::Parked(_) => 0,
+            };
+            ServerInfo { unsent, ..ServerInfo::new(&self.shared, self.id, fd, link, row) }
+        });
+        let servers = servers.collect();
+        WorkerReport {
+            worker: self.id,
+            now: report.now,
+            clients,
+            servers,
+            stats: report.stats,
+            free_clients: report.free_clients,
+            forwards: self.sockets.forwards(),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The one thing all workers share: the pools, each under its lock, the counts behind the limits
+//! under another, and the way from worker to worker. All decisions are made in the engine's `Pool`
+//! and `Limits`; here is only the door to them.
+//!
+//! A worker keeps the pools it has met in a list of its own, so that an ordinary transaction
+//! takes the pool's own lock and no other.
+
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
+
+use config::Config;
+use engine::{
+    client::Identity,
+    ids::{PoolId, WorkerId},
+    interner::Interner,
+    limits::Limits,
+    parcel::{Numbering, StatementRecord},
+    pool::{Gate, Pool, REMOVED},
+    prepared::Statement,
+    realm::{Realm, is_of_its_moment},
+    settings::{PoolKey, settings_for},
+    shell::{Exchange, Mail},
+    switches::Switches,
+};
+
+use super::{
+    mailbox::{Mailbox, Wake},
+    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, RwLock},
+};
+
+/// Pools by number; none where a number is free.
+pub(crate) type Slots = Vec<Option<Arc<Mutex<Pool>>>>;
+
+/// What is shared. `M` is what the mailboxes carry, `W` how their owners are waked.
+#[derive(Debug)]
+pub(crate) struct Hub<M, W> {
+    pools: RwLock<Slots>,
+    registry: Mutex<Registry>,
+    interner: Mutex<Interner>,
+    /// [`Interner::schema`], for those who have no time to wait for the lock.
+    schema: AtomicU64,
+    limits: Mutex<Limits>,
+    /// How many connections there have been.
+    connections: AtomicU64,
+    mailboxes: Vec<Mailbox<M, W>>,
+}
+
+/// The names of the pools, and what is true of all of them: a pool that is made while an order is
+/// being carried out learns of it like all others.
+#[derive(Debug, Default)]
+struct Registry {
+    by_key: HashMap<PoolKey, PoolId, RandomState>,
+    /// Numbers that were pools' and may be others'.
+    vacant: Vec<PoolId>,
+    /// Pools that were asked for since somebody looked last.
+    looked_up: HashSet<PoolId>,
+    switches: Switches,
+    /// The configuration of the last reload. Before there was one, workers have the right one.
+    config: Option<Arc<Config>>,
+}
+
+impl Registry {
+    fn settle(&self, pool: &mut Pool) {
+        let exists = match &self.config {
+            None => true,
+            Some(config) => {
+                let settings = settings_for(config, &pool.key);
+                let exists = settings.is_some();
+                // Without its database it keeps what it has, for the clients it still has.
+                if let Some(settings) = settings {
+                    pool.set_settings(settings);
+                }
+                exists
+            }
+        };
+        self.switches.apply(pool, exists);
+    }
+}
+
+impl<M, W: Wake> Hub<M, W> {
+    /// See [`Interner::forget_unused`].
+    pub(crate) fn forget_unused_statements(&self) {
+        lock(&self.interner).forget_unused();
+    }
+
+    /// How many statements there are that differ, and what they take, in bytes.
+    pub(crate) fn statement_memory(&self) -> (usize, usize) {
+        lock(&self.interner).memory()
+    }
+
+    /// One mailbox for each worker.
+    pub(crate) fn new(wakers: impl IntoIterator<Item = W>) -> Self {
+        Self {
+            pools: RwLock::new(Vec::new()),
+            registry: Mutex::default(),
+            interner: Mutex::new(Interner::default()),
+            schema: AtomicU64::default(),
+            limits: Mutex::new(Limits::default()),
+            connections: AtomicU64::default(),
+            mailboxes: wakers.into_iter().map(Mailbox::new).collect(),
+        }
+    }
+
+    pub(crate) fn worker_count(&self) -> u16 {
+        self.mailboxes.len() as u16
+    }
+
+    pub(crate) fn mailbox(&self, worker: WorkerId) -> &Mailbox<M, W> {
+        &self.mailboxes[usize::from(worker.0)]
+    }
+
+    pub(crate) fn mailboxes(&self) -> &[Mailbox<M, W>] {
+        &self.mailboxes
+    }
+
+    /// All pools there are now.
+    pub(crate) fn pools(&self) -> Vec<Arc<Mutex<Pool>>> {
+        self.slots().into_iter().flatten().collect()
+    }
+
+    pub(crate) fn slots(&self) -> Slots {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn find(&self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+        let mut registry = lock(&self.registry);
+        if let Some(id) = registry.by_key.get(key).copied() {
+            registry.looked_up.insert(id);
+            return id;
+        }
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let id = registry.vacant.pop().unwrap_or_else(|| {
+            pools.push(None);
+            PoolId(pools.len() as u32 - 1)
+        });
+        let mut pool = make(id);
+        registry.settle(&mut pool);
+        pools[id.0 as usize] = Some(Arc::new(Mutex::new(pool)));
+        registry.by_key.insert(key.clone(), id);
+        registry.looked_up.insert(id);
+        id
+    }
+
+    /// The pools that were asked for, by name, since the last call.
+    pub(crate) fn take_lookups(&self) -> HashSet<PoolId> {
+        std::mem::take(&mut lock(&self.registry).looked_up)
+    }
+
+    /// Of these pools, those that nobody uses and nobody has asked for since
+    /// [`Hub::take_lookups`] cannot be found by name any more. They are returned.
+    pub(crate) fn unname(&self, ids: &[PoolId]) -> Vec<PoolId> {
+        let mut registry = lock(&self.registry);
+        let slots = self.slots();
+        let goes = |id: &PoolId| {
+            let Some(pool) = slots.get(id.0 as usize).and_then(Option::as_ref) else {
+                return false;
+            };
+            let mut pool = lock(pool);
+            let is_free = pool.is_unused() && !registry.looked_up.contains(id);
+            let goes = is_free && registry.by_key.remove(&pool.key).is_some();
+            if goes {
+                // A worker that has not heard of it yet may want to keep a server there.
+                pool.set_gate(Gate::Closed(REMOVED));
+            }
+            goes
+        };
+        let gone: Vec<_> = ids.iter().copied().filter(goes).collect();
+        drop(registry);
+        let mut limits = lock(&self.limits);
+        gone.iter().for_each(|id| limits.forget_pool(*id));
+        gone
+    }
+
+    /// No worker knows these pools any more, be it that it looks at their numbers by chance.
+    pub(crate) fn clear(&self, ids: &[PoolId]) {
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().for_each(|id| pools[id.0 as usize] = None);
+    }
+
+    /// Nor does any worker look at them by chance: the numbers are free.
+    pub(crate) fn reuse(&self, ids: &[PoolId]) {
+        lock(&self.registry).vacant.extend_from_slice(ids);
+    }
+
+    pub(crate) fn numbering(&self) -> Numbering {
+        lock(&self.interner).numbering()
+    }
+
+    /// See [`Interner::resume`].
+    pub(crate) fn resume_numbering(&self, numbering: Numbering) {
+        let mut interner = lock(&self.interner);
+        interner.resume(numbering);
+        self.schema.store(interner.schema(), Ordering::Release);
+    }
+
+    /// A client is gone that no worker has any more.
+    pub(crate) fn client_left(&self, identity: &Identity) {
+        lock(&self.limits).client_left(identity);
+    }
+
+    /// How many connections there have been, those before an online restart included.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections to come have higher numbers.
+    pub(crate) fn resume_connections(&self, count: u64) {
+        self.connections.fetch_max(count, Ordering::Relaxed);
+    }
+
+    /// See [`Interner::number_from`].
+    pub(crate) fn number_from(&self, last_id: u64) {
+        lock(&self.interner).number_from(last_id);
+    }
+
+    /// See [`Interner::join_schema`].
+    pub(crate) fn join_schema(&self, base: u64, theirs: u64) {
+        let mut interner = lock(&self.interner);
+        interner.join_schema(base, theirs);
+        self.schema.store(interner.schema(), Ordering::Release);
+    }
+
+    /// A statement of another process, see [`Interner::restore`].
+    pub(crate) fn restore(&self, one: &StatementRecord) -> Arc<Statement> {
+        lock(&self.interner).restore(one)
+    }
+
+    /// What the operator has switched off.
+    pub(crate) fn switches(&self) -> Switches {
+        lock(&self.registry).switches.clone()
+    }
+
+    /// Changes the switches, and tells all pools. An error leaves everything as it is.
+    pub(crate) fn switch<E>(
+        &self,
+        change: impl FnOnce(&mut Switches) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut registry = lock(&self.registry);
+        change(&mut registry.switches)?;
+        self.settle_all(&registry);
+        Ok(())
+    }
+
+    /// Nobody is linked any more: the pooler is to end.
+    pub(crate) fn close(&self) {
+        let mut registry = lock(&self.registry);
+        registry.switches.closed = true;
+        self.settle_all(&registry);
+    }
+
+    /// Puts a configuration in force.
+    pub(crate) fn set_config(&self, config: Arc<Config>) {
+        let mut registry = lock(&self.registry);
+        registry.switches.retain(|database| config.database(database).is_some());
+        registry.config = Some(config);
+        self.settle_all(&registry);
+    }
+
+    fn settle_all(&self, registry: &Registry) {
+        for pool in self.pools() {
+            let mut pool = lock(&pool);
+            // One that is no more stays as it is.
+            if registry.by_key.get(&pool.key) == Some(&pool.id) {
+                registry.settle(&mut pool);
+            }
+        }
+    }
+}
+
+/// A lock whose holder panicked ends the process anyway; its content is never half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One worker's door to the hub.
+#[derive(Debug)]
+pub(crate) struct WorkerExchange<M, W> {
+    hub: Arc<Hub<M, W>>,
+    /// As far as they were known when one was last missing.
+    known: Slots,
+}
+
+impl<M, W: Wake> WorkerExchange<M, W> {
+    pub(crate) fn new(hub: Arc<Hub<M, W>>) -> Self {
+        Self { hub, known: Vec::new() }
+    }
+}
+
+impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
+    fn worker_count(&self) -> u16 {
+        self.hub.worker_count()
+    }
+
+    // Twice in each transaction. Whether the compiler did so by itself was chance, and cost 1 % of it.
+    #[inline(always)]
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+        let at = id.0 as usize;
+        if !matches!(self.known.get(at), Some(Some(_))) {
+            self.known = self.hub.slots();
+        }
+        let pool = self.known[at].as_ref();
+        f(&mut lock(pool.expect("a pool is forgotten only when no worker has its number")))
+    }
+
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+        self.hub.find(key, make)
+    }
+
+    fn pool_ids(&mut self) -> Vec<PoolId> {
+        self.known = self.hub.slots();
+        let all = self.known.iter().enumerate();
+        all.filter_map(|(at, pool)| pool.as_ref().map(|_| PoolId(at as u32))).collect()
+    }
+
+    fn pools_forgotten(&mut self) {
+        self.known.clear();
+    }
+
+    fn post(&mut self, worker: WorkerId, mail: Mail) {
+        self.hub.mailbox(worker).post(mail.into());
+    }
+
+    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
+        let interner = &self.hub.interner;
+        let known = lock(interner).find(sql, types, realm);
+        known.unwrap_or_else(|| {
+            // A long text is looked through while others have the lock.
+            let is_of_its_moment = is_of_its_moment(sql);
+            lock(interner).add(sql, types, realm, is_of_its_moment)
+        })
+    }
+
+    fn schema_changed(&mut self) {
+        let mut interner = lock(&self.hub.interner);
+        interner.schema_changed();
+        self.hub.schema.store(interner.schema(), Ordering::Release);
+    }
+
+    fn schema(&mut self) -> u64 {
+        self.hub.schema.load(Ordering::Acquire)
+    }
+
+    fn is_outdated(&mut self, statement: &Statement) -> bool {
+        lock(&self.hub.interner).is_outdated(statement)
+    }
+
+    fn next_connection(&mut self) -> u64 {
+        self.hub.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
+        f(&mut lock(&self.hub.limits))
+    }
+}

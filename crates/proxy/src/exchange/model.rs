@@ -1,0 +1,341 @@
+//! The model check of the exchange: `hub.rs` and `mailbox.rs`, compiled once more against
+//! the primitives of a scheduler that tries interleavings, with workers that do nothing but ask
+//! for servers and give them back. With a limit on the servers of all pools they also make room
+//! for each other, step by step as the engine's `seat.rs` does; with an operator they are paused
+//! and resumed, and their servers replaced.
+//!
+//! A run is good if every client was served as often as it asked, nobody sleeps for ever (the
+//! scheduler sees that as a deadlock), no limit was passed, and every server is parked at the end.
+//! Broken variants show that the check can fail.
+
+#![allow(
+    dead_code,
+    reason = "only the ways that threads cross are compiled a second time to be run"
+)]
+
+mod sync {
+    pub(crate) use std::sync::{Arc, PoisonError};
+
+    pub(crate) use shuttle::sync::{
+        Condvar, Mutex, MutexGuard, RwLock,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    };
+}
+
+#[path = "hub.rs"]
+mod hub;
+#[path = "mailbox.rs"]
+mod mailbox;
+mod operator;
+mod worker;
+
+use config::{Config, Database};
+use engine::{
+    client::Identity,
+    pool::Gate,
+    settings::PoolSettings,
+    shell::{Exchange as _, Mail},
+};
+use shuttle::{rand::Rng as _, thread};
+
+use self::{
+    hub::{Hub, WorkerExchange},
+    mailbox::Wake,
+    operator::Operator,
+    sync::{Arc, AtomicU32, Condvar, Mutex, Ordering},
+    worker::Worker,
+};
+
+/// The fault that the workers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// A wake is forgotten now and then.
+    WakeForgotten,
+    /// A server is parked in another critical section than the one that found nobody waiting.
+    ParkedTooLate,
+    /// A server is parked though another pool wants its seat.
+    ParkedUnasked,
+    /// A seat that is free again is offered to nobody.
+    SeatNotOffered,
+    /// The pool that may open a server when another login ends is not told.
+    TurnNotOffered,
+    /// A pool that found no seat does not look whether one was offered meanwhile.
+    OfferMissed,
+    /// Servers that nobody may have any more are not closed.
+    CondemnedKept,
+    /// Waiting clients are not served when the pools are open again.
+    ResumeUnheard,
+    /// The workers are told of an order before the pools are.
+    ToldTooEarly,
+    /// A server counts as one of the epoch in which its login ends.
+    EpochTakenLate,
+}
+
+/// A run's size: workers, each with two clients that take turns at the pools; servers of each pool
+/// and of all of them, and those that are being opened, at most.
+#[derive(Clone, Copy)]
+struct Run {
+    workers: u16,
+    pools: u32,
+    size: u32,
+    limit: u32,
+    openings: u32,
+    /// How often the servers are replaced, and the pools paused and resumed.
+    orders: u32,
+    fault: Fault,
+}
+
+/// Pools without a limit over them.
+const ONE_POOL: Run =
+    Run { workers: 2, pools: 1, size: 1, limit: 0, openings: 64, orders: 0, fault: Fault::None };
+/// Two pools that have one server between them.
+const TWO_POOLS: Run = Run { pools: 2, limit: 1, ..ONE_POOL };
+/// Pools that open their servers one after the other.
+const ONE_AT_A_TIME: Run = Run { workers: 3, pools: 8, openings: 1, ..ONE_POOL };
+/// Two pools that have one server between them, with an operator.
+const ORDERED: Run = Run { orders: 3, ..TWO_POOLS };
+
+/// As an eventfd in an epoll: a wake is remembered until it is waited for.
+struct Bell {
+    rung: Mutex<bool>,
+    ring: Condvar,
+    fault: Fault,
+}
+
+impl Wake for Bell {
+    fn wake(&self) {
+        if self.fault == Fault::WakeForgotten && shuttle::rand::thread_rng().gen_bool(0.5) {
+            return;
+        }
+        *self.rung.lock().unwrap() = true;
+        self.ring.notify_one();
+    }
+}
+
+impl Bell {
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.ring.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+type ModelHub = Hub<Letter, Bell>;
+
+/// What workers are told.
+#[derive(Debug)]
+enum Letter {
+    Mail(Mail),
+    Review,
+    /// No more orders will come.
+    End,
+}
+
+impl From<Mail> for Letter {
+    fn from(mail: Mail) -> Self {
+        Self::Mail(mail)
+    }
+}
+
+/// What all threads of a run see.
+struct Stage {
+    hub: Arc<ModelHub>,
+    settings: Arc<PoolSettings>,
+    clock: AtomicU32,
+    /// Where the database is: it has moved so often.
+    place: AtomicU32,
+    /// Has a pause come to its end, and not been lifted yet?
+    at_rest: AtomicU32,
+}
+
+impl Stage {
+    fn place(&self) -> u32 {
+        self.place.load(Ordering::SeqCst)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.at_rest.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// How often servers crossed between workers, in all runs of this process: a check that never
+/// sees that proves nothing.
+static STOLEN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static HANDED_OVER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// How often a server was closed for another pool's sake: while parked, and instead of it.
+static EVICTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static YIELDED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// How often one was closed though its own pool had work, and how often a pool found a seat that
+/// another one was to have first.
+static LOST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static BEHIND: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// How often a server could not be opened before another one was.
+static BUSY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// How often an order found an idle server, and how often a pause had to be waited for.
+static CONDEMNED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static PAUSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+fn note(counter: &std::sync::atomic::AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn noted(counter: &std::sync::atomic::AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// All pools are of one database and one user: the limit is the process's.
+fn nobody() -> Arc<Identity> {
+    Arc::new(Identity { database: "d".into(), user: "u".into() })
+}
+
+fn run(run: Run) {
+    let Run { workers, pools, size, limit, openings, orders, fault } = run;
+    let bell = || Bell { rung: Mutex::new(false), ring: Condvar::new(), fault };
+    let hub = Arc::new(ModelHub::new((0..workers).map(|_| bell())));
+    WorkerExchange::new(Arc::clone(&hub)).limits(|limits| limits.openings_max = openings);
+    let settings = PoolSettings::new(&Config::default(), &Database::default(), "u");
+    let stage = Arc::new(Stage {
+        hub: Arc::clone(&hub),
+        settings: Arc::new(PoolSettings { size, ..settings }),
+        clock: AtomicU32::new(1),
+        place: AtomicU32::new(0),
+        at_rest: AtomicU32::new(0),
+    });
+    let new = |id| Worker::new(id, run, Arc::clone(&stage));
+    let mut threads: Vec<_> =
+        (0..workers).map(new).map(|worker| thread::spawn(move || worker.run())).collect();
+    if orders > 0 {
+        let operator = Operator { stage, orders, fault };
+        threads.push(thread::spawn(move || operator.run()));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+
+    let known = hub.pools();
+    assert_eq!(known.len(), pools as usize, "two pools of one name");
+    let mut all = 0;
+    for pool in &known {
+        let pool = hub::lock(pool);
+        let (servers, opening) = pool.counts();
+        assert_eq!((opening, pool.waiting_total()), (0, 0));
+        assert!(servers <= size, "{servers} servers in a pool of {size}");
+        assert_eq!(pool.parked().count(), servers as usize, "a server was lost");
+        assert_eq!((pool.gate(), pool.obsolete()), (Gate::Open, 0), "an order was not carried out");
+        all += servers;
+    }
+    assert!(all > 0 || orders > 0, "no server is left");
+    assert!(limit == 0 || all <= limit, "{all} servers where {limit} are allowed");
+    let mut exchange = WorkerExchange::new(hub);
+    let counted = exchange.limits(|limits| (limits.servers(), limits.openings()));
+    assert_eq!(counted, (all, 0), "a seat or a turn was lost");
+}
+
+const RUNS: usize = 4000;
+
+#[test]
+fn everybody_is_served_by_a_single_server() {
+    shuttle::check_random(|| run(ONE_POOL), RUNS);
+    shuttle::check_pct(|| run(ONE_POOL), RUNS, 3);
+}
+
+#[test]
+fn everybody_is_served_by_fewer_servers_than_workers() {
+    shuttle::check_random(|| run(Run { workers: 3, size: 2, ..ONE_POOL }), RUNS);
+    shuttle::check_pct(|| run(Run { workers: 3, ..ONE_POOL }), RUNS, 3);
+    let crossed = (noted(&STOLEN), noted(&HANDED_OVER));
+    assert!(crossed.0 > 1000 && crossed.1 > 1000, "hardly any server crossed: {crossed:?}");
+}
+
+#[test]
+fn everybody_is_served_where_fewer_servers_are_allowed_than_there_are_pools() {
+    shuttle::check_random(|| run(TWO_POOLS), RUNS);
+    shuttle::check_random(|| run(Run { pools: 3, size: 2, limit: 2, ..TWO_POOLS }), RUNS);
+    shuttle::check_pct(|| run(TWO_POOLS), RUNS, 3);
+    shuttle::check_pct(|| run(Run { workers: 3, pools: 3, limit: 2, ..TWO_POOLS }), RUNS, 3);
+    let moved = (noted(&EVICTED), noted(&YIELDED));
+    assert!(moved.0 > 1000 && moved.1 > 1000, "hardly any server made room: {moved:?}");
+    let shared = (noted(&LOST), noted(&BEHIND));
+    assert!(shared.0 > 1000 && shared.1 > 10, "hardly any server was shared: {shared:?}");
+}
+
+#[test]
+fn everybody_is_served_though_servers_are_opened_one_after_the_other() {
+    shuttle::check_random(|| run(ONE_AT_A_TIME), RUNS);
+    shuttle::check_pct(|| run(Run { size: 2, limit: 2, ..ONE_AT_A_TIME }), RUNS, 3);
+    assert!(noted(&BUSY) > 1000, "hardly any server had to wait: {}", noted(&BUSY));
+}
+
+#[test]
+fn everybody_is_served_though_pools_are_paused_and_servers_replaced() {
+    shuttle::check_random(|| run(Run { limit: 0, ..ORDERED }), RUNS);
+    shuttle::check_random(|| run(Run { size: 3, limit: 3, ..ORDERED }), RUNS);
+    shuttle::check_pct(|| run(ORDERED), RUNS, 3);
+    shuttle::check_pct(|| run(Run { workers: 3, size: 2, limit: 0, ..ORDERED }), RUNS, 3);
+    let seen = (noted(&CONDEMNED), noted(&PAUSED));
+    assert!(seen.0 > 1000 && seen.1 > 1000, "hardly anything was in the way of an order: {seen:?}");
+}
+
+#[test]
+#[should_panic(expected = "a pause never ends")]
+fn a_condemned_server_that_stays_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::CondemnedKept, ..ORDERED }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_resume_that_nobody_hears_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::ResumeUnheard, ..ORDERED }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_order_told_too_early_is_found() {
+    let run = Run { pools: 1, limit: 0, fault: Fault::ToldTooEarly, ..ORDERED };
+    shuttle::check_random(move || self::run(run), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "a server of an old place was given out")]
+fn an_epoch_taken_too_late_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::EpochTakenLate, ..ORDERED }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_forgotten_wake_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::WakeForgotten, ..ONE_POOL }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_server_parked_though_it_is_wanted_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::ParkedUnasked, ..TWO_POOLS }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_seat_offered_to_nobody_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::SeatNotOffered, ..TWO_POOLS }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_turn_offered_to_nobody_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::TurnNotOffered, ..ONE_AT_A_TIME }), RUNS);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_missed_offer_is_found() {
+    let run = Run { workers: 3, pools: 3, fault: Fault::OfferMissed, ..TWO_POOLS };
+    shuttle::check_random(move || self::run(run), RUNS);
+}
+
+/// The pool itself notices, before anybody sleeps for ever.
+#[test]
+#[should_panic(expected = "a client waits while a server is idle")]
+fn a_server_parked_too_late_is_found() {
+    shuttle::check_random(|| run(Run { fault: Fault::ParkedTooLate, ..ONE_POOL }), RUNS);
+}

@@ -1,0 +1,357 @@
+//! One worker: it asks for servers and gives them back as the engine does, step by step, without
+//! sockets.
+
+use std::collections::VecDeque;
+
+use engine::{
+    ids::{ClientId, Handle, Micros, PoolId, WorkerId},
+    limits::{Claim, Denied, Limits, ServerLimits, Starving},
+    pool::{Grant, Next, Pool},
+    server::{Server, ServerLogin},
+    settings::PoolKey,
+    shares::TURN,
+    shell::{Exchange as _, Mail},
+};
+use shuttle::{rand::Rng as _, thread};
+
+use super::{
+    BEHIND, BUSY, Bell, CONDEMNED, EVICTED, Fault, HANDED_OVER, LOST, Letter, Run, STOLEN, Stage,
+    YIELDED,
+    hub::WorkerExchange,
+    nobody, note,
+    sync::{Arc, Ordering},
+};
+
+/// One worker: its clients, and how often each still wants a server.
+pub(super) struct Worker {
+    id: WorkerId,
+    run: Run,
+    stage: Arc<Stage>,
+    exchange: WorkerExchange<Letter, Bell>,
+    pools: Vec<PoolId>,
+    wants: Vec<u32>,
+    /// Clients that are about to ask.
+    asking: VecDeque<ClientId>,
+    servers_opened: u64,
+    /// Is there still somebody who gives orders?
+    ordered: bool,
+}
+
+impl Worker {
+    /// Two clients, each of which wants a server three times.
+    pub(super) fn new(id: u16, run: Run, stage: Arc<Stage>) -> Self {
+        Self {
+            id: WorkerId(id),
+            run,
+            exchange: WorkerExchange::new(Arc::clone(&stage.hub)),
+            stage,
+            pools: Vec::new(),
+            wants: vec![3; 2],
+            asking: (0..2).map(ClientId).collect(),
+            servers_opened: 0,
+            ordered: run.orders > 0,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        self.pools = (0..self.run.pools).map(|number| self.find_pool(number)).collect();
+        let mut mail = VecDeque::new();
+        while self.ordered || self.wants.iter().any(|wants| *wants > 0) {
+            match self.asking.pop_front() {
+                Some(client) => self.ask(client),
+                None => self.stage.hub.mailbox(self.id).waker().wait(),
+            }
+            self.stage.hub.mailbox(self.id).take(&mut mail);
+            for letter in mail.drain(..) {
+                match letter {
+                    Letter::Mail(Mail::Server { waiter, server }) => {
+                        self.serve(waiter.client, server);
+                    }
+                    Letter::Review => self.review(),
+                    Letter::End => self.ordered = false,
+                    other => panic!("nobody sends {other:?}"),
+                }
+            }
+            self.startle_parked();
+        }
+    }
+
+    fn find_pool(&mut self, number: u32) -> PoolId {
+        let key = PoolKey { database: format!("d{number}"), user: "u".into() };
+        let (settings, workers) = (self.stage.settings.clone(), self.run.workers);
+        self.exchange.find_pool(&key, |id| Pool::new(id, key.clone(), settings, workers))
+    }
+
+    /// Time goes on by leaps, so that every rule about who has waited longer has its day.
+    fn now(&self) -> Micros {
+        let mut dice = shuttle::rand::thread_rng();
+        // Now and then another pool's turn has come.
+        let most = if dice.gen_bool(0.1) { 2 * TURN as u32 } else { 3000 };
+        let leap = dice.gen_range(1..most);
+        Micros::from(self.stage.clock.fetch_add(leap, Ordering::SeqCst))
+    }
+
+    fn ask(&mut self, client: ClientId) {
+        let (id, now) = (self.id, self.now());
+        let turn = u32::from(id.0) + client.0 + self.wants[client.0 as usize];
+        let pool = self.pools[turn as usize % self.pools.len()];
+        let grant = self.exchange.pool(pool, |pool| {
+            let grant = pool.request(id, client, None, now);
+            if let Grant::Server(server) = &grant {
+                check_place(pool, server);
+            }
+            grant
+        });
+        match grant {
+            Grant::Server(server) => {
+                // The worker that opened it stands in its serial.
+                if server.serial >> 32 != u64::from(id.0) {
+                    note(&STOLEN);
+                }
+                self.serve(client, server);
+            }
+            Grant::Queued { open: true, .. } => self.open(pool),
+            Grant::Queued { open: false, .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn open(&mut self, pool: PoolId) {
+        let limits = ServerLimits { process: self.run.limit, ..ServerLimits::default() };
+        let claim = Claim { pool, identity: nobody(), limits, weight: 1 };
+        let now = self.now();
+        while let Err(denied) = self.exchange.limits(|limits| limits.seat(&claim, now)) {
+            let again = match denied {
+                Denied::Full(starving) => self.evict(&starving),
+                Denied::Behind => {
+                    note(&BEHIND);
+                    self.feed();
+                    true
+                }
+                Denied::Busy => {
+                    note(&BUSY);
+                    false
+                }
+            };
+            if again {
+                continue;
+            }
+            self.exchange.pool(pool, Pool::withdraw_opening);
+            if self.run.fault == Fault::OfferMissed
+                || self.exchange.limits(|limits| limits.will_be_fed(pool))
+                || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
+            {
+                return;
+            }
+        }
+        let (epoch, place) = self.connect(pool);
+        self.servers_opened += 1;
+        let serial = u64::from(self.id.0) << 32 | self.servers_opened;
+        let mut server = Box::new(Server::new(pool, serial, ServerLogin::default(), 0));
+        server.handle = Handle(serial);
+        (server.epoch, server.process_id) = (epoch, place);
+        self.exchange.limits(Limits::opening_ended);
+        self.exchange.pool(pool, |pool| pool.opened(epoch));
+        self.give_back(server);
+        let now = self.now();
+        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+            self.open(pool);
+        }
+        if self.run.fault != Fault::TurnNotOffered {
+            self.feed();
+        }
+    }
+
+    /// The epoch of a new server, and the place it is connected to: the present one or a later.
+    fn connect(&mut self, pool: PoolId) -> (u64, u32) {
+        let early = (self.run.fault == Fault::EpochTakenLate).then(|| self.stage.place());
+        if early.is_some() {
+            thread::yield_now();
+        }
+        let (_, epoch) = self.exchange.pool(pool, Pool::begin_opening);
+        let place = early.unwrap_or_else(|| self.stage.place());
+        thread::yield_now();
+        (epoch, place)
+    }
+
+    /// As the engine does it when it is told that there are orders.
+    fn review(&mut self) {
+        let id = self.id;
+        for at in self.pools.clone() {
+            let condemned = self.exchange.pool(at, |pool| pool.take_condemned(id));
+            for (server, _) in condemned {
+                if self.run.fault != Fault::CondemnedKept {
+                    note(&CONDEMNED);
+                    self.close(at, server.epoch);
+                }
+            }
+            let now = self.now();
+            let open = self.exchange.pool(at, |pool| {
+                let waits = pool.oldest_waiter(id).is_some();
+                waits && self.run.fault != Fault::ResumeUnheard && pool.reserve_opening(now)
+            });
+            if open {
+                self.open(at);
+            }
+        }
+    }
+
+    fn evict(&mut self, starving: &Starving) -> bool {
+        loop {
+            let mut found = None;
+            for id in self.pools.clone() {
+                let idle = self.exchange.pool(id, |pool| pool.want(starving.serial));
+                found = found.or(idle.map(|(_, handle)| (id, handle)));
+            }
+            let Some((id, handle)) = found else { return false };
+            if self.exchange.pool(id, |pool| pool.evict(handle)).is_some() {
+                note(&EVICTED);
+                let now = self.now();
+                self.exchange.limits(|limits| limits.vacate(id, &nobody(), now));
+                return true;
+            }
+        }
+    }
+
+    /// Nobody of its own pool waits for this server. True if it is closed for another one.
+    fn yields(&mut self, server: &Server, serial: u64) -> bool {
+        let pool = server.pool;
+        while let Some((starving, since)) =
+            self.exchange.limits(|limits| limits.starving_for(&nobody()))
+        {
+            if self.exchange.pool(starving, |pool| pool.waiting_total() > 0) {
+                note(&YIELDED);
+                self.close(pool, server.epoch);
+                return true;
+            }
+            self.exchange.limits(|limits| limits.forget(starving, since));
+        }
+        self.exchange.pool(pool, |pool| pool.unwant(serial));
+        false
+    }
+
+    /// Somebody of its own pool waits for this server. True if it is closed for another one that has
+    /// had less.
+    fn loses(&mut self, server: &Server, serial: u64) -> bool {
+        let (pool, now) = (server.pool, self.now());
+        while let Some((rival, since)) =
+            self.exchange.limits(|limits| limits.creditor(pool, &nobody(), now))
+        {
+            if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
+                note(&LOST);
+                self.close(pool, server.epoch);
+                return true;
+            }
+            self.exchange.limits(|limits| limits.forget(rival, since));
+        }
+        if self.exchange.limits(|limits| limits.starving_for(&nobody())).is_none() {
+            self.exchange.pool(pool, |pool| pool.unwant(serial));
+        }
+        false
+    }
+
+    fn close(&mut self, pool: PoolId, epoch: u64) {
+        self.exchange.pool(pool, |pool| pool.server_gone(epoch));
+        let now = self.now();
+        self.exchange.limits(|limits| limits.vacate(pool, &nobody(), now));
+        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+            self.open(pool);
+        }
+        if self.run.fault != Fault::SeatNotOffered {
+            self.feed();
+        }
+    }
+
+    fn feed(&mut self) {
+        let now = self.now();
+        while let Some(fed) = self.exchange.limits(|limits| limits.next_fed(now)) {
+            if self.exchange.pool(fed, |pool| pool.reserve_opening(now)) {
+                self.open(fed);
+            }
+        }
+    }
+
+    fn serve(&mut self, client: ClientId, server: Box<Server>) {
+        self.use_server(client);
+        self.give_back(server);
+    }
+
+    fn use_server(&mut self, client: ClientId) {
+        assert!(!self.stage.is_at_rest(), "a client was served when a pause had come to its end");
+        let wants = &mut self.wants[client.0 as usize];
+        *wants -= 1;
+        if *wants > 0 {
+            self.asking.push_back(client);
+        }
+        thread::yield_now();
+    }
+
+    /// As the engine does it: who is next is decided, and acted upon, under one lock.
+    fn give_back(&mut self, server: Box<Server>) {
+        let mut server = Some(server);
+        let mut contested = false;
+        while let Some(free) = server.take() {
+            let is_ours = std::mem::take(&mut contested);
+            let (id, now, fault) = (self.id, self.now(), self.run.fault);
+            let (of, epoch) = (free.pool, free.epoch);
+            let mut free = Some(free);
+            let next = self.exchange.pool(of, |pool| {
+                let released = free.as_ref().unwrap();
+                let mut next = pool.release(id, released.epoch, is_ours, now);
+                if matches!(next, Next::Local(_) | Next::Remote(..)) {
+                    check_place(pool, released);
+                }
+                if fault == Fault::ParkedUnasked && matches!(next, Next::Yield(_)) {
+                    next = Next::Park;
+                }
+                if next == Next::Park && fault != Fault::ParkedTooLate {
+                    pool.park(id, free.take().unwrap());
+                }
+                next
+            });
+            match (next, free) {
+                (Next::Local(waiter), free) => {
+                    self.use_server(waiter.client);
+                    server = free;
+                }
+                (Next::Remote(to, waiter), Some(server)) => {
+                    note(&HANDED_OVER);
+                    self.exchange.post(to, Mail::Server { waiter, server });
+                }
+                (Next::Park, Some(late)) => self.exchange.pool(of, |pool| pool.park(id, late)),
+                (Next::Yield(serial), Some(free)) => {
+                    server = (!self.yields(&free, serial)).then_some(free);
+                }
+                (Next::Contest(serial), Some(free)) => {
+                    contested = true;
+                    server = (!self.loses(&free, serial)).then_some(free);
+                }
+                (Next::Close(_), _) => self.close(of, epoch),
+                (Next::Park, None) => {}
+                (next, _) => panic!("{next:?}"),
+            }
+        }
+    }
+
+    /// An event on a parked server's socket: it is looked at, and given back.
+    fn startle_parked(&mut self) {
+        let id = self.id;
+        for at in self.pools.clone() {
+            let server = self.exchange.pool(at, |pool| {
+                let handle = pool.parked().next()?.handle;
+                pool.take_parked(id, handle)
+            });
+            if let Some(server) = server {
+                thread::yield_now();
+                self.give_back(server);
+            }
+        }
+    }
+}
+
+/// Each RECONNECT follows a move of the database: who is given a server finds it where it was at
+/// that time, or later. The server's process id stands for its place.
+fn check_place(pool: &Pool, server: &Server) {
+    let place = u64::from(server.process_id);
+    assert!(place >= pool.epoch(), "a server of an old place was given out");
+}
