@@ -6,32 +6,20 @@ mod child;
 mod cluster;
 mod lab;
 mod live;
+mod names;
 mod pgbench;
 mod pooler;
 mod scratch;
 mod secret;
 mod table;
+mod terminal;
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
-use self::{binaries::Binaries, cluster::Cluster, pooler::WayIn};
+use self::{binaries::Binaries, cluster::Cluster, pooler::WayIn, terminal::say};
 use crate::{privileges, sys};
-
-/// The database, and the role that owns it.
-const DEMO: &str = "demo";
-/// The database's names on the pooler's side, each with the mode of its pools.
-const MODES: [(&str, &str); 4] = [
-    ("demo", "auto"),
-    ("demo_session", "session"),
-    ("demo_transaction", "transaction"),
-    ("demo_statement", "statement"),
-];
-const LOOPBACK: &str = "127.0.0.1";
 
 /// Runs the demo until it is interrupted, or the lab with so many seconds a row.
 ///
@@ -65,20 +53,4 @@ fn start_and_run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
     drop(pooler);
     drop(cluster);
     status
-}
-
-/// Fails once we were asked to end. Whatever waits calls this now and then.
-fn go_on() -> anyhow::Result<()> {
-    if sys::terminated() {
-        bail!("interrupted");
-    }
-    Ok(())
-}
-
-/// Prints a line. A terminal that is gone is no reason to leave a cluster behind, so a failure to
-/// print is not one of the demo.
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}");
-    let _ = out.flush();
 }

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::go_on;
+use super::terminal::go_on;
 use crate::sys;
 
 /// How often a waiting demo looks whether it may go on.

@@ -14,12 +14,12 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::{
-    DEMO, LOOPBACK,
     binaries::Binaries,
     child::{self, TICK},
-    go_on, say,
+    names::{DEMO, LOOPBACK},
     scratch::Scratch,
     secret,
+    terminal::{go_on, say},
 };
 use crate::sys;
 

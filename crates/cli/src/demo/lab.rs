@@ -9,11 +9,12 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::{
-    DEMO, MODES,
     child::{self, Finished},
     cluster::Cluster,
-    go_on, pgbench, say,
+    names::{DEMO, MODES},
+    pgbench,
     table::{self, DIRECT, Row},
+    terminal::{go_on, say},
 };
 
 const CLIENTS: u32 = 20;

@@ -12,7 +12,13 @@ use std::{
 use anyhow::bail;
 use proxy::Totals;
 
-use super::{DEMO, LOOPBACK, MODES, child::TICK, cluster::Cluster, pooler::Running, say};
+use super::{
+    child::TICK,
+    cluster::Cluster,
+    names::{DEMO, LOOPBACK, MODES},
+    pooler::Running,
+    terminal::say,
+};
 use crate::sys;
 
 const PERIOD: Duration = Duration::from_secs(1);

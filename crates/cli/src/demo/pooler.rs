@@ -6,7 +6,11 @@ use anyhow::{Context as _, bail};
 use config::Config;
 use proxy::{Pooler, StartOptions, log};
 
-use super::{DEMO, LOOPBACK, MODES, cluster::Cluster, say};
+use super::{
+    cluster::Cluster,
+    names::{DEMO, LOOPBACK, MODES},
+    terminal::say,
+};
 use crate::console;
 
 const PORT: u16 = 6432;

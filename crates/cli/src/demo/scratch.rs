@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::{say, secret};
+use super::{secret, terminal::say};
 
 #[derive(Debug)]
 pub(super) struct Scratch {
