@@ -19,7 +19,14 @@ pub struct Reserve {
     used: usize,
 }
 
+impl Default for Reserve {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Reserve {
+    #[must_use]
     pub fn new() -> Self {
         Self { bytes: [0; RESERVE_LEN], used: RESERVE_LEN }
     }

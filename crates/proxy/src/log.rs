@@ -13,6 +13,7 @@
 //! warning!("pooler error: {reason}");
 //! ```
 
+mod level;
 mod line;
 mod stream;
 mod syslog;
@@ -33,6 +34,7 @@ use std::{
 use config::{Global, in_words};
 use libc::O_NONBLOCK;
 
+pub use self::level::Level;
 use self::{
     line::Line,
     stream::{LogFile, Stderr, Stream},
@@ -43,41 +45,6 @@ use self::{
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot open logfile: '{0}': {1}")]
 pub struct LogFileError(String, String);
-
-/// How much a line matters. The order is the order of verbosity: the default shows everything up
-/// to `Log`, one `-v` adds `Debug`, two add `Noise`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Fatal,
-    Error,
-    Warning,
-    Log,
-    Debug,
-    Noise,
-}
-
-impl Level {
-    /// The word in the line, which log readers written for PgBouncer look for.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Fatal => "FATAL",
-            Self::Error => "ERROR",
-            Self::Warning => "WARNING",
-            Self::Log => "LOG",
-            Self::Debug => "DEBUG",
-            Self::Noise => "NOISE",
-        }
-    }
-
-    /// The most talkative level shown at a verbosity of 0, 1, 2 or more.
-    fn from_verbosity(verbose: u8) -> Self {
-        match verbose {
-            0 => Self::Log,
-            1 => Self::Debug,
-            _ => Self::Noise,
-        }
-    }
-}
 
 /// Lines kept until the configuration is known; more are not to be expected.
 const EARLY_MAX: usize = 1000;

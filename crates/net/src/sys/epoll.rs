@@ -110,6 +110,11 @@ impl Events {
         self.count
     }
 
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Token and events of one of them.
     pub fn at(&self, index: usize) -> (u64, u32) {
         let event = self.buffer[index];

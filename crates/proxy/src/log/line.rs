@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::Level;
+use super::level::Level;
 
 /// Longest line written, in bytes. The rest is cut, so that a hostile name or a server's
 /// endless error text cannot fill the disk by one line.

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::{Level, line};
+use super::{level::Level, line};
 use net::sys::process;
 
 /// What is written at a time: so much fits if a pipe can be written to at all (pipe(7)).

@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::{Level, line::local_time};
+use super::{level::Level, line::local_time};
 
 const SOCKET: &str = "/dev/log";
 
