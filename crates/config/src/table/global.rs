@@ -26,6 +26,8 @@ keys! {
     auth_ident_file: Option<String> = unset, reload, acts;
     /// Options for `auth_type = ldap`, written as in PostgreSQL's HBA file.
     auth_ldap_options: Option<String> = unset, reload, acts, secret;
+    /// Folder with the services of PAM, in place of the system's; the service is called `pgbouncer`.
+    auth_pam_confdir: Option<String> = unset, reload, acts;
     /// Query that looks up a user and its secret; `$1` is the user name.
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
     /// How clients prove who they are (docs/authentication.md).

@@ -51,12 +51,24 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Does the service take this for the user's password, and may the user log in now from `host`?
-pub fn ask(service: &str, user: &str, password: &str, host: &str) -> Answer {
+/// Who is to be judged by which service.
+#[derive(Debug)]
+pub struct Question<'a> {
+    pub service: &'a str,
+    /// Where the service's file is, if not in the system's folder.
+    pub folder: Option<&'a str>,
+    pub user: &'a str,
+    pub password: &'a str,
+    /// Where the client is, without a port.
+    pub host: &'a str,
+}
+
+/// Does the service take this for the user's password, and may the user log in now from there?
+pub fn ask(question: &Question<'_>) -> Answer {
     let mut conversation =
         Conversation { password: CString::default(), delay: Duration::ZERO, said: vec![] };
     let verdict = match library() {
-        Ok(library) => library.ask(service, user, password, host, &mut conversation),
+        Ok(library) => library.ask(question, &mut conversation),
         Err(reason) => Err(Refusal { function: "", reason: reason.clone() }),
     };
     Answer { verdict, delay: conversation.delay, said: conversation.said }
@@ -88,6 +100,13 @@ struct Response {
 }
 
 type Start = unsafe extern "C" fn(*const c_char, *const c_char, *const Conv, *mut Handle) -> c_int;
+type StartIn = unsafe extern "C" fn(
+    *const c_char,
+    *const c_char,
+    *const Conv,
+    *const c_char,
+    *mut Handle,
+) -> c_int;
 type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
 /// Takes flags, or the code of the function called last.
 type Act = unsafe extern "C" fn(Handle, c_int) -> c_int;
@@ -96,6 +115,8 @@ type StrError = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
 /// The functions of the library.
 struct Library {
     start: Start,
+    /// Since Linux-PAM 1.4.
+    start_in: Option<StartIn>,
     set_item: SetItem,
     authenticate: Act,
     acct_mgmt: Act,
@@ -129,6 +150,9 @@ impl Library {
         unsafe {
             Ok(Self {
                 start: mem::transmute::<*mut c_void, Start>(function(c"pam_start")?),
+                start_in: function(c"pam_start_confdir")
+                    .ok()
+                    .map(|found| mem::transmute::<*mut c_void, StartIn>(found)),
                 set_item: mem::transmute::<*mut c_void, SetItem>(function(c"pam_set_item")?),
                 authenticate: mem::transmute::<*mut c_void, Act>(function(c"pam_authenticate")?),
                 acct_mgmt: mem::transmute::<*mut c_void, Act>(function(c"pam_acct_mgmt")?),
@@ -138,14 +162,8 @@ impl Library {
         }
     }
 
-    fn ask(
-        &self,
-        service: &str,
-        user: &str,
-        password: &str,
-        host: &str,
-        conversation: &mut Conversation,
-    ) -> Result<(), Refusal> {
+    fn ask(&self, question: &Question<'_>, conversation: &mut Conversation) -> Result<(), Refusal> {
+        let Question { service, folder, user, password, host } = *question;
         let c_string = |text: &str| {
             CString::new(text).map_err(|_| self.refusal("pam_start", ptr::null_mut(), 4))
         };
@@ -153,13 +171,24 @@ impl Library {
         conversation.password = c_string(password)?;
         let conv = Conv { talk, conversation: ptr::from_mut(conversation).cast() };
         let mut handle = ptr::null_mut();
-        // SAFETY: the strings are alive, PAM copies them and `conv`; what `conv` points to outlives
-        // the handle, which is ended below.
-        let code = unsafe {
-            (self.start)(service.as_ptr(), user.as_ptr(), &raw const conv, &raw mut handle)
+        let (function, code) = match (folder.map(c_string).transpose()?, self.start_in) {
+            (Some(_), None) => {
+                let reason = "it has no pam_start_confdir, which auth_pam_confdir needs".to_owned();
+                return Err(Refusal { function: "", reason });
+            }
+            // SAFETY: the strings are alive, PAM copies them and `conv`; what `conv` points to
+            // outlives the handle, which is ended below.
+            (Some(folder), Some(start)) => ("pam_start_confdir", unsafe {
+                let (service, user) = (service.as_ptr(), user.as_ptr());
+                start(service, user, &raw const conv, folder.as_ptr(), &raw mut handle)
+            }),
+            // SAFETY: the same.
+            (None, _) => ("pam_start", unsafe {
+                (self.start)(service.as_ptr(), user.as_ptr(), &raw const conv, &raw mut handle)
+            }),
         };
         if code != SUCCESS {
-            return Err(self.refusal("pam_start", handle, code));
+            return Err(self.refusal(function, handle, code));
         }
         let (verdict, code) = self.decide(handle, &host);
         // SAFETY: the handle was started, and is not used any more.

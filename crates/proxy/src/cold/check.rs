@@ -45,12 +45,12 @@ pub(crate) struct Inquiry {
 /// Finds out and tells the worker.
 pub(crate) async fn answer(inquiry: Inquiry, controller: Controller) {
     let Inquiry { worker, client, serial, check, host } = inquiry;
-    let checked = find_out(check, host).await;
+    let checked = find_out(check, host, &controller).await;
     let mailbox = controller.0.shared.hub.mailbox(worker);
     mailbox.post(ShellMail::Checked { client, serial, checked });
 }
 
-async fn find_out(check: Check, host: String) -> Checked {
+async fn find_out(check: Check, host: String, controller: &Controller) -> Checked {
     match check {
         Check::PeerName(uid) => {
             // Names may come over the network (nsswitch.conf).
@@ -71,7 +71,9 @@ async fn find_out(check: Check, host: String) -> Checked {
                     asked.await.unwrap_or(false)
                 }
                 Judge::Pam => {
-                    let asked = PAM.take_turn("PAM", pam::accepts(user, password, host)).await;
+                    let folder = controller.config().global.auth_pam_confdir.clone();
+                    let asked = pam::accepts(folder, user, password, host);
+                    let asked = PAM.take_turn("PAM", asked).await;
                     let (accepted, delay) = asked.unwrap_or_default();
                     // The client waits; nobody else does.
                     time::sleep(delay).await;

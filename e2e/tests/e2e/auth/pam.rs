@@ -118,6 +118,34 @@ fn a_right_password_is_not_enough_for_an_account_that_is_closed() {
     assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()));
 }
 
+/// `auth_pam_confdir`: the service is read from that folder. A folder without the service lets nobody in.
+#[test]
+fn the_service_may_be_in_another_folder() {
+    if !support::only_weir() {
+        return;
+    }
+    let role = Postgres::shared().role(ServerAuth::Scram);
+    let all = open_folder("pam");
+    let right = Ok(role.name.clone());
+    let services = [
+        ("yes", Some("pam_permit.so"), right),
+        ("no", Some("pam_deny.so"), Err(REFUSED.into())),
+        ("empty", None, Err(REFUSED.into())),
+    ];
+    for (name, module, expected) in services {
+        let folder = all.join(name);
+        fs::create_dir(&folder).expect("our own folder");
+        if let Some(module) = module {
+            let service = format!("auth required {module}\naccount required {module}\n");
+            fs::write(folder.join("pgbouncer"), service).expect("our own folder");
+        }
+        let (setup, database) = support::setup("transaction");
+        let setup = setup.set("auth_type", "pam").set("auth_pam_confdir", folder.display());
+        let pooler = setup.start();
+        assert_eq!(login(&pooler, &database, &role.name, &role.password), expected, "{name}");
+    }
+}
+
 /// What modules say of an error is in the log, in PgBouncer's words.
 #[test]
 fn the_log_has_what_modules_say_of_an_error() {
