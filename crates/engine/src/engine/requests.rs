@@ -527,10 +527,13 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let input = self.input;
         let message = &input[self.at..];
         let there = std::mem::replace(&mut self.server.unnamed, serial);
+        let doubt = self.extended().unnamed_doubt;
+        // What was to bring the client's own there may have no effect.
+        let is_in_doubt = !self.server.ledger.has_answered(doubt);
         let extended = self.extended();
         extended.unnamed_seen = seen;
         let before = std::mem::replace(&mut extended.unnamed, serial);
-        if before == 0 || before != there {
+        if before == 0 || before != there || is_in_doubt {
             extended.unnamed_doubt = serial;
         }
         // What was refused is refused wherever it is used.

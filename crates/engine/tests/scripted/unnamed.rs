@@ -250,3 +250,23 @@ fn what_a_void_close_behind_a_void_parse_was_to_take_away_is_there() {
     client.send([bind(""), execute(), sync()]);
     server.expect([parse("", "select 1"), bind(""), execute(), sync()]);
 }
+
+/// A batch that fails was to bring the client's statement to this server, and the next one, which fails as
+/// well, was to replace it: it is not here, and is not replaced.
+#[test]
+fn what_a_void_batch_was_to_bring_is_not_taken_for_there_behind_a_void_parse() {
+    let (client, other, server) = three();
+    parses(&client, &server, "select 1");
+    parses(&other, &server, "select 2");
+    let batch = |behind: Message| [bind("missing"), behind, sync()].concat();
+    let again = [bind("missing"), parse("", "select 1"), describe(""), sync()].concat();
+    let (describes, replaces) = (batch(describe("")), batch(parse("", "select 3")));
+    client.send([describes, replaces.clone(), bind(""), execute(), sync()]);
+    server.expect([again, replaces]);
+    let missing = error("26000", "prepared statement \"missing\" does not exist");
+    for _ in 0..2 {
+        server.send([missing.clone(), ready('I')]);
+        client.expect([missing.clone(), ready('I')]);
+    }
+    server.expect([parse("", "select 1"), bind(""), execute(), sync()]);
+}
