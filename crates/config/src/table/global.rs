@@ -26,8 +26,6 @@ keys! {
     auth_ident_file: Option<String> = unset, reload, acts;
     /// Options for `auth_type = ldap`, written as in PostgreSQL's HBA file.
     auth_ldap_options: Option<String> = unset, reload, acts, secret;
-    /// Folder with the services of PAM, in place of the system's; the service is called `pgbouncer`.
-    auth_pam_confdir: Option<String> = unset, reload, acts;
     /// Query that looks up a user and its secret; `$1` is the user name.
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
     /// How clients prove who they are (docs/authentication.md).
@@ -259,6 +257,9 @@ keys! {
     /// With `pool_mode = auto`: how long a client may keep a server without using it, because of
     /// something it has there; 0 is no limit. Weir's own.
     pin_timeout: Duration = "0", reload, acts;
+    /// Folder with the services of PAM, in place of the system's; the service is called `pgbouncer`.
+    /// PgBouncer's after 1.25.
+    auth_pam_confdir: Option<String> = unset, reload, acts;
 }
 
 impl Global {

@@ -128,6 +128,7 @@ fn show_config_has_pgbouncers_keys_defaults_and_order() {
         "auto_unsupported",
         "pin_functions",
         "pin_timeout",
+        "auth_pam_confdir",
     ];
     assert_eq!(ours, expected);
 }

@@ -221,6 +221,7 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("*", "+ row key=track_extra_parameters *"),
             ("*", "+ row key=transaction_timeout *"),
             ("*", "+ row key=login_notify_message *"),
+            ("*", "+ row key=auth_pam_confdir *"),
             ("set: auth_dbname = postgres", "- error S[ERROR] C[08P01] M[SET failed]"),
             ("set: auth_dbname = postgres", "+ CommandComplete(SET auth_dbname=postgres)"),
             ("set: auth_dbname = postgres", "- log * SET failed"),
