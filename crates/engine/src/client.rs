@@ -1,5 +1,5 @@
-//! An application's connection, as plain data. What happens to it is in `engine/login.rs`,
-//! `engine/link.rs` and `engine/requests.rs`. An idle client is this struct and nothing else:
+//! An application's connection, as plain data. What happens to it is in `login/steps.rs`,
+//! `lifecycle/link.rs` and `relay/requests.rs`. An idle client is this struct and nothing else:
 //! what is rare sits behind a box.
 //!
 //! ```text
@@ -10,16 +10,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::auth::{Login, LoginStep};
-use crate::cancel::CancelFate;
-use crate::carried::Order;
+use crate::cancel::outcome::CancelFate;
+use crate::cancel::signaling::Signaling;
 pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
-use crate::prepared::ClientStatements;
-use crate::replication::Replication;
-use crate::session::Session;
-use crate::signaling::Signaling;
-use crate::stream::Stream;
+use crate::lifecycle::replication::Replication;
+use crate::login::auth::{Login, LoginStep};
+use crate::relay::prepared::ClientStatements;
+use crate::relay::stream::Stream;
+use crate::session::carried::Order;
+use crate::session::state::Session;
 use crate::values::{Digest, Values};
 use crate::vars::Slots;
 use sql::Seen;
@@ -56,7 +56,7 @@ pub struct Client {
     pub welcomed: bool,
     /// Has it been told that it waits (`query_wait_notify`)? That is said once for each wait.
     pub notified: bool,
-    /// Has it been looked at what it has sent (`engine/signal/ahead.rs`)? That is done once for each wait.
+    /// Has it been looked at what it has sent (`cancel/ahead.rs`)? That is done once for each wait.
     pub looked_at: bool,
     /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
     pub key: u64,
@@ -106,7 +106,7 @@ pub struct Extended {
     /// answered; 0 = it does not wait for that.
     pub awaits: u64,
     /// How often its next Bind was held back to find out what the statement returns
-    /// ([`crate::kept::QUESTIONS_MAX`]).
+    /// ([`crate::relay::kept::QUESTIONS_MAX`]).
     pub questions: u8,
     /// Was the statement of its present request prepared anew, the server having refused it? That is
     /// done once.

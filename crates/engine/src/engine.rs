@@ -1,15 +1,8 @@
-//! One worker's share of the pooler: its tables. Events come in through `events.rs`, each of which ends
-//! with the work that it leaves (`work.rs`). What happens in between is in the files beside them:
+//! One worker's share of the pooler: its tables, and access to them.
 //!
-//! | about | files |
-//! |---|---|
-//! | a client up to "logged in" | `login`, `startup`, `ask` and `prove` (PostgreSQL is asked), `check` (others are) |
-//! | a server up to "logged in" | `seat` (may it be opened?), `open`, `connect_query` |
-//! | a client and a server | `link`, `apply`, `statements`, `replication`, `place`, `leave`, `renamed`, `moved` |
-//! | messages | `requests`, `replies`, `resend`, `stand_in`, `undo` |
-//! | what a session holds | `verdict`, `holding` |
-//! | LISTEN | `listen` (clients), `listener` (the connection that listens for them) |
-//! | orders and limits | `control`, `tick`, `cancel`, `signal`, `handover`, `mail`, `inspect` |
+//! `events` has the ways in: each event of the shell is passed to one machine. `work` has the queue of
+//! follow-up work, and does it. `tick` does what time does, `mail` reads the mail of other workers,
+//! `views` remembers the pools. What a machine does is in the folders beside this one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,59 +11,26 @@ use config::{Config, PoolMode, UserSettings};
 use foldhash::fast::RandomState;
 use slab::Slab;
 
-use crate::auth::Credentials;
+use crate::cancel::outcome::Cancel;
 use crate::client::Client;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, WorkerId};
-use crate::listener::Listener;
-use crate::lore::Lore;
+use crate::login::auth::Credentials;
+use crate::notify::listener::Listener;
+use crate::operator::stats::Stats;
 use crate::server::Server;
+use crate::session::lore::Lore;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
-use crate::stats::Stats;
 use crate::values::SharedVars;
 use crate::vars::TrackedNames;
 
-mod apply;
-mod ask;
-mod cancel;
-mod check;
-mod connect_query;
-mod control;
 mod events;
-mod handover;
-mod holding;
-mod inspect;
-mod leave;
-mod link;
-mod listen;
-mod listener;
-mod login;
 mod mail;
-mod moved;
-mod open;
-mod place;
-mod prove;
-mod renamed;
-mod replication;
-mod replies;
-mod requests;
-mod resend;
-mod seat;
-mod signal;
-mod stand_in;
-mod startup;
-mod statements;
 mod tick;
-mod undo;
-mod verdict;
 mod views;
-mod work;
+pub(crate) mod work;
 
 use views::{PoolView, PoolViews};
-
-pub use handover::{Exported, ExportedClient, Imported, Shelf};
-pub use inspect::server_row;
-pub use login::LOGIN_GRACE;
 
 /// How the pooler comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,46 +48,46 @@ const TEXTS_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub struct Engine<X> {
-    worker: WorkerId,
-    config: Arc<Config>,
-    names: Arc<TrackedNames>,
-    exchange: X,
-    clients: Slab<Client>,
-    servers: Slab<Box<Server>>,
-    pools: PoolViews,
-    credentials: Credentials,
+    pub(crate) worker: WorkerId,
+    pub(crate) config: Arc<Config>,
+    pub(crate) names: Arc<TrackedNames>,
+    pub(crate) exchange: X,
+    pub(crate) clients: Slab<Client>,
+    pub(crate) servers: Slab<Box<Server>>,
+    pub(crate) pools: PoolViews,
+    pub(crate) credentials: Credentials,
     /// A database that stands for `*` and has got its first pool, until that is told.
-    new_autodb: Option<String>,
-    shared_vars: SharedVars,
+    pub(crate) new_autodb: Option<String>,
+    pub(crate) shared_vars: SharedVars,
     /// What texts may leave in a session (`pool_mode = auto`).
-    texts: sql::Cache,
+    pub(crate) texts: sql::Cache,
     /// The clients that may be cancelled, by their keys, in the order of the process ids.
-    keys: BTreeMap<u64, ClientId>,
-    cancels: HashMap<u64, cancel::Cancel, RandomState>,
-    nobody: Arc<Identity>,
+    pub(crate) keys: BTreeMap<u64, ClientId>,
+    pub(crate) cancels: HashMap<u64, Cancel, RandomState>,
+    pub(crate) nobody: Arc<Identity>,
     /// Counts messages, connections and cancel requests of this worker; never 0.
-    serial: u64,
+    pub(crate) serial: u64,
     /// A secret of this worker: what only we can compute is made from it (salts of users that do
     /// not exist, tags of cancel keys).
-    seed: [u8; 32],
-    drain: Option<Drain>,
+    pub(crate) seed: [u8; 32],
+    pub(crate) drain: Option<Drain>,
     /// Has any user limits of its own for its clients' waiting or idling?
-    limits_users: bool,
+    pub(crate) limits_users: bool,
     /// Pools whose database logs in as another user since a reload.
-    renamed: Vec<PoolId>,
+    pub(crate) renamed: Vec<PoolId>,
     /// Are pools to be looked for that are filled without a client?
-    warms_pools: bool,
+    pub(crate) warms_pools: bool,
     /// Those have to go at the next tick who count and do not log in.
-    places_wanted: bool,
+    pub(crate) places_wanted: bool,
     /// Of the pools whose listener is this worker's.
-    listeners: BTreeMap<PoolId, Listener>,
+    pub(crate) listeners: BTreeMap<PoolId, Listener>,
     /// What is left to be done of the event that is being dealt with.
-    work: work::Queue,
+    pub(crate) work: work::Queue,
     /// The server that is given to a client first, before the queue's work.
-    joining: Option<work::Joining>,
+    pub(crate) joining: Option<work::Joining>,
     /// Output under assembly; kept for its capacity.
-    scratch: Vec<u8>,
-    messages: u64,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) messages: u64,
 }
 
 fn limits_users(config: &Config) -> bool {
@@ -184,7 +144,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A server from outside gets a slot.
-    fn attach(&mut self, server: Box<Server>, io: &mut impl Io) -> ServerId {
+    pub(crate) fn attach(&mut self, server: Box<Server>, io: &mut impl Io) -> ServerId {
         let handle = server.handle;
         self.view(server.pool);
         let id = ServerId(self.servers.insert(server) as u32);
@@ -192,45 +152,45 @@ impl<X: Exchange> Engine<X> {
         id
     }
 
-    fn next_serial(&mut self) -> u64 {
+    pub(crate) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
     }
 
-    fn client(&self, id: ClientId) -> &Client {
+    pub(crate) fn client(&self, id: ClientId) -> &Client {
         &self.clients[id.0 as usize]
     }
 
-    fn client_mut(&mut self, id: ClientId) -> &mut Client {
+    pub(crate) fn client_mut(&mut self, id: ClientId) -> &mut Client {
         &mut self.clients[id.0 as usize]
     }
 
-    fn server(&self, id: ServerId) -> &Server {
+    pub(crate) fn server(&self, id: ServerId) -> &Server {
         &self.servers[id.0 as usize]
     }
 
-    fn server_mut(&mut self, id: ServerId) -> &mut Server {
+    pub(crate) fn server_mut(&mut self, id: ServerId) -> &mut Server {
         &mut self.servers[id.0 as usize]
     }
 
-    fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {
+    pub(crate) fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {
         let view = self.pools.get(pool);
         &view.expect("a worker knows the pools of its clients and servers").settings
     }
 
     /// In which mode its client has the server.
-    fn mode_of(&self, on: ServerId) -> PoolMode {
+    pub(crate) fn mode_of(&self, on: ServerId) -> PoolMode {
         let server = self.server(on);
         server.mode_in(self.settings(server.pool).mode)
     }
 
     /// Counters of a pool this worker has met.
-    fn stats(&mut self, pool: PoolId) -> &mut Stats {
+    pub(crate) fn stats(&mut self, pool: PoolId) -> &mut Stats {
         &mut self.view(pool).stats
     }
 
     /// This worker's view of a pool. A stolen server's pool may be new to it.
-    fn view(&mut self, id: PoolId) -> &mut PoolView {
+    pub(crate) fn view(&mut self, id: PoolId) -> &mut PoolView {
         let exchange = &mut self.exchange;
         self.pools.entry(id, || {
             exchange.pool(id, |pool| PoolView {

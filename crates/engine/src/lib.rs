@@ -7,55 +7,51 @@
 //! An [`Engine`] is one worker's share: its clients, and the servers linked to them. What all
 //! workers share (pools with their parked servers and queues) is reached through the exchange.
 //!
+//! Each folder is one machine, and the file beside it says what the machine may touch:
+//!
+//! | folder | machine |
+//! |---|---|
+//! | `engine` | the tables, the events of the shell, the queue of work |
+//! | `login` | a client up to "logged in" |
+//! | `lifecycle` | a server is opened, linked, prepared, released, placed, closed |
+//! | `relay` | messages between a client and its server |
+//! | `session` | what only auto mode needs |
+//! | `admission` | pools, limits, queues |
+//! | `notify` | LISTEN for many clients by one connection |
+//! | `cancel` | cancel requests and signals |
+//! | `handover` | online restart |
+//! | `operator` | orders and reports |
+//!
 //! Read in this order: [`pool`], [`ledger`], [`client`], [`server`], then `engine.rs` and the
-//! files beside it.
+//! folders.
 
 #![forbid(unsafe_code)]
 
-pub mod auth;
-pub mod averages;
+mod admission;
 pub mod cancel;
-pub mod carried;
 pub mod client;
-pub mod draws;
 pub mod encoding;
 mod engine;
-pub mod guesses;
+mod handover;
 pub mod ids;
-pub mod inquiry;
-pub mod interner;
-pub mod kept;
-pub mod learnt;
-pub mod ledger;
-pub mod limits;
-pub mod listener;
-pub mod listening;
-pub mod lore;
-pub mod parcel;
-pub mod pins;
-pub mod pool;
-pub mod preparation;
-pub mod prepared;
-pub mod probe;
-pub mod realm;
-pub mod replication;
-pub mod report;
-mod resets;
-pub mod scanning;
+mod lifecycle;
+mod login;
+mod notify;
+mod operator;
+mod relay;
 pub mod server;
-pub mod session;
-pub mod setting_names;
+mod session;
 pub mod settings;
-pub mod shares;
 pub mod shell;
-pub mod signaling;
-pub mod state_report;
-pub mod stats;
-pub mod stream;
-pub mod switches;
 pub mod values;
 pub mod vars;
 
-pub use engine::{
-    Drain, Engine, Exported, ExportedClient, Imported, LOGIN_GRACE, Shelf, server_row,
-};
+pub use admission::{limits, pool, shares, switches};
+pub use engine::{Drain, Engine};
+pub use handover::{Exported, ExportedClient, Imported, Shelf, parcel};
+pub use lifecycle::replication;
+pub use login::{LOGIN_GRACE, auth, guesses, learnt};
+pub use operator::inspect::server_row;
+pub use operator::{averages, report, stats};
+pub use relay::{interner, ledger, prepared, realm};
+pub use session::{pins, state_report};

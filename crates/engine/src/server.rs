@@ -1,5 +1,5 @@
-//! A connection to PostgreSQL, as plain data. What happens to it is in `engine/open.rs` (until it
-//! is logged in), `engine/link.rs` (given out and taken back) and `engine/replies.rs` (in use).
+//! A connection to PostgreSQL, as plain data. What happens to it is in `lifecycle/open.rs` (until it
+//! is logged in), `lifecycle/link.rs` (given out and taken back) and `relay/replies.rs` (in use).
 //!
 //! ```text
 //!  Connecting ─► Login ─┬─► (pool: parked) ─► Preparing ─► Linked ─► Settling ─┐
@@ -13,26 +13,26 @@ use config::PoolMode;
 use sql::Signs;
 use wire::scram::ScramClient;
 
-use crate::carried::Carried;
-use crate::draws::Drawn;
 use crate::encoding::Letters;
 use crate::ids::{ClientId, Handle, Micros, PoolId};
-use crate::inquiry::Inquiry;
-use crate::kept::{Kept, Outline};
-use crate::learnt::Learnt;
-use crate::ledger::Ledger;
-use crate::lore::{CANDIDATES_MAX, Called};
-use crate::pins::{Pinned, Pins};
-pub use crate::preparation::Preparation;
-use crate::prepared::ServerStatements;
-use crate::probe::Probe;
-use crate::replication::ReplicationKind;
-use crate::resets::Resets;
-use crate::scanning::Scanning;
-use crate::session::{Deallocations, Lent, Numbers, Traces};
-use crate::setting_names::SettingNames;
-use crate::state_report::StateReport;
-use crate::stream::Stream;
+pub use crate::lifecycle::preparation::Preparation;
+use crate::lifecycle::replication::ReplicationKind;
+use crate::login::inquiry::Inquiry;
+use crate::login::learnt::Learnt;
+use crate::relay::kept::{Kept, Outline};
+use crate::relay::ledger::Ledger;
+use crate::relay::prepared::ServerStatements;
+use crate::relay::stream::Stream;
+use crate::session::carried::Carried;
+use crate::session::draws::Drawn;
+use crate::session::lore::{CANDIDATES_MAX, Called};
+use crate::session::pins::{Pinned, Pins};
+use crate::session::probe::Probe;
+use crate::session::resets::Resets;
+use crate::session::scanning::Scanning;
+use crate::session::setting_names::SettingNames;
+use crate::session::state::{Deallocations, Lent, Numbers, Traces};
+use crate::session::state_report::StateReport;
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
 

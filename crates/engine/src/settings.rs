@@ -7,8 +7,8 @@ use std::sync::Arc;
 use config::{Config, Database, Host, LoadBalanceHosts, Pattern, PoolMode, Unsupported};
 use wire::secret::Secret;
 
+use crate::admission::limits::ServerLimits;
 use crate::ids::Micros;
-use crate::limits::ServerLimits;
 
 /// Statements a server keeps in auto mode where the configuration asks for none: its default.
 const AUTO_STATEMENTS_MAX: u32 = 200;

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
-use crate::auth::{Judge, Password};
-pub use crate::cancel::{CancelEnd, CancelFate};
+use crate::admission::limits::Limits;
+use crate::admission::pool::Pool;
+pub use crate::cancel::outcome::{CancelEnd, CancelFate};
+use crate::cancel::signaling::Found;
 use crate::ids::{ClientId, Handle, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
-use crate::limits::Limits;
-use crate::listener::{Subscriber, Subscription};
-use crate::pool::Pool;
-use crate::prepared::Statement;
-use crate::realm::Realm;
-use crate::replication::ReplicationKind;
+use crate::lifecycle::replication::ReplicationKind;
+use crate::login::auth::{Judge, Password};
+use crate::notify::listener::{Subscriber, Subscription};
+use crate::relay::prepared::Statement;
+use crate::relay::realm::Realm;
 use crate::server::Server;
 use crate::settings::{PoolKey, Target};
-use crate::signaling::Found;
 
 /// Another process of an online restart that still serves clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::carried::{Carried, Order, Setting};
+use crate::session::carried::{Carried, Order, Setting};
 use crate::values::Values;
 
 /// Names in the order of their slots. The first six are always tracked, as PgBouncer does; the sixth since

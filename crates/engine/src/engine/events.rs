@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use config::Config;
 
-use super::{Drain, Engine, Imported, limits_users};
-use crate::auth::{Login, LoginStep, Peer};
-use crate::cancel::CancelEnd;
+use super::{Drain, Engine, limits_users};
+use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
+use crate::handover::import::Imported;
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
-use crate::report::ServerPlace;
+use crate::login::auth::{Login, LoginStep, Peer};
+use crate::operator::report::ServerPlace;
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Checked, Exchange, Io, Mail};
 

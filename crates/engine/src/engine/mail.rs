@@ -1,11 +1,11 @@
 //! What another worker has to say.
 
-use super::Engine;
+use crate::engine::Engine;
 use crate::ids::Micros;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
-    pub(super) fn read_mail(&mut self, mail: Mail, now: Micros, io: &mut impl Io) {
+    pub(crate) fn read_mail(&mut self, mail: Mail, now: Micros, io: &mut impl Io) {
         match mail {
             Mail::Server { waiter, server } => {
                 let id = self.attach(server, io);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use config::UserSettings;
 
-use super::Engine;
-use super::link::notice;
 use crate::client::{Client, ClientPhase};
+use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
-use crate::pins::Pins;
+use crate::lifecycle::link::notice;
 use crate::server::{Preparation, Server, ServerPhase};
+use crate::session::pins::Pins;
 use crate::shell::{Exchange, Io};
 
 const QUEUED: &str = "No server connection available in postgres backend, client being queued";

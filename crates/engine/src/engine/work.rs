@@ -7,13 +7,13 @@
 
 use std::collections::VecDeque;
 
-use super::Engine;
 use crate::client::ClientPhase;
+use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::shell::{Exchange, Io};
 
 #[derive(Debug)]
-pub(super) enum Work {
+pub(crate) enum Work {
     /// Read the messages that the client has sent ahead, now that it has a server.
     Requests(ClientId),
     /// Give the server to the client that has waited for it.
@@ -30,7 +30,7 @@ pub(super) enum Work {
 
 /// What a client that has left had to do with its server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(crate) struct Left {
     /// Nobody wants what the server is doing.
     pub cancels: bool,
     /// The server has part of a message of the client's.
@@ -41,13 +41,13 @@ pub(super) struct Left {
 
 /// A server that goes to a client that waits.
 #[derive(Debug)]
-pub(super) struct Joining {
+pub(crate) struct Joining {
     pub server: ServerId,
     pub serial: u64,
     pub waiter: Waiter,
 }
 
-pub(super) type Queue = VecDeque<Work>;
+pub(crate) type Queue = VecDeque<Work>;
 
 /// A longer queue gives its memory back: thousands of clients may have left at once.
 const KEPT_MAX: usize = 1024;
@@ -56,14 +56,14 @@ impl<X: Exchange> Engine<X> {
     /// Does all that is left to be done. Each method through which an event comes in ends with this.
     // As a call it cost 1 % of a transaction, which mostly leaves nothing.
     #[inline(always)]
-    pub(super) fn finish(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn finish(&mut self, now: Micros, io: &mut impl Io) {
         if self.has_work() {
             self.work_off(now, io);
         }
     }
 
     #[inline(always)]
-    pub(super) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.joining.is_some() || !self.work.is_empty()
     }
 
@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
     /// A server is given to a client that waits. An ordinary transaction in a full pool ends with this, so
     /// the first one is kept out of the queue: that saves 2 % of the instructions.
     #[inline]
-    pub(super) fn join_soon(&mut self, server: ServerId, waiter: Waiter) {
+    pub(crate) fn join_soon(&mut self, server: ServerId, waiter: Waiter) {
         let joining = Joining { server, serial: self.server(server).serial, waiter };
         match self.joining {
             None if self.work.is_empty() => self.joining = Some(joining),
@@ -130,7 +130,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client has a server and may be read. Messages that came ahead of its turn come first;
     /// half a message has to wait for the rest, which is in the kernel.
-    pub(super) fn go_on(&mut self, id: ClientId, io: &mut impl Io) {
+    pub(crate) fn go_on(&mut self, id: ClientId, io: &mut impl Io) {
         io.resume_client(id);
         let client = self.client_mut(id);
         client.await_nothing();

@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
-            "engine/listen.rs",
+            "notify/listen.rs",
             r#"[&begin[..], b"UNLISTEN *"]"#,
             r#"[&b"UNLISTEN *"[..], &begin[..]]"#,
         )],
@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
-            "listening.rs",
+            "notify/listening.rs",
             "if self.live.get(said.channel).is_some() { if !is_own { return «Hearing::Drop»;",
             "Hearing::Pass",
         )],
@@ -30,7 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: no WARNING is sent when the listener was lost",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("engine/listen.rs", "if «again» { self.tell(id, News::Gap", "false")],
+        changes: &[change("notify/listen.rs", "if «again» { self.tell(id, News::Gap", "false")],
     },
     Mutant {
         name: "TellsInTransaction",
@@ -38,7 +38,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/listen.rs",
+            "notify/listen.rs",
             "client.server.is_none_or(|on| { let server = «self.server(on)»;",
             "return true",
         )],
@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
-            "engine/listen.rs",
+            "notify/listen.rs",
             "said.filter(|said| «own.live.get(said.channel).is_some()»)",
             "true",
         )],
@@ -59,11 +59,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a client's own notifications carry its server's process id",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change(
-            "engine/replies.rs",
-            "if «is_own» { pid = client.process_id();",
-            "false",
-        )],
+        changes: &[change("relay/replies.rs", "if «is_own» { pid = client.process_id();", "false")],
     },
     Mutant {
         name: "MarksAnybody",
@@ -72,7 +68,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "news",
         changes: &[change(
-            "listener.rs",
+            "notify/listener.rs",
             "|one: &Subscription| «one.token().as_bytes() == payload»;",
             "true",
         )],
@@ -82,7 +78,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: notifications that arrive during a transaction are lost",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("listening.rs", "self.untold.push_back(news);", "drop(news);")],
+        changes: &[change("notify/listening.rs", "self.untold.push_back(news);", "drop(news);")],
     },
     Mutant {
         name: "ForgetsEcho",
@@ -90,14 +86,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
              listener",
         seen_in: "",
         noticed_by: "news",
-        changes: &[change("listening.rs", "self.expect_echo(said);", "")],
+        changes: &[change("notify/listening.rs", "self.expect_echo(said);", "")],
     },
     Mutant {
         name: "StopsTooLate",
         wrong: "Auto mode: a server still listens after its channels moved to the listener",
         seen_in: "",
         noticed_by: "news",
-        changes: &[change("engine/listen.rs", r#"[&begin[..], «b"UNLISTEN *"»]"#, r#"&b""[..]"#)],
+        changes: &[change("notify/listen.rs", r#"[&begin[..], «b"UNLISTEN *"»]"#, r#"&b""[..]"#)],
     },
     Mutant {
         name: "ForgetsHandOver",
@@ -106,14 +102,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[
             change(
-                "engine/leave.rs",
+                "lifecycle/leave.rs",
                 "step.asks() || !server.ledger.owes_nothing() => { «server.phase = ServerPhase::Settling;»",
                 "server.phase = ServerPhase::Settling; if step == \
                      crate::server::Preparation::HandOver { (server.pinned, server.traces) = (None, \
                      Default::default()); }",
             ),
             change(
-                "engine/replies.rs",
+                "relay/replies.rs",
                 "self.server.disturbed |= self.server.client.is_none();",
                 "",
             ),

@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "odyssey#209, pgagroal#946",
         noticed_by: "causes",
         changes: &[change(
-            "engine/replies.rs",
+            "relay/replies.rs",
             "let server = «&mut *self.servers[on.0 as usize]»; if matches!(server.phase, \
                  ServerPhase::Finishing) && server.ledger.in_copy()",
             r#"{
@@ -28,7 +28,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#35",
         noticed_by: "orders",
         changes: &[change(
-            "pool.rs",
+            "admission/pool.rs",
             "if «self.gate != Gate::Open» { return Next::Close(self.gate.server_reason());",
             "self.gate != Gate::Open && self.waiting_total() == 0",
         )],
@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgcat#917",
         noticed_by: "orders",
         changes: &[change(
-            "engine/control.rs",
+            "operator/control.rs",
             "self.close_parked(condemned, now, io); self.end_logins(id, now, io);",
             "if gate != Gate::Paused {
                     self.close_parked(condemned, now, io);
@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#420",
         noticed_by: "causes",
         changes: &[change(
-            "engine/control.rs",
+            "operator/control.rs",
             "let server = «self.servers.remove(id.0 as usize)»; \
                  self.log_server_closing(id, &server, why, now, io);",
             "return self.open_failed(id, why, None, now, io)",
@@ -65,7 +65,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#1565",
         noticed_by: "orders",
         changes: &[change(
-            "engine/control.rs",
+            "operator/control.rs",
             "pool.reserve_opening(now)); if open { «self.open_server(id, now, io);»",
             "self.exchange.pool(id, crate::pool::Pool::withdraw_opening);",
         )],
@@ -75,14 +75,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Servers that RECONNECT should replace are still linked",
         seen_in: "pgcat#232",
         noticed_by: "orders",
-        changes: &[change("pool.rs", "if «epoch != self.epoch» { return Next::Close", "false")],
+        changes: &[change(
+            "admission/pool.rs",
+            "if «epoch != self.epoch» { return Next::Close",
+            "false",
+        )],
     },
     Mutant {
         name: "AdmitsToDisabled",
         wrong: "DISABLE has no effect on logins",
         seen_in: "",
         noticed_by: "orders",
-        changes: &[change("engine/login.rs", "if «disabled» { return Step::Refuse", "false")],
+        changes: &[change("login/steps.rs", "if «disabled» { return Step::Refuse", "false")],
     },
     Mutant {
         name: "RestartForgetsPins",
@@ -90,7 +94,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/handover.rs",
+            "handover/export.rs",
             "pinned: «server.pinned.as_deref().copied()»,",
             "None",
         )],
@@ -101,7 +105,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/handover/import.rs",
+            "handover/import.rs",
             "extended.statements.import(name, statement.clone(), since, shape);",
             "drop((name, since, shape));",
         )],
@@ -112,7 +116,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/handover/import.rs",
+            "handover/import.rs",
             "server.vars = shelf.vars(record.vars);",
             "server.vars = server.welcome.vars.clone();",
         )],

@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#245, odyssey#1216",
         noticed_by: "cancels",
         changes: &[change(
-            "engine/cancel.rs",
+            "cancel/requests.rs",
             "server.cancel_pending = «true»; let mut packet",
             "false",
         )],
@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#38, supavisor#692",
         noticed_by: "cancels",
         changes: &[change(
-            "engine/cancel.rs",
+            "cancel/requests.rs",
             "self.keys.get(&number)",
             "{
                     let other = self.keys.keys().find(|other| **other >> 32 == number >> 32);
@@ -34,7 +34,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#141",
         noticed_by: "cancels",
         changes: &[change(
-            "engine/cancel.rs",
+            "cancel/requests.rs",
             "self.drop_client(id, Leaving::Unanswered(reason), now, io);",
             r#"io.send_client(id, b"Z\0\0\0\x05I");
                 self.drop_client(id, Leaving::Unanswered(reason), now, io);"#,
@@ -45,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A server that was idle for long is linked without a check",
         seen_in: "pgdog#1318, supavisor#941",
         noticed_by: "causes",
-        changes: &[change("engine/link.rs", "if «!checked» && !settings.check_query", "false")],
+        changes: &[change("lifecycle/link.rs", "if «!checked» && !settings.check_query", "false")],
     },
     Mutant {
         name: "LeaksPlace",
@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#1361, pg_doorman 3.5.2",
         noticed_by: "leaks",
         changes: &[change(
-            "pool.rs",
+            "admission/pool.rs",
             "self.current -= u32::from(epoch == self.epoch); «self.forget_server(epoch);»",
             "",
         )],
@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#1386, pgbouncer#478",
         noticed_by: "limits",
         changes: &[change(
-            "pool.rs",
+            "admission/pool.rs",
             "self.settings.size == 0 || «self.places() + self.elsewhere < self.settings.size»",
             "true",
         )],
@@ -75,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#1582, pgbouncer#585",
         noticed_by: "waits",
         changes: &[change(
-            "pool.rs",
+            "admission/pool.rs",
             "Some(failure) => «self.opening == 0 && now >= failure.retry_at»,",
             "false",
         )],
@@ -86,7 +86,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#1284",
         noticed_by: "causes",
         changes: &[change(
-            "pool.rs",
+            "admission/pool.rs",
             "let Some(failure) = &self.failure && «self.has_none_open()»",
             "true",
         )],
@@ -97,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgagroal#1006",
         noticed_by: "order",
         changes: &[change(
-            "pool.rs",
+            "admission/pool.rs",
             "let Some(waiter) = «queue.pop_front()» else { return Next::Park };",
             "queue.pop_back()",
         )],
@@ -108,7 +108,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#1386, pgcat#872",
         noticed_by: "order",
         changes: &[change(
-            "pool.rs",
+            "admission/pool.rs",
             "_ => «Some(oldest.2)»,",
             "Some(if self.waiting[own].is_empty() { oldest.2 } else { own })",
         )],
@@ -119,7 +119,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "cancels",
         changes: &[change(
-            "pool/idle.rs",
+            "admission/pool/idle.rs",
             "stolen.leave_worker();",
             "stolen.leave_worker(); stolen.secret = Box::default();",
         )],
@@ -129,21 +129,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Cancel requests are not sent",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("engine/cancel.rs", "io.send_cancel(cancel, on, &packet);", "")],
+        changes: &[change("cancel/requests.rs", "io.send_cancel(cancel, on, &packet);", "")],
     },
     Mutant {
         name: "CancelsNeverEnd",
         wrong: "A server waits for a cancel request that is over",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("engine/cancel.rs", "found.cancel_pending = «false»;", "true")],
+        changes: &[change("cancel/requests.rs", "found.cancel_pending = «false»;", "true")],
     },
     Mutant {
         name: "ForgetsTurn",
         wrong: "A login that a console command ended still counts as opening",
         seen_in: "",
         noticed_by: "limits",
-        changes: &[change("engine/control.rs", "io.close_server(id); «self.opening_ended();»", "")],
+        changes: &[change(
+            "operator/control.rs",
+            "io.close_server(id); «self.opening_ended();»",
+            "",
+        )],
     },
     Mutant {
         name: "OpensNothing",
@@ -151,7 +155,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "orders",
         changes: &[change(
-            "engine/link.rs",
+            "lifecycle/link.rs",
             "if let (true, Some(pool)) = (open, client.pool) { «self.open_server(pool, \
                  now, io);»",
             "self.exchange.pool(pool, crate::pool::Pool::withdraw_opening);",
@@ -163,7 +167,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "assertions",
         changes: &[change(
-            "engine/leave.rs",
+            "lifecycle/leave.rs",
             "self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));",
             "",
         )],
@@ -173,14 +177,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "max_user_connections is ignored",
         seen_in: "",
         noticed_by: "limits",
-        changes: &[change("limits.rs", "Scope::User => («limits.user»,", "0")],
+        changes: &[change("admission/limits.rs", "Scope::User => («limits.user»,", "0")],
     },
     Mutant {
         name: "IgnoresDatabaseLimit",
         wrong: "max_db_connections is ignored",
         seen_in: "",
         noticed_by: "limits",
-        changes: &[change("limits.rs", "Scope::Database => («limits.database»,", "0")],
+        changes: &[change("admission/limits.rs", "Scope::Database => («limits.database»,", "0")],
     },
     Mutant {
         name: "CrossesWithWrongSecret",
@@ -188,7 +192,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "waits",
         changes: &[change(
-            "pool/idle.rs",
+            "admission/pool/idle.rs",
             "stolen.leave_worker();",
             "stolen.leave_worker(); stolen.secret.reverse();",
         )],
@@ -199,7 +203,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "cancels",
         changes: &[change(
-            "engine/cancel.rs",
+            "cancel/requests.rs",
             "if «end == (CancelEnd::Late { sent: true })» {",
             "false",
         )],

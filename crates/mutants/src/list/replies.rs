@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#759, pgagroal#989",
         noticed_by: "causes",
         changes: &[change(
-            "engine/leave.rs",
+            "lifecycle/leave.rs",
             "server.lose_client(client.serial);",
             "server.lose_client(client.serial);
                 if !client.stream.is_mid_message() && matches!(server.phase, ServerPhase::Linked) {
@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[
             change(
-                "engine/leave.rs",
+                "lifecycle/leave.rs",
                 "server.lose_client(client.serial);",
                 "server.lose_client(client.serial);
                 if client.stream.is_mid_message() && matches!(server.phase, ServerPhase::Linked) {
@@ -34,7 +34,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 }",
             ),
             change(
-                "engine/leave.rs",
+                "lifecycle/leave.rs",
                 "_ if «server.is_clean() && !in_message» => self.free",
                 "server.is_clean()",
             ),
@@ -46,7 +46,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "supavisor#1079",
         noticed_by: "causes",
         changes: &[change(
-            "ledger.rs",
+            "relay/ledger.rs",
             "self.in_batch = self.latest.is_opening_owed();",
             "self.abandon(&mut |_| ());
                 self.in_batch = false;",
@@ -58,9 +58,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#803",
         noticed_by: "sessions",
         changes: &[
-            change("ledger.rs", "extended && self.synthesized().is_none()", "false"),
+            change("relay/ledger.rs", "extended && self.synthesized().is_none()", "false"),
             change(
-                "ledger.rs",
+                "relay/ledger.rs",
                 "self.in_batch = self.latest.is_opening_owed();",
                 "self.in_batch = false;",
             ),
@@ -72,7 +72,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#1356",
         noticed_by: "rest",
         changes: &[change(
-            "ledger.rs",
+            "relay/ledger.rs",
             "self.in_batch = self.latest.is_opening_owed();",
             "self.in_batch &= expect != Expect::Sync;
                 self.in_batch |= self.latest.is_opening_owed();",
@@ -84,7 +84,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#876, pgdog#913, odyssey#1361",
         noticed_by: "causes",
         changes: &[change(
-            "ledger.rs",
+            "relay/ledger.rs",
             "let sync = «self.owed.iter().position(|entry| entry.expect == Expect::Sync)»; \
                  let end",
             "{
@@ -99,7 +99,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgcat#611, pgcat#734",
         noticed_by: "causes",
         changes: &[change(
-            "ledger/part.rs",
+            "relay/ledger/part.rs",
             "match «(expect, code)» {",
             "match (expect, code) {
                     (Expect::Query, COMMAND_COMPLETE) => (expect, READY_FOR_QUERY),
@@ -113,7 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgagroal#973, pgagroal#996",
         noticed_by: "answers",
         changes: &[change(
-            "engine/replies.rs",
+            "relay/replies.rs",
             "self.server.stream.take_body(self.input)",
             "{
                     if matches!(self.input.first(), Some(b'Z' | b'E')) {
@@ -128,7 +128,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Replies to the pooler's own Parse and Close go to the client",
         seen_in: "pgdog#57, odyssey#1362",
         noticed_by: "answers",
-        changes: &[change("ledger.rs", "(Verb::Swallow, _) => «Owner::Nobody»", "Owner::Client")],
+        changes: &[change(
+            "relay/ledger.rs",
+            "(Verb::Swallow, _) => «Owner::Nobody»",
+            "Owner::Client",
+        )],
     },
     Mutant {
         name: "ResendsWhatHasEffect",
@@ -136,7 +140,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#614, PgCat's retries",
         noticed_by: "effects",
         changes: &[change(
-            "engine/requests/keeping.rs",
+            "relay/requests/keeping.rs",
             "self.keeping.take()?",
             "{
                     let mut keeping = self.keeping.take()?;
@@ -151,7 +155,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "odyssey#1499, odyssey#1475",
         noticed_by: "waits",
         changes: &[change(
-            "engine/link.rs",
+            "lifecycle/link.rs",
             "self.follow_rename(id); } «io.resume_client(id);»",
             "",
         )],
@@ -162,7 +166,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pg_doorman's incident of 2026-05-03, odyssey#421",
         noticed_by: "memory",
         changes: &[change(
-            "engine/replies.rs",
+            "relay/replies.rs",
             "if is_row(header.code) && rows_pass { «self.out.pass(self.at, self.at + \
                  available);»",
             "if available < header.total {
@@ -176,7 +180,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "The skipped rest of a failed batch counts as done",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("ledger.rs", "self.void_one(entry, next, void);", "drop(entry);")],
+        changes: &[change("relay/ledger.rs", "self.void_one(entry, next, void);", "drop(entry);")],
     },
     Mutant {
         name: "PassesDirtyServer",
@@ -184,9 +188,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "assertions",
         changes: &[
-            change("engine/link.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
+            change("lifecycle/link.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
             change(
-                "engine/leave.rs",
+                "lifecycle/leave.rs",
                 "_ if «server.is_clean() && !in_message» => self.free",
                 "!in_message",
             ),
@@ -198,7 +202,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "waits",
         changes: &[change(
-            "engine/requests.rs",
+            "relay/requests.rs",
             "let again = «input[begun_at..].to_vec()»;",
             "input[used..].to_vec()",
         )],

@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A client gets the settings of the previous client",
         seen_in: "pgbouncer#1576, pgdog#686",
         noticed_by: "answers",
-        changes: &[change("engine/link.rs", "if «!client.vars.is(&server.vars)» {", "false")],
+        changes: &[change("lifecycle/link.rs", "if «!client.vars.is(&server.vars)» {", "false")],
     },
     Mutant {
         name: "MissesSetInTransaction",
@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "multigres#1134, multigres#1138",
         noticed_by: "answers",
         changes: &[change(
-            "engine/replies/parameters.rs",
+            "relay/replies/parameters.rs",
             "let Some(slot) = «self.names.slot(status.name)» else {",
             "{
                     let slot = self.names.slot(status.name);
@@ -29,7 +29,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A session is reused without a reset",
         seen_in: "Odyssey without pool_discard, pgdog#684",
         noticed_by: "sessions",
-        changes: &[change("engine/link.rs", "if «settings.resets(mode)» {", "false")],
+        changes: &[change("lifecycle/link.rs", "if «settings.resets(mode)» {", "false")],
     },
     Mutant {
         name: "ForgetsSessionAtReload",
@@ -48,7 +48,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "transaction pooling as such",
         noticed_by: "answers",
         changes: &[change(
-            "engine/verdict.rs",
+            "session/verdict.rs",
             "if «self.server(on).cancel_pending» { return self.await_cancel(id, on, now)",
             "{
                     self.server_mut(on).traces = Traces::default();
@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: the previous client's settings are not reset",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("carried.rs", "if «!is_who(name)» && self.get(name)", "false")],
+        changes: &[change("session/carried.rs", "if «!is_who(name)» && self.get(name)", "false")],
     },
     Mutant {
         name: "ForgetsStartupPacket",
@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/verdict.rs",
+            "session/verdict.rs",
             "go_back(&mut own, &startup, &before, settings);",
             "",
         )],
@@ -80,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/verdict.rs",
+            "session/verdict.rs",
             "if «pins.is_empty()» { self.server_mut(on).pinned = None;",
             "true",
         )],
@@ -91,7 +91,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/verdict.rs",
+            "session/verdict.rs",
             "let pins = «self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| \
                  pinned.pins)»; if !(pins | self",
             "return self.session_forgotten(on, now, io)",
@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/link.rs",
+            "lifecycle/link.rs",
             "Preparation::Apply if «server.own_error.is_some()»",
             "false",
         )],
@@ -114,7 +114,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "causes",
         changes: &[change(
-            "engine/apply.rs",
+            "lifecycle/apply.rs",
             "if usual.as_ref() != Some(&sql) && «has_session»",
             "false",
         )],
@@ -124,21 +124,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a client whose settings one server refused does not get a new server",
         seen_in: "",
         noticed_by: "causes",
-        changes: &[change("engine/apply.rs", "filter(|own| «!own.renews && !stays»)", "false")],
+        changes: &[change("lifecycle/apply.rs", "filter(|own| «!own.renews && !stays»)", "false")],
     },
     Mutant {
         name: "ForgetsHalfAppliedSettings",
         wrong: "Auto mode: a server with half-applied settings is reused",
         seen_in: "Weir, until the simulator had sessions",
         noticed_by: "answers",
-        changes: &[change("engine/leave.rs", "if «step.applies() && is_half» {", "false")],
+        changes: &[change("lifecycle/leave.rs", "if «step.applies() && is_half» {", "false")],
     },
     Mutant {
         name: "KeepsPins",
         wrong: "Auto mode: a client stays pinned although the reason is gone",
         seen_in: "",
         noticed_by: "rest",
-        changes: &[change("engine/verdict.rs", "pins |= «pinned.pins.unseen()»;", "pinned.pins")],
+        changes: &[change("session/verdict.rs", "pins |= «pinned.pins.unseen()»;", "pinned.pins")],
     },
     Mutant {
         name: "CrossesWithoutSettings",
@@ -146,7 +146,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "pool/idle.rs",
+            "admission/pool/idle.rs",
             "stolen.leave_worker();",
             "stolen.leave_worker(); stolen.vars.change(|vars| vars.carried = \
                  crate::carried::Carried::default());",
@@ -158,7 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/leave.rs",
+            "lifecycle/leave.rs",
             "ServerPhase::Preparing(step) if step.asks() || !server.ledger.owes_nothing() => { \
              «server.phase = ServerPhase::Settling;»",
             "server.phase = ServerPhase::Settling; if step == \
@@ -171,7 +171,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: the previous client's role is not reset",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("carried.rs", "if «other_role && have.get(ROLE).is_some()» {", "false")],
+        changes: &[change(
+            "session/carried.rs",
+            "if «other_role && have.get(ROLE).is_some()» {",
+            "false",
+        )],
     },
     Mutant {
         name: "ForgetsPrepare",
@@ -180,12 +184,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[
             change(
-                "engine/link.rs",
+                "lifecycle/link.rs",
                 "if «client.vars.prepared != server.vars.prepared» {",
                 "false",
             ),
             change(
-                "engine/link.rs",
+                "lifecycle/link.rs",
                 "self.applied(id, on, step, io); «self.prepare_statements(id, on, now, io)»",
                 "self.ready(id, on, now, io)",
             ),
@@ -197,7 +201,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "carried.rs",
+            "session/carried.rs",
             r#"if !is_who(name) && «self.get(name).is_none()» {"#,
             r#"self.get(name).is_none() && (self.is_empty() || **name != *b"search_path")"#,
         )],
@@ -208,7 +212,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "sessions",
         changes: &[change(
-            "engine/link.rs",
+            "lifecycle/link.rs",
             r#"if «server.own_error.take().is_some()» { return self.close_server(on, "reset query failed", now, io);"#,
             r#"server.own_error.take().is_none() && false"#,
         )],
@@ -218,21 +222,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: functions are assumed to set nothing",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("lore.rs", "Some(Standing::Watched { .. }) | None => «false»,", "true")],
+        changes: &[change(
+            "session/lore.rs",
+            "Some(Standing::Watched { .. }) | None => «false»,",
+            "true",
+        )],
     },
     Mutant {
         name: "ForgetsLocks",
         wrong: "Auto mode: a client with an advisory lock does not keep its server",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("probe.rs", r#"b"a" => «Pins::LOCK»,"#, r#"Pins::NONE"#)],
+        changes: &[change("session/probe.rs", r#"b"a" => «Pins::LOCK»,"#, r#"Pins::NONE"#)],
     },
     Mutant {
         name: "ForgetsCursors",
         wrong: "Auto mode: a client with a cursor WITH HOLD does not keep its server",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("probe.rs", r#"b"h" => «Pins::CURSOR»,"#, r#"Pins::NONE"#)],
+        changes: &[change("session/probe.rs", r#"b"h" => «Pins::CURSOR»,"#, r#"Pins::NONE"#)],
     },
     Mutant {
         name: "BelievesSetLocal",
@@ -240,7 +248,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/replies/parameters.rs",
+            "relay/replies/parameters.rs",
             "let may_set = «self.server.may_set»;",
             "false",
         )],
@@ -251,7 +259,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/requests/numbers.rs",
+            "relay/requests/numbers.rs",
             "if «texts.lore.asks_numbers || texts.is_watched(seen)» {",
             "seen.signs.intersects(Signs::SEQUENCE)",
         )],
@@ -261,6 +269,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Weir ignores which parameters a server of another version reports",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("engine/link.rs", "self.follow_reports(id, on);", "")],
+        changes: &[change("lifecycle/link.rs", "self.follow_reports(id, on);", "")],
     },
 ];

@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#887, odyssey#477",
         noticed_by: "answers",
         changes: &[change(
-            "engine/undo.rs",
+            "relay/undo.rs",
             "let Some(undo) = «entry.undo» else",
             "entry.undo.filter(|undo| !matches!(**undo, Undo::Parse { .. }))",
         )],
@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#991, pgbouncer#1129",
         noticed_by: "answers",
         changes: &[change(
-            "engine/replies.rs",
+            "relay/replies.rs",
             "fn statements_discarded(&mut self, serial: u64) { \
                  «self.server.traces.deallocates = true;»",
             "self.server.traces.deallocates = true;
@@ -32,14 +32,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "CREATE, ALTER and DROP are ignored: a text prepared again keeps its old types",
         seen_in: "PgBouncer, whose manual wants a RECONNECT",
         noticed_by: "answers",
-        changes: &[change("engine/replies.rs", "if «is_change_of_schema(tag)» {", "false")],
+        changes: &[change("relay/replies.rs", "if «is_change_of_schema(tag)» {", "false")],
     },
     Mutant {
         name: "NeverRenews",
         wrong: "A statement that PostgreSQL refuses (0A000) is never prepared again",
         seen_in: "pgbouncer#1038, pgjdbc#496",
         noticed_by: "answers",
-        changes: &[change("engine/replies/statements.rs", "is_all.then(|| used.clone())", "None")],
+        changes: &[change("relay/replies/statements.rs", "is_all.then(|| used.clone())", "None")],
     },
     Mutant {
         name: "RenewsBlindly",
@@ -47,8 +47,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "what healing by a mere Parse comes to",
         noticed_by: "renewals",
         changes: &[
-            change("engine/requests/statements.rs", "if «may_surprise» {", "false"),
-            change("engine/resend.rs", "false => «confirms || is_the_same»,", "true"),
+            change("relay/requests/statements.rs", "if «may_surprise» {", "false"),
+            change("relay/resend.rs", "false => «confirms || is_the_same»,", "true"),
         ],
     },
     Mutant {
@@ -56,7 +56,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A lone BEGIN is sent again as long as servers die over it",
         seen_in: "PgCat's retries",
         noticed_by: "effects",
-        changes: &[change("engine/resend.rs", "«!client.resent» && client.replication", "true")],
+        changes: &[change("relay/resend.rs", "«!client.resent» && client.replication", "true")],
     },
     Mutant {
         name: "SharesUnnamed",
@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "asyncpg#53, pgbouncer#1118",
         noticed_by: "answers",
         changes: &[change(
-            "engine/requests/statements.rs",
+            "relay/requests/statements.rs",
             "own != 0 && own == self.server.unnamed",
             "true",
         )],
@@ -75,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pg_doorman, pipelines cut off",
         noticed_by: "answers",
         changes: &[change(
-            "engine/requests/statements.rs",
+            "relay/requests/statements.rs",
             "serial = «self.next_serial()»; let undo = Undo::Parse",
             "{
                     let serial = self.next_serial();
@@ -90,7 +90,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#1260, pgbouncer#1067",
         noticed_by: "memory",
         changes: &[change(
-            "engine/requests/statements.rs",
+            "relay/requests/statements.rs",
             "let limit = «self.settings.max_prepared_statements»;",
             "return",
         )],
@@ -101,7 +101,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/undo.rs",
+            "relay/undo.rs",
             "client.statements.restore(name, statement, since);",
             "drop((name, statement, since));",
         )],
@@ -112,7 +112,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/undo.rs",
+            "relay/undo.rs",
             "«statements.restore(statement, since)»,",
             "drop((statement, since))",
         )],
@@ -124,7 +124,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/stand_in.rs",
+            "relay/stand_in.rs",
             "false => «Realm::of(&client.vars, names)»,",
             "Realm::COMMON",
         )],
@@ -135,7 +135,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir, until the simulator had it",
         noticed_by: "assertions",
         changes: &[change(
-            "engine/requests/statements.rs",
+            "relay/requests/statements.rs",
             "own.renewed || «own.questions >= QUESTIONS_MAX»",
             "false",
         )],
@@ -146,7 +146,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
              name",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("engine/verdict.rs", "self.take_lent_back(on, io);", "")],
+        changes: &[change("session/verdict.rs", "self.take_lent_back(on, io);", "")],
     },
     Mutant {
         name: "ForgetsDeallocated",
@@ -154,9 +154,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[
-            change("engine/verdict.rs", "self.forget_deallocated(id, &lent, &left);", ""),
+            change("session/verdict.rs", "self.forget_deallocated(id, &lent, &left);", ""),
             change(
-                "engine/replies.rs",
+                "relay/replies.rs",
                 "b\"DEALLOCATE\" => «self.statement_deallocated(serial)»,",
                 "()",
             ),
@@ -168,7 +168,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/requests/lending.rs",
+            "relay/requests/lending.rs",
             "if «!has_names || self.server.ledger.in_copy()» {",
             "true",
         )],
@@ -179,7 +179,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir, until the random sessions",
         noticed_by: "answers",
         changes: &[change(
-            "engine/requests/doubt.rs",
+            "relay/requests/doubt.rs",
             "«ledger.may_unsettle() && !ledger.in_copy()»",
             "false",
         )],
@@ -191,7 +191,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "ledger.rs",
+            "relay/ledger.rs",
             "if let Some(front) = self.owed.front_mut() { «front.failed = true;»",
             "front.failed = true;
                 let swallows = front.verb == Verb::Swallow;

@@ -1,0 +1,278 @@
+//! What the limits make of claims, one after the other.
+
+use super::*;
+use crate::admission::shares::TURN;
+
+fn who(database: &str, user: &str) -> Arc<Identity> {
+    Arc::new(Identity { database: database.into(), user: user.into() })
+}
+
+fn claim(pool: u32, database: &str, user: &str, limits: [u32; 3]) -> Claim {
+    let [database_max, user_max, process] = limits;
+    Claim {
+        pool: PoolId(pool),
+        identity: who(database, user),
+        limits: ServerLimits { database: database_max, user: user_max, process },
+        weight: 1,
+    }
+}
+
+fn starving(seat: Result<(), Denied>) -> Starving {
+    match seat {
+        Err(Denied::Full(starving)) => starving,
+        other => panic!("it is full, but {other:?}"),
+    }
+}
+
+#[test]
+fn each_limit_is_exact_and_0_is_none() {
+    for (limits, scope) in [
+        ([2, 0, 0], Scope::Database),
+        ([0, 2, 0], Scope::User),
+        ([0, 0, 2], Scope::Process),
+        ([2, 2, 2], Scope::Database),
+    ] {
+        let mut all = Limits::default();
+        let claim = claim(0, "d", "u", limits);
+        assert!(all.seat(&claim, 0).is_ok() && all.seat(&claim, 0).is_ok());
+        assert_eq!(starving(all.seat(&claim, 0)).scope, scope);
+        assert!(!all.spare_seat(&claim, 0));
+        assert_eq!(all.servers(), 2);
+        all.vacate(claim.pool, &claim.identity, 0);
+        assert!(all.spare_seat(&claim, 0));
+    }
+    let mut all = Limits::default();
+    let endless = claim(0, "d", "u", [0; 3]);
+    for _ in 0..100 {
+        assert!(all.seat(&endless, 0).is_ok());
+        all.opening_ended();
+    }
+}
+
+#[test]
+fn so_many_are_opened_at_a_time_and_then_pools_have_their_turns() {
+    let mut all = Limits { openings_max: 2, ..Limits::default() };
+    let claims = [0, 1, 2, 3].map(|pool| claim(pool, "d", "u", [0; 3]));
+    assert!(all.seat(&claims[0], 0).is_ok() && all.seat(&claims[0], 0).is_ok());
+    for late in [2, 1, 3, 2] {
+        assert!(matches!(all.seat(&claims[late], 0), Err(Denied::Busy)));
+    }
+    assert!(!all.spare_seat(&claims[0], 0));
+    assert!(all.will_be_fed(PoolId(1)) && !all.will_be_fed(PoolId(0)));
+    assert_eq!(all.next_fed(0), None);
+    all.opening_ended();
+    assert_eq!(all.next_fed(0), Some(PoolId(2)), "who asked first");
+    assert!(all.seat(&claims[2], 0).is_ok());
+    assert_eq!((all.next_fed(0), all.openings(), all.servers()), (None, 2, 3));
+    all.forget_pool(PoolId(1));
+    all.opening_ended();
+    assert_eq!(all.next_fed(0), Some(PoolId(3)));
+}
+
+#[test]
+fn logins_that_hang_hold_nobody_up_for_long() {
+    let mut all = Limits { openings_max: 1, ..Limits::default() };
+    let [one, other] = [0, 1].map(|pool| claim(pool, "d", "u", [0; 3]));
+    assert!(all.seat(&one, 5).is_ok());
+    assert!(all.seat(&other, 5 + STANDSTILL_MAX - 1).is_err());
+    assert!(all.seat(&other, 5 + STANDSTILL_MAX).is_ok());
+    assert!(all.seat(&other, 5 + STANDSTILL_MAX + 1).is_err(), "one after the other");
+    all.opening_ended();
+    assert_eq!(all.next_fed(5 + STANDSTILL_MAX + 1), None, "there are too many still");
+    assert_eq!(all.next_fed(5 + 2 * STANDSTILL_MAX), Some(PoolId(1)));
+}
+
+#[test]
+fn who_has_to_be_fed_first_is_fed_by_the_same_rule() {
+    let mut all = Limits { openings_max: 1, ..Limits::default() };
+    let [rich, poor, hung] = [0, 1, 2].map(|pool| claim(pool, "d", "u", [0, 0, 2]));
+    all.seat_anyway(&rich);
+    assert!(all.seat(&hung, 0).is_ok());
+    starving(all.seat(&poor, 0));
+    let late = 10 * STANDSTILL_MAX;
+    all.vacate(rich.pool, &rich.identity, late);
+    // Or it would ask for ever.
+    assert!(matches!(all.seat(&rich, late), Err(Denied::Behind)));
+    assert_eq!(all.next_fed(late), Some(poor.pool));
+}
+
+#[test]
+fn a_turn_comes_when_there_is_a_seat_and_no_sooner() {
+    let mut all = Limits { openings_max: 1, ..Limits::default() };
+    let [one, other] = [0, 1].map(|pool| claim(pool, "d", "u", [0, 0, 2]));
+    all.seat_anyway(&one);
+    assert!(all.seat(&one, 0).is_ok());
+    assert_eq!(starving(all.seat(&other, 0)).scope, Scope::Process);
+    all.vacate(PoolId(0), &who("d", "u"), 0);
+    assert_eq!(all.next_fed(0), None, "there is a seat, but no turn");
+    assert!(matches!(all.seat(&other, 0), Err(Denied::Busy)));
+    assert_eq!(all.starving_for(&who("d", "u")), None, "no server has to go for it");
+    all.opening_ended();
+    assert_eq!(all.next_fed(0), Some(PoolId(1)));
+}
+
+#[test]
+fn a_limit_counts_those_of_its_own_kind_only() {
+    let mut all = Limits::default();
+    assert!(all.seat(&claim(0, "d", "u", [1, 1, 0]), 0).is_ok());
+    assert!(all.seat(&claim(1, "d", "v", [1, 1, 0]), 0).is_err(), "the database is full");
+    assert!(all.seat(&claim(2, "e", "u", [1, 1, 0]), 0).is_err(), "the user is full");
+    assert!(all.seat(&claim(3, "e", "v", [1, 1, 0]), 0).is_ok());
+}
+
+#[test]
+fn who_starved_first_is_fed_first_if_the_seat_is_of_use() {
+    let mut all = Limits::default();
+    assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
+    assert!(all.seat(&claim(1, "e", "u", [1, 0, 0]), 0).is_ok());
+    assert!(all.seat(&claim(2, "e", "v", [1, 0, 0]), 0).is_err());
+    assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_err());
+    assert!(all.seat(&claim(4, "d", "w", [1, 0, 0]), 0).is_err());
+    assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(3), 2)));
+    assert_eq!(all.next_fed(0), None);
+    all.vacate(PoolId(0), &who("d", "u"), 0);
+    assert_eq!(all.next_fed(0), Some(PoolId(3)));
+    assert!(all.seat(&claim(3, "d", "v", [1, 0, 0]), 0).is_ok());
+    assert_eq!(all.next_fed(0), None, "pool 4 has no room");
+    assert_eq!(all.starving_for(&who("d", "u")), Some((PoolId(4), 3)));
+    all.forget(PoolId(4), 3);
+    assert_eq!(all.starving_for(&who("d", "u")), None);
+    assert_eq!(all.starving_for(&who("e", "u")), Some((PoolId(2), 1)));
+}
+
+#[test]
+fn what_began_since_is_not_forgotten() {
+    let mut all = Limits::default();
+    assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
+    let first = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
+    let again = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
+    all.forget(PoolId(1), first.serial);
+    assert!(all.will_be_fed(PoolId(1)));
+    all.forget(PoolId(1), again.serial);
+    assert!(!all.will_be_fed(PoolId(1)));
+}
+
+#[test]
+fn names_are_forgotten_when_nothing_is_left_to_count() {
+    let mut all = Limits::default();
+    let (one, two) = (who("d", "u"), who("d", "v"));
+    all.client_came(&one);
+    let counts = all.client_came(&two);
+    assert_eq!(counts, ClientCounts { process: 2, database: 2, user: 1 });
+    all.seat_anyway(&claim(0, "d", "u", [0; 3]));
+    all.client_left(&one);
+    all.client_left(&two);
+    all.vacate(PoolId(0), &one, 0);
+    assert!(all.databases.0.is_empty() && all.users.0.is_empty());
+    assert_eq!((all.clients(), all.servers()), (0, 0));
+}
+
+/// Two users of one database with work without end, of which the first has all servers.
+#[test]
+fn a_seat_goes_to_who_has_had_least() {
+    let mut all = Limits::default();
+    let (rich, poor) = (claim(0, "d", "u", [2, 0, 0]), claim(1, "d", "v", [2, 0, 0]));
+    assert!(all.seat(&rich, 0).is_ok() && all.seat(&rich, 0).is_ok());
+    starving(all.seat(&poor, 1_000_000));
+    let creditor = |all: &mut Limits, now| all.creditor(rich.pool, &rich.identity, now);
+    assert_eq!(creditor(&mut all, 1_000_001), None, "nobody else wanted what it has had");
+    let turn = 1_000_000 + TURN / 2;
+    assert_eq!(creditor(&mut all, turn - 1), None);
+    assert_eq!(creditor(&mut all, turn), Some((poor.pool, 1)));
+    all.vacate(rich.pool, &rich.identity, turn);
+    // It would like to have it back at once.
+    assert!(matches!(all.seat(&rich, turn), Err(Denied::Behind)));
+    assert_eq!(all.next_fed(0), Some(poor.pool));
+    assert!(all.seat(&poor, turn).is_ok());
+    starving(all.seat(&rich, turn));
+    assert_eq!(all.creditor(poor.pool, &poor.identity, turn + 10 * TURN), None, "they are even");
+}
+
+#[test]
+fn who_has_no_limit_in_common_does_not_compete() {
+    let mut all = Limits::default();
+    let (one, other) = (claim(0, "d", "u", [1, 0, 0]), claim(1, "e", "u", [1, 0, 0]));
+    assert!(all.seat(&one, 0).is_ok() && all.seat(&other, 0).is_ok());
+    starving(all.seat(&claim(2, "d", "v", [1, 0, 0]), 0));
+    assert_eq!(all.creditor(other.pool, &other.identity, 100 * TURN), None);
+    assert!(all.creditor(one.pool, &one.identity, 100 * TURN).is_some());
+}
+
+/// Nor does it while somebody starves elsewhere: what was there for anybody to take is nobody's debt.
+#[test]
+fn who_starves_in_one_database_makes_no_debts_in_another() {
+    for process in [0, 9] {
+        let mut all = Limits::default();
+        let [rich, poor, holds, comes] =
+            [(0, "d", "u"), (1, "d", "v"), (2, "e", "u"), (3, "e", "v")]
+                .map(|(pool, database, user)| claim(pool, database, user, [1, 0, process]));
+        all.seat_anyway(&rich);
+        all.seat_anyway(&holds);
+        starving(all.seat(&poor, 0));
+        let now = 5 * TURN;
+        starving(all.seat(&comes, now));
+        let creditor = |all: &mut Limits, claim: &Claim, now| {
+            all.creditor(claim.pool, &claim.identity, now).map(|(pool, _)| pool)
+        };
+        assert_eq!(creditor(&mut all, &rich, now), Some(poor.pool));
+        assert_eq!(creditor(&mut all, &holds, now), None);
+        assert_eq!(creditor(&mut all, &holds, now + TURN), Some(comes.pool));
+    }
+}
+
+/// A database's one seat is taken by another user, and a user's by another database.
+#[test]
+fn room_in_one_limit_is_held_while_the_other_is_full() {
+    let limits = [1, 1, 0];
+    let mut all = Limits::default();
+    let [both, by_database, by_user] = [(0, "d", "u"), (1, "d", "v"), (2, "e", "u")]
+        .map(|(pool, database, user)| claim(pool, database, user, limits));
+    all.seat_anyway(&by_database);
+    all.seat_anyway(&by_user);
+    assert_eq!(starving(all.seat(&both, 0)).scope, Scope::Database);
+    let now = 10 * TURN;
+    all.vacate(by_database.pool, &by_database.identity, now);
+    assert!(matches!(all.seat(&by_database, now), Err(Denied::Behind)));
+    assert_eq!(all.next_fed(now), Some(both.pool));
+    assert_eq!(starving(all.seat(&both, now)).scope, Scope::User, "now for the other");
+    assert_eq!(starving(all.seat(&by_database, now)).scope, Scope::Database, "it is held");
+    assert_eq!(
+        all.creditor(by_user.pool, &by_user.identity, now).map(|(pool, _)| pool),
+        Some(both.pool)
+    );
+    all.vacate(by_user.pool, &by_user.identity, now + 1);
+    assert!(matches!(all.seat(&by_user, now + 1), Err(Denied::Behind)));
+    assert_eq!(all.next_fed(now + 1), Some(both.pool));
+    assert!(all.seat(&both, now + 1).is_ok());
+    assert_eq!(all.next_fed(now + 1), None);
+    assert!(all.held.is_empty());
+}
+
+#[test]
+fn nothing_is_held_for_long_nor_for_who_needs_nothing() {
+    let limits = [1, 1, 0];
+    let [both, by_database, by_user] = [(0, "d", "u"), (1, "d", "v"), (2, "e", "u")]
+        .map(|(pool, database, user)| claim(pool, database, user, limits));
+    let held = || {
+        let mut all = Limits::default();
+        all.seat_anyway(&by_database);
+        all.seat_anyway(&by_user);
+        starving(all.seat(&both, 0));
+        all.vacate(by_database.pool, &by_database.identity, 0);
+        assert_eq!(all.next_fed(0), Some(both.pool));
+        all
+    };
+    let mut all = held();
+    starving(all.seat(&both, 0));
+    assert!(all.seat(&by_database, HOLD_MAX - 1).is_err());
+    assert!(all.seat(&by_database, HOLD_MAX).is_ok());
+    // It goes on to wait for what did not come in time.
+    assert_eq!(starving(all.seat(&both, HOLD_MAX)).scope, Scope::User);
+    let mut all = held();
+    all.let_go(both.pool);
+    assert!(all.seat(&by_database, 0).is_ok());
+    let mut all = held();
+    let since = starving(all.seat(&both, 0)).serial;
+    all.forget(both.pool, since);
+    assert!(all.seat(&by_database, 0).is_ok());
+}

@@ -1,0 +1,71 @@
+//! A cancel request under way, and what becomes of it: plain data.
+
+use crate::ids::{ClientId, ServerId, WorkerId};
+
+/// A request on its way to PostgreSQL, or to a peer.
+#[derive(Debug)]
+pub(crate) struct Cancel {
+    /// The server it is for, and that server's serial number: is the one in that slot still the
+    /// one that was meant?
+    pub on: Option<(ServerId, u64)>,
+    /// Who waits for it to be over; nobody, if it is for a client that was lost.
+    pub requester: Option<(WorkerId, ClientId, u64)>,
+}
+
+/// How passing on a cancel request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelEnd {
+    /// The other side has taken it and closed the connection.
+    Taken,
+    /// It could not be sent.
+    Unsent,
+    /// `cancel_wait_timeout` has passed. `sent`: it may be carried out at any moment.
+    Late { sent: bool },
+}
+
+/// What became of a cancel request; of several answers the greatest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CancelFate {
+    /// Nobody has that key.
+    Unknown,
+    /// Its owner waits for nothing.
+    Idle,
+    /// It could not be passed on.
+    Unsent,
+    /// It took longer than `cancel_wait_timeout`.
+    Late,
+    /// It was passed on.
+    Sent,
+}
+
+impl CancelFate {
+    /// For the log.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Unknown => "failed cancel request",
+            Self::Idle => "cancel request for idle client",
+            Self::Unsent => "cancel request could not be sent",
+            Self::Late => "cancel_wait_timeout",
+            Self::Sent => "successfully sent cancel request",
+        }
+    }
+}
+
+impl CancelEnd {
+    /// For the log.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        self.fate().reason()
+    }
+
+    /// What became of the request, ended so.
+    #[must_use]
+    pub fn fate(self) -> CancelFate {
+        match self {
+            Self::Taken => CancelFate::Sent,
+            Self::Unsent => CancelFate::Unsent,
+            Self::Late { .. } => CancelFate::Late,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Cancel requests. A client's key is known to one worker only, so the worker that receives a
+//! request asks all of them; the one whose client it is sends the server's own key to where the
+//! server is connected to, and does not give the server to anybody else before that is over.
+//! A key of another peer's is passed on to it, as it is but for the count of such hops.
+
+use wire::startup::CancelKey;
+use wire::{cancel_key, frontend};
+
+use crate::cancel::outcome::{Cancel, CancelEnd, CancelFate};
+use crate::client::{Client, ClientPhase};
+use crate::engine::Engine;
+use crate::ids::{ClientId, Micros, ServerId, WorkerId};
+use crate::lifecycle::leave::Leaving;
+use crate::server::{Preparation, ServerPhase};
+use crate::settings::Target;
+use crate::shell::{Event, Exchange, Io, Mail, OtherProcess};
+
+impl<X: Exchange> Engine<X> {
+    /// A client's whole connection is a cancel request.
+    pub(crate) fn ask_cancel(
+        &mut self,
+        id: ClientId,
+        key: CancelKey,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let own = self.config.global.peer_id;
+        if own > 0
+            && let Some((number, _)) = key.number()
+            && u32::from(cancel_key::peer(number)) != own
+        {
+            return self.pass_cancel_on(id, &key, number, now, io);
+        }
+        let workers = self.exchange.worker_count();
+        let requester = (self.worker, id, self.client(id).serial);
+        let others = self.ask_other_processes(&key, requester, io);
+        let answers_missing = workers + others;
+        self.client_mut(id).phase =
+            ClientPhase::Canceling { answers_missing, fate: CancelFate::Unknown };
+        io.cancel_console(&key);
+        for worker in (0..workers).map(WorkerId) {
+            if worker != self.worker {
+                self.exchange.post(worker, Mail::Cancel { key: key.clone(), requester });
+            }
+        }
+        self.cancel_asked(key, requester, now, io);
+    }
+
+    /// During an online restart the key's client may be served by the process before or after this
+    /// one. Returns how many of them were asked.
+    fn ask_other_processes(
+        &mut self,
+        key: &CancelKey,
+        requester: (WorkerId, ClientId, u64),
+        io: &mut impl Io,
+    ) -> u16 {
+        let mut packet = Vec::new();
+        frontend::cancel_request(&mut packet, key.pid, &key.secret);
+        let mut asked = 0;
+        for to in [OtherProcess::Predecessor, OtherProcess::Successor] {
+            let cancel = self.next_serial();
+            if io.forward_to_process(cancel, to, requester.1, &packet) {
+                self.cancels.insert(cancel, Cancel { on: None, requester: Some(requester) });
+                asked += 1;
+            }
+        }
+        asked
+    }
+
+    /// The key belongs to one of the peers: it knows its client.
+    fn pass_cancel_on(
+        &mut self,
+        id: ClientId,
+        key: &CancelKey,
+        number: u64,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let peer = u32::from(cancel_key::peer(number));
+        let Some(number) = cancel_key::passed_on(number) else {
+            let why = "failed to forward cancel request because its TTL was exhausted";
+            return self.drop_client(id, Leaving::Unanswered(why), now, io);
+        };
+        let target = self.config.peers.get(&peer).and_then(|entry| {
+            let host = entry.hosts.first()?;
+            Some(Target::new(host, entry.port))
+        });
+        let Some(target) = target else {
+            let why = "could not find peer to forward request to";
+            return self.drop_client(id, Leaving::Unanswered(why), now, io);
+        };
+        let client = self.client_mut(id);
+        client.phase = ClientPhase::Canceling { answers_missing: 1, fate: CancelFate::Sent };
+        let requester = Some((self.worker, id, self.client(id).serial));
+        let mut secret = (number as u32).to_be_bytes().to_vec();
+        secret.extend_from_slice(key.secret.get(4..).unwrap_or_default());
+        let mut packet = Vec::new();
+        frontend::cancel_request(&mut packet, key.pid, &secret);
+        let cancel = self.next_serial();
+        self.cancels.insert(cancel, Cancel { on: None, requester });
+        io.forward_cancel(cancel, peer, &target, &packet);
+    }
+
+    /// Is it one of our clients, and is there anything to cancel?
+    pub(crate) fn cancel_asked(
+        &mut self,
+        key: CancelKey,
+        requester: (WorkerId, ClientId, u64),
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        match self.busy_server_of(&key) {
+            Ok(on) => self.send_cancel(on, Some(requester), io),
+            Err(fate) => self.answer_cancel(requester, fate, now, io),
+        }
+    }
+
+    /// The client this server works for is lost: nobody wants what it is doing.
+    pub(crate) fn cancel_lost(&mut self, on: ServerId, io: &mut impl Io) {
+        if !self.server(on).cancel_pending {
+            self.send_cancel(on, None, io);
+        }
+    }
+
+    pub(crate) fn send_cancel(
+        &mut self,
+        on: ServerId,
+        requester: Option<(WorkerId, ClientId, u64)>,
+        io: &mut impl Io,
+    ) {
+        let cancel = self.next_serial();
+        let server = self.server_mut(on);
+        server.cancel_pending = true;
+        let mut packet = Vec::new();
+        frontend::cancel_request(&mut packet, server.process_id, &server.secret);
+        let (serial, pool) = (server.serial, server.pool);
+        self.cancels.insert(cancel, Cancel { on: Some((on, serial)), requester });
+        let identity = self.view(pool).identity.clone();
+        io.event(Event::CancelOpening { name: (&identity.database, &identity.user) });
+        io.send_cancel(cancel, on, &packet);
+    }
+
+    /// The server that is working for the owner of this key. One request at a time is enough for
+    /// it: what comes while another is under way changes nothing.
+    fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelFate> {
+        self.busy_server(self.owner_of(key).ok_or(CancelFate::Unknown)?)
+    }
+
+    pub(crate) fn busy_server(&self, client: &Client) -> Result<ServerId, CancelFate> {
+        let on = client.server.ok_or(CancelFate::Idle)?;
+        let server = self.server(on);
+        // What is found out before the client's own request may wait as long as that would.
+        let renews = matches!(server.phase, ServerPhase::Preparing(step) if step.renews());
+        let works = renews || matches!(server.phase, ServerPhase::Linked);
+        let busy = works && !server.ledger.owes_nothing();
+        match (busy, server.cancel_pending) {
+            (true, false) => Ok(on),
+            (true, true) => Err(CancelFate::Sent),
+            (false, _) => Err(CancelFate::Idle),
+        }
+    }
+
+    fn owner_of(&self, key: &CancelKey) -> Option<&Client> {
+        let (mut number, tag) = key.number()?;
+        if self.config.global.peer_id > 0 {
+            number = cancel_key::fresh(number);
+        }
+        let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
+        // A client that was given a long key is not to be cancelled by whoever guesses a short one.
+        let right = match client.long_key {
+            true => tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag)),
+            false => tag.is_empty(),
+        };
+        right.then_some(client)
+    }
+
+    /// A request is under way no longer. Nobody else may have a server that it may still reach.
+    pub(crate) fn end_cancel(
+        &mut self,
+        cancel: u64,
+        end: CancelEnd,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let Some(Cancel { on, requester }) = self.cancels.remove(&cancel) else { return };
+        if let Some((server, serial)) = on
+            && let Some(found) = self.servers.get_mut(server.0 as usize)
+            && found.serial == serial
+        {
+            found.cancel_pending = false;
+            if end == (CancelEnd::Late { sent: true }) {
+                found.doomed = Some("cancel request may still come");
+            }
+            let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
+            let over = found.doomed.is_some() || found.ledger.is_at_rest();
+            let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
+                && found.is_clean();
+            if let (true, Some(client)) = (judged, found.client) {
+                self.judge(client, server, now, io);
+            } else if waits && found.client.is_none() && over {
+                self.free(server, now, io);
+            }
+        }
+        if let Some(requester) = requester {
+            self.answer_cancel(requester, end.fate(), now, io);
+        }
+    }
+
+    pub(crate) fn answer_cancel(
+        &mut self,
+        requester: (WorkerId, ClientId, u64),
+        fate: CancelFate,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let (worker, client, serial) = requester;
+        if worker == self.worker {
+            self.cancel_answered(client, serial, fate, now, io);
+        } else {
+            self.exchange.post(worker, Mail::CancelDone { requester: client, serial, fate });
+        }
+    }
+
+    /// The requester's connection is closed when every worker has had its say, so that whoever
+    /// waits for that knows the request was delivered (protocol chapter 55.2.8).
+    pub(crate) fn cancel_answered(
+        &mut self,
+        id: ClientId,
+        serial: u64,
+        answer: CancelFate,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        if client.serial != serial {
+            return;
+        }
+        let ClientPhase::Canceling { answers_missing, fate } = &mut client.phase else {
+            return self.signaled(id, answer, now, io);
+        };
+        *fate = answer.max(*fate);
+        let reason = fate.reason();
+        *answers_missing -= 1;
+        if *answers_missing == 0 {
+            self.drop_client(id, Leaving::Unanswered(reason), now, io);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A client's call of `pg_cancel_backend` or `pg_terminate_backend` with a process id that Weir has
+//! told a client at its login (`pool_mode = auto`), as plain data. What is done for it is in
+//! `cancel/signal.rs`; how it is found among a client's messages, in `relay/requests/signals.rs`.
+
+use std::sync::Arc;
+
+use crate::ids::{ClientId, WorkerId};
+use crate::settings::PoolSettings;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub process_id: u32,
+    /// It is `pg_terminate_backend`.
+    pub terminates: bool,
+}
+
+/// A call whose client is held back.
+#[derive(Debug)]
+pub struct Signaling {
+    pub call: Call,
+    pub step: Step,
+}
+
+impl Signaling {
+    pub fn is_decided(&self) -> bool {
+        matches!(self.step, Step::Decided(_))
+    }
+}
+
+/// What the client waits for.
+#[derive(Debug)]
+pub enum Step {
+    /// So many workers have to say whether the process id is that of a client of theirs.
+    Find { missing: u16, found: Found },
+    /// PostgreSQL has to say whether the client may signal this one.
+    Ask(Owner),
+    /// That one's worker has to act.
+    Act,
+    /// Nothing: the call is to be answered accordingly.
+    Decided(Verdict),
+}
+
+/// The client or clients that were told a process id.
+#[derive(Debug)]
+pub enum Found {
+    Nobodys,
+    Of(Owner),
+    /// Several clients', of different workers or with `peer_id`: nobody knows which is meant.
+    Ambiguous,
+}
+
+/// The client that was told the process id.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    pub worker: WorkerId,
+    pub client: ClientId,
+    /// Tells it from later clients in its place.
+    pub serial: u64,
+    /// Of its pool: which servers it uses, and as whom.
+    pub settings: Arc<PoolSettings>,
+}
+
+/// What the call is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// True.
+    Done,
+    /// PostgreSQL does not know the process id, either: a warning, and false.
+    Unknown,
+    /// An error.
+    Refused(Refusal),
+}
+
+/// Why a client may not signal another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The other one is a superuser.
+    Superuser,
+    /// It has none of the roles it needs.
+    Role,
+}
+
+impl Found {
+    /// With what another worker has found.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nobodys, found) | (found, Self::Nobodys) => found,
+            (Self::Of(_) | Self::Ambiguous, Self::Of(_) | Self::Ambiguous) => Self::Ambiguous,
+        }
+    }
+}
+
+/// Run in place of a call of a client that means itself: PostgreSQL does all the rest.
+pub fn on_itself(call: Call, column: &[u8]) -> Vec<u8> {
+    let name = if call.terminates { "pg_terminate_backend" } else { "pg_cancel_backend" };
+    let value = format!("pg_catalog.{name}(pg_catalog.pg_backend_pid())");
+    select(&value, column)
+}
+
+/// Run in place of the call, whose column has this name; `None` if PostgreSQL is to run the call
+/// itself. `version`: the server's own.
+pub fn answer(call: Call, verdict: Verdict, column: &[u8], version: &[u8]) -> Option<Vec<u8>> {
+    match verdict {
+        Verdict::Done => Some(select("true", column)),
+        Verdict::Unknown => None,
+        Verdict::Refused(why) => Some(refusal(call, why, major(version)).into_bytes()),
+    }
+}
+
+fn select(value: &str, column: &[u8]) -> Vec<u8> {
+    let mut text = format!("SELECT {value} AS \"").into_bytes();
+    for byte in column {
+        text.extend(std::iter::repeat_n(*byte, 1 + usize::from(*byte == b'"')));
+    }
+    text.push(b'"');
+    text
+}
+
+/// Raises the error in the words of PostgreSQL (`signalfuncs.c`), which are others since version 16.
+fn refusal(call: Call, why: Refusal, major: u32) -> String {
+    let (message, detail) = match (major >= 16, call.terminates, why) {
+        (true, false, Refusal::Superuser) => (
+            "permission denied to cancel query",
+            "Only roles with the SUPERUSER attribute may cancel queries of roles with the \
+             SUPERUSER attribute.",
+        ),
+        (true, false, Refusal::Role) => (
+            "permission denied to cancel query",
+            "Only roles with privileges of the role whose query is being canceled or with \
+             privileges of the \"pg_signal_backend\" role may cancel this query.",
+        ),
+        (true, true, Refusal::Superuser) => (
+            "permission denied to terminate process",
+            "Only roles with the SUPERUSER attribute may terminate processes of roles with the \
+             SUPERUSER attribute.",
+        ),
+        (true, true, Refusal::Role) => (
+            "permission denied to terminate process",
+            "Only roles with privileges of the role whose process is being terminated or with \
+             privileges of the \"pg_signal_backend\" role may terminate this process.",
+        ),
+        (false, false, Refusal::Superuser) => ("must be a superuser to cancel superuser query", ""),
+        (false, false, Refusal::Role) => (
+            "must be a member of the role whose query is being canceled or member of \
+             pg_signal_backend",
+            "",
+        ),
+        (false, true, Refusal::Superuser) => {
+            ("must be a superuser to terminate superuser process", "")
+        }
+        (false, true, Refusal::Role) => (
+            "must be a member of the role whose process is being terminated or member of \
+             pg_signal_backend",
+            "",
+        ),
+    };
+    let detail = if detail.is_empty() { String::new() } else { format!(", DETAIL = '{detail}'") };
+    format!(
+        "DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '42501', \
+         MESSAGE = '{message}'{detail}; END$weir$"
+    )
+}
+
+/// `16` of `16.4 (Debian 16.4-1)`. A server that tells none is taken for a new one.
+fn major(version: &[u8]) -> u32 {
+    let digits = version.iter().take_while(|byte| byte.is_ascii_digit());
+    let number = digits
+        .fold(0_u32, |all, digit| all.saturating_mul(10).saturating_add(u32::from(digit - b'0')));
+    if number == 0 { u32::MAX } else { number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANCEL: Call = Call { process_id: 1 << 30, terminates: false };
+    const TERMINATE: Call = Call { process_id: 1 << 30, terminates: true };
+
+    fn text(call: Call, verdict: Verdict, version: &str) -> String {
+        let text = answer(call, verdict, b"a\"b", version.as_bytes());
+        String::from_utf8(text.unwrap_or_default()).unwrap()
+    }
+
+    #[test]
+    fn a_call_is_answered_in_its_own_column() {
+        assert_eq!(text(CANCEL, Verdict::Done, "18.1"), "SELECT true AS \"a\"\"b\"");
+        assert_eq!(text(CANCEL, Verdict::Unknown, "18.1"), "");
+        let own = String::from_utf8(on_itself(TERMINATE, b"x")).unwrap();
+        let expected =
+            "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()) AS \"x\"";
+        assert_eq!(own, expected);
+    }
+
+    #[test]
+    fn a_refusal_has_the_words_of_the_version() {
+        for (version, is_new) in [("15.20 (Debian)", false), ("16beta1", true), ("", true)] {
+            for call in [CANCEL, TERMINATE] {
+                for why in [Refusal::Superuser, Refusal::Role] {
+                    let text = text(call, Verdict::Refused(why), version);
+                    assert!(text.contains("'42501'"), "{text}");
+                    assert_eq!(text.contains("permission denied"), is_new, "{text}");
+                    assert_eq!(text.contains("DETAIL"), is_new, "{text}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Clients and servers go to another process, or come from one ([`crate::handover::parcel`]).
+//!
+//! ```text
+//!  old process: client_can_stop … export ─┬─► cede      (the other has them)
+//!                                         └─► nothing   (they are ours still)
+//!  new process: import_pools ─► import_client, import_parked ─► begin_imported
+//! ```
+//!
+//! `export` changes nothing. Whoever exports sees to it that nothing happens to what was exported
+//! until it is known whose it is; the pools are held meanwhile (`Gate::Held`).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::client::{Client, ClientPhase, Extended};
+use crate::engine::Engine;
+use crate::handover::parcel::{
+    ClientRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord, ServerRecord,
+    StatementRecord, VarsRecord, WelcomeRecord,
+};
+use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::relay::prepared::Statement;
+use crate::server::{Server, ServerPhase};
+use crate::session::lore::CustomsRecord;
+use crate::shell::Exchange;
+use crate::values::Values;
+use crate::vars::{TrackedNames, Vars, Welcome};
+
+/// Whose state was exported, in the order of the records.
+#[derive(Debug, Default)]
+pub struct Exported {
+    pub clients: Vec<ExportedClient>,
+    pub parked: Vec<(PoolId, Handle)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ExportedClient {
+    pub id: ClientId,
+    serial: u64,
+    pub server: Option<ServerId>,
+}
+
+/// A parcel being packed: what many records share is written once.
+#[derive(Default)]
+struct Packer {
+    parcel: Parcel,
+    vars: HashMap<*const Vars, u32>,
+    welcomes: HashMap<*const Welcome, u32>,
+    statements: HashSet<u64>,
+}
+
+impl Packer {
+    fn vars(&mut self, vars: &Values) -> u32 {
+        let all = &mut self.parcel.vars;
+        *self.vars.entry(&raw const **vars).or_insert_with(|| {
+            all.push(VarsRecord::of(vars));
+            all.len() as u32 - 1
+        })
+    }
+
+    fn welcome(&mut self, welcome: &Arc<Welcome>) -> u32 {
+        let all = &mut self.parcel.welcomes;
+        *self.welcomes.entry(Arc::as_ptr(welcome)).or_insert_with(|| {
+            all.push(WelcomeRecord::of(welcome));
+            all.len() as u32 - 1
+        })
+    }
+
+    fn statement(&mut self, statement: &Statement) -> u64 {
+        if self.statements.insert(statement.id) {
+            self.parcel.statements.push(StatementRecord::of(statement));
+        }
+        statement.id
+    }
+
+    fn client(&mut self, client: &Client) -> ClientRecord {
+        ClientRecord {
+            address: None,
+            database: client.identity.database.clone(),
+            user: client.identity.user.clone(),
+            is_counted: client.counted,
+            welcomed: client.welcomed,
+            notified: client.notified,
+            key: client.key,
+            long_key: client.long_key,
+            vars: self.vars(&client.vars),
+            given: client.given,
+            held: client.stream.held.to_vec(),
+            extended: client.extended.as_deref().map(|extended| self.extended(extended)),
+            replication: client.replication.as_deref().map(ReplicationRecord::of),
+            startup: client.session.as_deref().map(|own| self.vars(&own.startup)),
+            tracks: client.tracks,
+            connected_at: client.connected_at,
+            request_at: client.request_at,
+            transaction_at: client.transaction_at,
+            server: None,
+        }
+    }
+
+    fn extended(&mut self, extended: &Extended) -> ExtendedRecord {
+        let names = extended.statements.iter().map(|(name, statement, since, shape)| NamedRecord {
+            name: name.to_vec(),
+            statement: self.statement(statement),
+            since,
+            shape,
+        });
+        ExtendedRecord {
+            names: names.collect(),
+            has_unnamed: extended.unnamed != 0,
+            unnamed_parse: extended.unnamed_parse.clone(),
+        }
+    }
+
+    fn server(&mut self, server: &Server, epoch: u64, client: Option<&Client>) -> ServerRecord {
+        let statements = server.statements.by_use();
+        let unnamed =
+            client.and_then(|client| client.extended.as_ref()).map_or(0, |own| own.unnamed);
+        ServerRecord {
+            pool: server.pool.0,
+            mode: server.mode.word().to_owned(),
+            is_obsolete: server.epoch != epoch || server.doomed.is_some(),
+            status: server.status,
+            process_id: server.process_id,
+            secret: server.secret.to_vec(),
+            welcome: self.welcome(&server.welcome),
+            vars: self.vars(&server.vars),
+            pinned: server.pinned.as_deref().copied(),
+            statements: statements
+                .into_iter()
+                .map(|(statement, doubtful)| (self.statement(statement), doubtful))
+                .collect(),
+            unnamed_is_clients: server.unnamed != 0 && server.unnamed == unnamed,
+            numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
+            changes_schema: server.changes_schema,
+            lent: server.lent.iter().map(|lent| lent.name.to_vec()).collect(),
+            signs: server.traces.signs.bits(),
+            pins_by_name: server.traces.named || server.has_too_many_names(),
+            state_report: server.state_report.as_deref().cloned(),
+            connected_at: server.connected_at,
+            released_at: server.released_at,
+            asked_at: server.asked_at,
+            replied_at: server.replied_at,
+        }
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// May this client's reading stop here, so that it comes to rest? A client in the middle of a
+    /// message, of a batch or of a COPY has to go on, or its server would wait for the rest.
+    pub fn client_can_stop(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id.0 as usize) else { return true };
+        match client.phase {
+            ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
+            ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
+            ClientPhase::Linked => {
+                let ledger = client.server.map(|on| &self.server(on).ledger);
+                client.stream.remaining == 0
+                    && !client.awaits_answer()
+                    && ledger.is_none_or(|ledger| ledger.is_settled() || ledger.ends_by_itself())
+            }
+        }
+    }
+
+    /// Is everything of it in what [`Engine::export`] writes? A transaction may be open.
+    pub fn may_move(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id.0 as usize) else { return false };
+        let at_rest = client.stream.remaining == 0;
+        match client.phase {
+            // What has been done for a call is known here only.
+            ClientPhase::Idle | ClientPhase::Waiting(_) => {
+                at_rest && client.pool.is_some() && !client.signals()
+            }
+            ClientPhase::Linked => {
+                at_rest && client.welcomed && client.server.is_some_and(|on| self.rests(on))
+            }
+            ClientPhase::Login(_) | ClientPhase::Preparing(_) | ClientPhase::Canceling { .. } => {
+                false
+            }
+        }
+    }
+
+    /// Will this client come to rest when its query ends? One that is logging in may become a client,
+    /// and a stream of changes has no end.
+    pub fn may_come_to_rest(&self, id: ClientId) -> bool {
+        self.clients.get(id.0 as usize).is_some_and(|client| {
+            !matches!(client.phase, ClientPhase::Canceling { .. }) && client.replication.is_none()
+        })
+    }
+
+    fn rests(&self, on: ServerId) -> bool {
+        let server = self.server(on);
+        matches!(server.phase, ServerPhase::Linked)
+            && server.ledger.is_settled()
+            && server.stream.at_boundary()
+            && !server.cancel_pending
+    }
+
+    /// Has every server that is logged in either come to rest or been given back? Not waited for
+    /// are those of clients that stay, and those that replicate: a stream of changes has no end.
+    pub fn has_come_to_rest(&self, stays: impl Fn(ClientId, Option<ServerId>) -> bool) -> bool {
+        self.servers.iter().all(|(slot, server)| match server.phase {
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Listening => true,
+            ServerPhase::Linked => {
+                let on = ServerId(slot as u32);
+                server.replication.is_some()
+                    || server.client.is_some_and(|id| self.may_move(id) || stays(id, Some(on)))
+            }
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Finishing
+            | ServerPhase::Settling => false,
+        })
+    }
+
+    /// All clients that may move, but for those of which `stays` holds, and this worker's parked
+    /// servers, but for those of which `stays_parked` does.
+    pub fn export(
+        &mut self,
+        stays: impl Fn(ClientId, Option<ServerId>) -> bool,
+        stays_parked: impl Fn(Handle) -> bool,
+    ) -> (Parcel, Exported) {
+        let all: Vec<_> = self.server_ids().collect();
+        all.into_iter().for_each(|on| self.remember_setting_names(on));
+        let mut packer = Packer::default();
+        let mut exported = Exported::default();
+        for id in self.clients_where(|_| true) {
+            if !self.may_move(id) {
+                continue;
+            }
+            let client = &self.clients[id.0 as usize];
+            if stays(id, client.server) {
+                continue;
+            }
+            let mut record = packer.client(client);
+            if let Some(on) = client.server {
+                let server = &self.servers[on.0 as usize];
+                let epoch = self.exchange.pool(server.pool, |pool| pool.epoch());
+                record.server = Some(packer.server(server, epoch, Some(client)));
+            }
+            packer.parcel.clients.push(record);
+            let (serial, server) = (client.serial, client.server);
+            exported.clients.push(ExportedClient { id, serial, server });
+        }
+        let worker = self.worker;
+        for id in self.exchange.pool_ids() {
+            self.exchange.pool(id, |pool| {
+                let epoch = pool.epoch();
+                for server in pool.idle_at(worker).filter(|one| !stays_parked(one.handle)) {
+                    let record = packer.server(server, epoch, None);
+                    packer.parcel.parked.push(record);
+                    exported.parked.push((id, server.handle));
+                }
+            });
+        }
+        packer.parcel.serial = self.serial;
+        let records = self.pools.iter().map(|(id, view)| view.lore.customs_record(id.0));
+        let is_empty = |record: &CustomsRecord| {
+            *record == CustomsRecord { pool: record.pool, ..CustomsRecord::default() }
+        };
+        packer.parcel.customs = records.filter(|record| !is_empty(record)).collect();
+        (packer.parcel, exported)
+    }
+
+    /// What was exported is another process's now: it is forgotten here, without a word to anybody.
+    /// Returns that. What has gone by itself meanwhile is not in it: its place may be another's.
+    pub fn cede(&mut self, exported: Exported, now: Micros) -> Exported {
+        let Exported { mut clients, mut parked } = exported;
+        clients.retain_mut(|client| self.cede_client(client, now));
+        parked.retain(|(pool, handle)| self.cede_parked(*pool, *handle, now));
+        Exported { clients, parked }
+    }
+
+    fn cede_client(&mut self, exported: &mut ExportedClient, now: Micros) -> bool {
+        let ExportedClient { id, serial, .. } = *exported;
+        if self.clients.get(id.0 as usize).is_none_or(|client| client.serial != serial) {
+            return false;
+        }
+        let client = self.clients.remove(id.0 as usize);
+        exported.server = client.server;
+        self.keys.remove(&client.key);
+        self.end_listening(id, &client);
+        if client.counted {
+            self.exchange.limits(|limits| limits.client_left(&client.identity));
+        }
+        if let Some(pool) = client.pool {
+            let worker = self.worker;
+            self.exchange.pool(pool, |pool| {
+                pool.clients -= 1;
+                if let ClientPhase::Waiting(waiter) = &client.phase {
+                    pool.forget(worker, waiter.ticket);
+                }
+            });
+        }
+        if let Some(on) = client.server {
+            let server = self.servers.remove(on.0 as usize);
+            self.forget_server(&server, now);
+        }
+        true
+    }
+
+    fn cede_parked(&mut self, pool: PoolId, handle: Handle, now: Micros) -> bool {
+        let worker = self.worker;
+        let server = self.exchange.pool(pool, |pool| pool.take_parked(worker, handle));
+        let Some(server) = server else { return false };
+        self.view(pool);
+        self.forget_server(&server, now);
+        true
+    }
+
+    fn forget_server(&mut self, server: &Server, now: Micros) {
+        self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
+        self.vacate(server.pool, now);
+    }
+
+    /// The names behind the slots of all values.
+    pub fn tracked_names(&self) -> &TrackedNames {
+        &self.names
+    }
+}

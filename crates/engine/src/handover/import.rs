@@ -1,0 +1,388 @@
+//! The new process's half of a hand-over: what came out of the parcels gets slots here. Nothing is
+//! sent before [`Engine::begin_imported`], since until then it may all be the other process's.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use config::PoolMode;
+use sql::{Seen, Signs};
+use wire::HEADER_LEN;
+use wire::messages::Parse;
+
+use crate::admission::pool::REMOVED;
+use crate::client::{Client, ClientPhase, Extended};
+use crate::engine::Engine;
+use crate::handover::parcel::{
+    ClientRecord, ExtendedRecord, Parcel, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
+};
+use crate::ids::{ClientId, Identity, Micros, ServerId};
+use crate::relay::prepared::{DOUBTFUL, Statement};
+use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::session::carried::{Carried, Setting};
+use crate::session::pins::Pins;
+use crate::session::state::{Lent, Numbers, Session};
+use crate::shell::{Exchange, Io};
+use crate::values::Values;
+use crate::vars::{Slots, TrackedNames, Vars, Welcome};
+
+/// What the records of a parcel refer to by number.
+#[derive(Debug)]
+pub struct Shelf {
+    statements: HashMap<u64, Arc<Statement>>,
+    vars: Vec<Values>,
+    welcomes: Vec<Arc<Welcome>>,
+    /// Equal values are one set.
+    known: HashSet<Values>,
+    /// For each slot of the other process, that of ours.
+    slots: Vec<Option<usize>>,
+    /// Are there parameters that we track and the other process did not? Then nobody knows what
+    /// its servers have there.
+    lacks_names: bool,
+    pools: Vec<Option<Destination>>,
+}
+
+/// What one worker was given and has not begun to serve.
+#[derive(Debug, Default)]
+pub struct Imported {
+    pub clients: Vec<ClientId>,
+    pub parked: Vec<ServerId>,
+}
+
+/// What has become of a pool.
+#[derive(Clone, Debug)]
+struct Destination {
+    database: String,
+    user: String,
+    /// Does it lead to the same place still?
+    is_same: bool,
+}
+
+impl Shelf {
+    /// `names` are those of the other process, `ours` this one's.
+    pub fn new(names: &[String], ours: &TrackedNames) -> Self {
+        Self {
+            statements: HashMap::new(),
+            vars: Vec::new(),
+            welcomes: Vec::new(),
+            known: HashSet::new(),
+            slots: names.iter().map(|name| ours.slot(name.as_bytes())).collect(),
+            lacks_names: ours
+                .all()
+                .iter()
+                .any(|own| !names.iter().any(|name| name.eq_ignore_ascii_case(own))),
+            pools: Vec::new(),
+        }
+    }
+
+    /// The next parcel. Its statements have been restored already.
+    pub fn open(&mut self, parcel: &Parcel, statements: HashMap<u64, Arc<Statement>>) {
+        self.statements = statements;
+        self.vars.clear();
+        for record in &parcel.vars {
+            let vars = self.share(record);
+            self.vars.push(vars);
+        }
+        self.welcomes.clear();
+        for record in &parcel.welcomes {
+            let welcome = self.welcome_of(record);
+            self.welcomes.push(welcome);
+        }
+    }
+
+    fn welcome_of(&mut self, record: &WelcomeRecord) -> Arc<Welcome> {
+        let vars = self.share(&record.vars);
+        Arc::new(Welcome::new(record.fixed.clone(), vars))
+    }
+
+    fn share(&mut self, record: &VarsRecord) -> Values {
+        let vars = Values::new(self.translate(record));
+        if let Some(known) = self.known.get(&vars) {
+            return known.clone();
+        }
+        self.known.insert(vars.clone());
+        vars
+    }
+
+    fn translate(&self, record: &VarsRecord) -> Vars {
+        let mut vars = Vars::default();
+        for (value, slot) in record.tracked.iter().zip(&self.slots) {
+            if let (Some(value), Some(slot)) = (value, slot) {
+                vars.set(*slot, value);
+            }
+        }
+        let setting = |(name, value): &(Vec<u8>, Vec<u8>)| Setting {
+            name: name.as_slice().into(),
+            value: value.as_slice().into(),
+        };
+        vars.carried = Carried::new(record.carried.iter().map(setting).collect());
+        vars.prepared = Carried::new(record.prepared.iter().map(setting).collect());
+        vars.channels = Carried::names(record.channels.iter().map(|name| name.as_slice().into()));
+        vars
+    }
+
+    /// What only we track may have been given: nobody has noted it.
+    fn given(&self, given: Slots) -> Slots {
+        let mut ours = Slots::ALL;
+        for (at, slot) in self.slots.iter().enumerate() {
+            if let Some(slot) = slot
+                && !given.has(at)
+            {
+                ours.remove(*slot);
+            }
+        }
+        ours
+    }
+
+    fn welcome(&self, at: u32) -> Arc<Welcome> {
+        self.welcomes.get(at as usize).cloned().unwrap_or_default()
+    }
+
+    fn vars(&self, at: u32) -> Values {
+        self.vars.get(at as usize).cloned().unwrap_or_default()
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// The pools come first: what their servers had to tell is known again.
+    pub fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, shelf: &mut Shelf) {
+        for record in pools {
+            let Some(record) = record else {
+                shelf.pools.push(None);
+                continue;
+            };
+            let (database, user) = (record.database.clone(), record.user.clone());
+            let found = self.find_pool(&database, &user);
+            let leads_there = !shelf.lacks_names
+                && found.is_some_and(|id| self.settings(id).destination() == record.destination);
+            let has_mode = found.is_some_and(|id| self.settings(id).mode.word() == record.mode);
+            let is_same = leads_there && has_mode;
+            // How to log in does not depend on the mode.
+            if let (true, Some(id)) = (leads_there, found) {
+                let welcome = record.welcome.as_ref().map(|welcome| shelf.welcome_of(welcome));
+                self.exchange.pool(id, |pool| record.teach(pool, welcome));
+            }
+            shelf.pools.push(Some(Destination { database, user, is_same }));
+        }
+    }
+
+    /// A client, and its server if it has one, get slots. A client whose database is not
+    /// configured any more loses its server, and is told when [`Engine::begin_imported`] comes.
+    pub fn import_client(
+        &mut self,
+        record: ClientRecord,
+        shelf: &Shelf,
+    ) -> (ClientId, Option<ServerId>) {
+        let pool = self.find_pool(&record.database, &record.user);
+        let on = record.server.filter(|_| pool.is_some());
+        let unnamed = if record.extended.as_ref().is_some_and(|own| own.has_unnamed) {
+            self.next_serial()
+        } else {
+            0
+        };
+        let has_numbers = on.as_ref().is_some_and(|server| server.numbers_are_clients);
+        let on = on.and_then(|server| self.import_server(server, unnamed, shelf));
+        let identity = Arc::new(Identity { database: record.database, user: record.user });
+        let identity = pool
+            .map(|pool| self.view(pool).identity.clone())
+            .filter(|pools| **pools == *identity)
+            .unwrap_or(identity);
+        if record.is_counted {
+            self.exchange.limits(|limits| limits.client_came(&identity));
+        }
+        if let Some(pool) = pool {
+            self.exchange.pool(pool, |pool| pool.enter());
+        }
+        let id = ClientId(self.clients.vacant_key() as u32);
+        if record.welcomed {
+            self.keys.insert(record.key, id);
+        }
+        let serial = self.exchange.next_connection();
+        let mut client = Client::new(serial, Default::default(), record.connected_at, identity);
+        client.phase = if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle };
+        client.counted = record.is_counted;
+        client.pool = pool;
+        client.server = on;
+        client.welcomed = record.welcomed;
+        client.notified = record.notified;
+        client.key = record.key;
+        client.long_key = record.long_key;
+        client.vars = shelf.vars(record.vars);
+        client.given = shelf.given(record.given);
+        client.stream.held = record.held.into();
+        client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
+        client.replication = record.replication.map(|own| Box::new(own.into_replication()));
+        client.session = record.startup.map(|at| Box::new(Session::new(shelf.vars(at))));
+        client.tracks = record.tracks;
+        client.request_at = record.request_at;
+        client.transaction_at = record.transaction_at;
+        let replicates = client.replication.as_ref().map(|own| own.kind);
+        self.clients.insert(client);
+        if let Some(on) = on {
+            let server = self.server_mut(on);
+            server.client = Some(id);
+            server.phase = ServerPhase::Linked;
+            server.replication = replicates;
+            if has_numbers {
+                server.numbers = Numbers::Of(serial);
+            }
+        }
+        (id, on)
+    }
+
+    /// A server that nobody uses. It is parked when [`Engine::begin_imported`] comes.
+    pub fn import_parked(&mut self, record: ServerRecord, shelf: &Shelf) -> Option<ServerId> {
+        self.import_server(record, 0, shelf)
+    }
+
+    /// `unnamed`: the number its client's unnamed statement has here.
+    fn import_server(
+        &mut self,
+        record: ServerRecord,
+        unnamed: u64,
+        shelf: &Shelf,
+    ) -> Option<ServerId> {
+        let destination = shelf.pools.get(record.pool as usize)?.as_ref()?;
+        let Destination { database, user, is_same } = destination;
+        let pool = self.find_pool(database, user)?;
+        let is_current = *is_same && !record.is_obsolete;
+        let reports = record.state_report.is_some();
+        let epoch = self.exchange.pool(pool, |pool| {
+            pool.is_told |= reports;
+            pool.adopt(is_current)
+        });
+        let claim = self.view(pool).claim(pool);
+        self.exchange.limits(|limits| limits.seat_anyway(&claim));
+        let serial = self.exchange.next_connection();
+        let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
+        server.phase = ServerPhase::Settling;
+        server.epoch = epoch;
+        server.mode = PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode);
+        server.status = record.status;
+        server.process_id = record.process_id;
+        server.secret = record.secret.into();
+        server.welcome = shelf.welcome(record.welcome);
+        server.vars = shelf.vars(record.vars);
+        server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
+        server.pinned = record.pinned.map(Box::new);
+        server.state_report = record.state_report.map(Box::new);
+        let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
+        if (record.status != b'I' || is_unverified) && server.mode == PoolMode::Auto {
+            // What else its transaction has done, or may have, was not written down.
+            server.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
+            server.traces.named = record.pins_by_name;
+            server.state_report.iter_mut().for_each(|report| report.resume());
+            (server.has_moved, server.may_set) = (true, true);
+        }
+        server.numbers = Numbers::Strangers;
+        server.changes_schema = record.changes_schema;
+        // Older than anything to come.
+        let lent = record.lent.iter().map(|name| Lent {
+            name: name.as_slice().into(),
+            since: 0,
+            is_placeholder: false,
+        });
+        server.lent = lent.collect();
+        server.released_at = record.released_at;
+        server.asked_at = record.asked_at;
+        server.replied_at = record.replied_at;
+        for (id, is_doubtful) in record.statements {
+            if let Some(statement) = shelf.statements.get(&id) {
+                // Older than anything to come.
+                server.statements.insert(statement.clone(), if is_doubtful { DOUBTFUL } else { 0 });
+            }
+        }
+        Some(ServerId(self.servers.insert(Box::new(server)) as u32))
+    }
+
+    /// Each worker is told of each parcel before anything of it comes: numbers in its records are
+    /// below those given out from now on, and names of settings that were known are so again, since
+    /// any of its transactions may have set them.
+    pub fn expect_parcel(&mut self, parcel: &Parcel, shelf: &Shelf) {
+        self.serial = self.serial.max(parcel.serial);
+        for record in &parcel.customs {
+            let pool = shelf.pools.get(record.pool as usize).and_then(Option::as_ref);
+            if let Some(pool) = pool.and_then(|to| self.find_pool(&to.database, &to.user)) {
+                self.view(pool).lore.recall_customs(record);
+            }
+        }
+    }
+
+    pub(crate) fn begin_imported_clients(
+        &mut self,
+        mut clients: Vec<ClientId>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        clients.retain(|id| self.clients.contains(id.0 as usize));
+        for id in clients.iter().copied() {
+            if !self.client(id).vars.channels.is_empty() {
+                self.listen_again(id);
+            }
+        }
+        clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));
+        // Who has waited longest comes first again.
+        clients.sort_by_key(|id| self.client(*id).request_at);
+        for id in clients {
+            let Some(client) = self.clients.get(id.0 as usize) else { continue };
+            let asks = !client.welcomed || client.stream.holds_message();
+            match client.pool {
+                None => self.disconnect(id, REMOVED, now, io),
+                Some(pool) if client.replication.is_some() => self.link_own(id, pool, now, io),
+                Some(_) => {
+                    if asks && self.link(id, now, io) {
+                        self.go_on(id, io);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn extended(record: ExtendedRecord, unnamed: u64, shelf: &Shelf) -> Box<Extended> {
+    let mut extended = Extended {
+        unnamed,
+        unnamed_seen: seen_in_parse(&record.unnamed_parse),
+        unnamed_parse: record.unnamed_parse,
+        ..Extended::default()
+    };
+    for named in record.names {
+        if let Some(statement) = shelf.statements.get(&named.statement) {
+            let (name, since, shape) = (named.name, named.since, named.shape);
+            extended.statements.import(name, statement.clone(), since, shape);
+        }
+    }
+    Box::new(extended)
+}
+
+/// What a statement may leave whose Parse message was kept, or was too long for that.
+fn seen_in_parse(message: &[u8]) -> Seen {
+    let body = message.get(HEADER_LEN..).unwrap_or_default();
+    match Parse::decode(body) {
+        Ok(parse) => sql::scan_either(parse.sql),
+        Err(_) => Seen { signs: Signs::OPAQUE, ..Seen::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_has_given_is_known_by_name() {
+        let few = TrackedNames::new(&["search_path".into()]);
+        let many = TrackedNames::new(&["IntervalStyle".into(), "search_path".into()]);
+        let given = |names: &TrackedNames, name: &str| {
+            let mut given = Slots::default();
+            names.slot(name.as_bytes()).into_iter().for_each(|slot| given.add(slot));
+            given
+        };
+        for (theirs, ours) in [(&many, &few), (&few, &many)] {
+            let shelf = Shelf::new(theirs.all(), ours);
+            let known = shelf.given(given(theirs, "search_path"));
+            let has = |name: &str| ours.slot(name.as_bytes()).map(|slot| known.has(slot));
+            assert_eq!((has("search_path"), has("TimeZone")), (Some(true), Some(false)));
+            // The other process did not look for it.
+            assert_ne!(has("IntervalStyle"), Some(false));
+        }
+    }
+}

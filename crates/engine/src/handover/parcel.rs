@@ -1,0 +1,388 @@
+//! Logged-in clients and servers in a form that another process understands: what the state of
+//! `client.rs`, `server.rs`, `prepared.rs` and `vars.rs` is between two processes, when one takes
+//! over from the other. Plain data, written and read off the hot path. Sockets are not in it: the
+//! shell sends them along, in the order of the records.
+//!
+//! Only what is *at rest* has such a form (`Engine::may_move`): nothing owed, nothing half passed
+//! on. So there is no ledger in it, and no output. Times are those of the process's clock, which
+//! the next process goes on with.
+//!
+//! Whoever changes a record raises [`FORMAT`].
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::admission::pool::Pool;
+use crate::ids::Micros;
+use crate::lifecycle::replication::{Replication, ReplicationKind};
+use crate::login::learnt::Learnt;
+use crate::relay::prepared::Statement;
+use crate::session::carried::Setting;
+use crate::session::lore::CustomsRecord;
+use crate::session::pins::Pinned;
+use crate::session::state_report::StateReport;
+use crate::vars::{Slots, Vars, Welcome};
+use wire::scram::{ScramKeys, ScramVerifier};
+
+/// The version of the records below; two processes must agree on it.
+pub const FORMAT: u32 = 13;
+
+/// What one worker gives away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parcel {
+    /// The worker's counter of messages: every number in the records is below it.
+    pub serial: u64,
+    pub statements: Vec<StatementRecord>,
+    pub vars: Vec<VarsRecord>,
+    pub welcomes: Vec<WelcomeRecord>,
+    pub clients: Vec<ClientRecord>,
+    /// Servers that nobody uses at the moment.
+    pub parked: Vec<ServerRecord>,
+    pub customs: Vec<CustomsRecord>,
+}
+
+/// Everything of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estate {
+    /// What the clock says.
+    pub now: Micros,
+    /// The secret behind long cancel keys.
+    pub seed: [u8; 32],
+    /// The parameters that are tracked.
+    pub names: Vec<String>,
+    /// What the next statements are numbered from.
+    pub statements: Numbering,
+    /// How many connections there have been: those to come have higher numbers.
+    pub connections: u64,
+    /// In the order of their numbers; nothing where a number is free.
+    pub pools: Vec<Option<PoolRecord>>,
+    pub disabled: Vec<String>,
+    pub parcels: Vec<Parcel>,
+}
+
+/// Values of parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VarsRecord {
+    /// In the order of [`Estate::names`].
+    pub tracked: Vec<Option<Vec<u8>>>,
+    /// Names and values.
+    pub carried: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names and texts.
+    pub prepared: Vec<(Vec<u8>, Vec<u8>)>,
+    pub channels: Vec<Vec<u8>>,
+}
+
+/// How far a process has come in numbering statements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbering {
+    pub last_id: u64,
+    /// How many changes of the schema have been seen.
+    pub schema: u64,
+}
+
+/// Its number is part of its name on the servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatementRecord {
+    pub id: u64,
+    /// How many changes of the schema had been seen when it was first prepared.
+    pub schema: u64,
+    pub sql: Vec<u8>,
+    pub types: Vec<u8>,
+    /// A digest of what it means.
+    pub realm: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRecord {
+    pub database: String,
+    pub user: String,
+    /// Where its servers lead (see `PoolSettings::destination`).
+    pub destination: String,
+    /// The word for its mode.
+    pub mode: String,
+    /// `None` if there is no welcome yet.
+    pub welcome: Option<WelcomeRecord>,
+    pub learnt: Option<LearntRecord>,
+    /// A verifier in its stored form.
+    pub proven: Option<String>,
+    pub minor_version: u16,
+    pub may_ask_report: bool,
+}
+
+/// What a server has told of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WelcomeRecord {
+    pub fixed: Vec<(Vec<u8>, Vec<u8>)>,
+    pub vars: VarsRecord,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LearntRecord {
+    Scram { client_key: [u8; 32], server_key: [u8; 32] },
+    Md5(String),
+    Password(String),
+    Verifier,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientRecord {
+    /// Where it comes from, if the shell knows better than its socket.
+    pub address: Option<String>,
+    pub database: String,
+    pub user: String,
+    pub is_counted: bool,
+    pub welcomed: bool,
+    pub notified: bool,
+    pub key: u64,
+    pub long_key: bool,
+    /// Into [`Parcel::vars`].
+    pub vars: u32,
+    /// Of [`Estate::names`], those of which it has said itself what it wants.
+    pub given: Slots,
+    pub held: Vec<u8>,
+    pub extended: Option<ExtendedRecord>,
+    pub replication: Option<ReplicationRecord>,
+    /// Into [`Parcel::vars`], if its session has settings of its own to go back to.
+    pub startup: Option<u32>,
+    pub tracks: bool,
+    pub connected_at: Micros,
+    pub request_at: Micros,
+    pub transaction_at: Micros,
+    /// Its server, if it has one.
+    pub server: Option<ServerRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicationRecord {
+    /// Of one database, or of the whole cluster?
+    pub is_logical: bool,
+    pub options: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtendedRecord {
+    pub names: Vec<NamedRecord>,
+    pub has_unnamed: bool,
+    pub unnamed_parse: Vec<u8>,
+}
+
+/// One of a client's names for statements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedRecord {
+    pub name: Vec<u8>,
+    pub statement: u64,
+    pub since: u64,
+    pub shape: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// Into [`Estate::pools`].
+    pub pool: u32,
+    /// The mode it is used in, as the configuration spells it.
+    pub mode: String,
+    /// Is it to be replaced as soon as nobody uses it?
+    pub is_obsolete: bool,
+    pub status: u8,
+    pub process_id: u32,
+    pub secret: Vec<u8>,
+    /// Into [`Parcel::welcomes`].
+    pub welcome: u32,
+    /// Into [`Parcel::vars`].
+    pub vars: u32,
+    pub pinned: Option<Pinned>,
+    /// The least recently used first; `true` if nobody knows whether it is there.
+    pub statements: Vec<(u64, bool)>,
+    /// Is its unnamed statement its present client's?
+    pub unnamed_is_clients: bool,
+    /// Has nobody but its present client drawn the numbers that `lastval` would tell there?
+    pub numbers_are_clients: bool,
+    /// Has its open transaction changed the schema?
+    pub changes_schema: bool,
+    /// Names of its client's statements that it was lent for that.
+    pub lent: Vec<Vec<u8>>,
+    /// What that may have left in the session, as [`sql::Signs`] has it.
+    pub signs: u32,
+    /// Has it called a function of `pin_functions`?
+    pub pins_by_name: bool,
+    /// What it has reported of its session, if it does report.
+    pub state_report: Option<StateReport>,
+    pub connected_at: Micros,
+    pub released_at: Micros,
+    pub asked_at: Micros,
+    pub replied_at: Micros,
+}
+
+impl VarsRecord {
+    pub(crate) fn of(vars: &Vars) -> Self {
+        let pair = |setting: &Setting| (setting.name.to_vec(), setting.value.to_vec());
+        Self {
+            tracked: vars.tracked().map(|value| value.map(<[u8]>::to_vec)).collect(),
+            carried: vars.carried.all().iter().map(pair).collect(),
+            prepared: vars.prepared.all().iter().map(pair).collect(),
+            channels: vars.channels.all().iter().map(|one| one.name.to_vec()).collect(),
+        }
+    }
+}
+
+impl PoolRecord {
+    pub fn of(pool: &Pool) -> Self {
+        Self {
+            database: pool.key.database.clone(),
+            user: pool.key.user.clone(),
+            destination: pool.settings.destination(),
+            mode: pool.settings.mode.word().to_owned(),
+            welcome: pool.welcome.as_deref().map(WelcomeRecord::of),
+            learnt: pool.learnt.as_ref().map(LearntRecord::of),
+            proven: pool.proven.as_ref().map(ToString::to_string),
+            minor_version: pool.minor_version,
+            may_ask_report: pool.may_ask_report,
+        }
+    }
+
+    /// What was learnt by the servers of the record is known to the pool, unless it has had servers of
+    /// its own.
+    pub(crate) fn teach(self, pool: &mut Pool, welcome: Option<Arc<Welcome>>) {
+        if pool.welcome.is_some() {
+            return;
+        }
+        let Self { learnt, proven, minor_version, may_ask_report, .. } = self;
+        pool.welcome = welcome;
+        pool.learnt = learnt.map(LearntRecord::into_learnt);
+        pool.proven = proven.as_deref().and_then(ScramVerifier::parse);
+        pool.minor_version = minor_version;
+        pool.may_ask_report = may_ask_report;
+    }
+}
+
+impl WelcomeRecord {
+    pub(crate) fn of(welcome: &Welcome) -> Self {
+        Self { fixed: welcome.fixed().to_vec(), vars: VarsRecord::of(&welcome.vars) }
+    }
+}
+
+impl LearntRecord {
+    fn of(learnt: &Learnt) -> Self {
+        match learnt {
+            Learnt::Scram(ScramKeys { client_key, server_key }) => {
+                Self::Scram { client_key: *client_key, server_key: *server_key }
+            }
+            Learnt::Md5(hash) => Self::Md5(hash.clone()),
+            Learnt::Password(password) => Self::Password(password.clone()),
+            Learnt::Verifier => Self::Verifier,
+        }
+    }
+
+    fn into_learnt(self) -> Learnt {
+        match self {
+            Self::Scram { client_key, server_key } => {
+                Learnt::Scram(ScramKeys { client_key, server_key })
+            }
+            Self::Md5(hash) => Learnt::Md5(hash),
+            Self::Password(password) => Learnt::Password(password),
+            Self::Verifier => Learnt::Verifier,
+        }
+    }
+}
+
+impl ReplicationRecord {
+    pub(crate) fn of(asked: &Replication) -> Self {
+        let is_logical = match asked.kind {
+            ReplicationKind::Logical => true,
+            ReplicationKind::Physical => false,
+        };
+        Self { is_logical, options: asked.options.clone() }
+    }
+
+    pub(crate) fn into_replication(self) -> Replication {
+        let kind = match self.is_logical {
+            true => ReplicationKind::Logical,
+            false => ReplicationKind::Physical,
+        };
+        Replication { kind, options: self.options }
+    }
+}
+
+impl StatementRecord {
+    pub(crate) fn of(statement: &Statement) -> Self {
+        Self {
+            id: statement.id,
+            schema: statement.schema,
+            sql: statement.sql.to_vec(),
+            types: statement.types.to_vec(),
+            realm: statement.realm.0,
+        }
+    }
+}
+
+/// The bytes could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed state: {0}")]
+pub struct Malformed(String);
+
+/// How many servers of a pool clients of another process use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageRecord {
+    pub database: String,
+    pub user: String,
+    pub servers: u32,
+}
+
+/// The servers that the clients of the process before this one use, for the limits of the pools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage(pub Vec<UsageRecord>);
+
+impl Usage {
+    /// # Errors
+    /// Never, in practice: all of it is plain data.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Malformed> {
+        postcard::to_stdvec(self).map_err(|error| Malformed(error.to_string()))
+    }
+
+    /// # Errors
+    /// When that is not what [`Usage::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        postcard::from_bytes(bytes).map_err(|error| Malformed(error.to_string()))
+    }
+}
+
+impl Estate {
+    /// No time in the records is later than `now`, whatever the other process's clock shows.
+    pub fn date_back_to(&mut self, now: Micros) {
+        let clamp = |time: &mut Micros| *time = (*time).min(now);
+        for parcel in &mut self.parcels {
+            for client in &mut parcel.clients {
+                clamp(&mut client.connected_at);
+                clamp(&mut client.request_at);
+                clamp(&mut client.transaction_at);
+            }
+            let used = parcel.clients.iter_mut().filter_map(|client| client.server.as_mut());
+            for server in used.chain(&mut parcel.parked) {
+                clamp(&mut server.connected_at);
+                clamp(&mut server.released_at);
+                clamp(&mut server.asked_at);
+                clamp(&mut server.replied_at);
+            }
+        }
+    }
+
+    /// # Errors
+    /// Never, in practice: all of it is plain data.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Malformed> {
+        postcard::to_stdvec(self).map_err(|error| Malformed(error.to_string()))
+    }
+
+    /// # Errors
+    /// When that is not what [`Estate::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((estate, [])) => Ok(estate),
+            Ok((_, rest)) => Err(Malformed(format!("{} bytes too many", rest.len()))),
+            Err(error) => Err(Malformed(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! Lifecycle: a server is opened, linked to a client, prepared for it, released, placed and closed.
+//!
+//! It changes the phases of clients and servers and asks the exchange for pools. It reads no message
+//! of a client; `relay` does.
+
+mod apply;
+mod changed_address;
+mod changed_user;
+pub(crate) mod connect_query;
+pub(crate) mod leave;
+pub(crate) mod link;
+pub(crate) mod open;
+mod place;
+pub(crate) mod preparation;
+mod replicate;
+pub mod replication;
+mod statements;

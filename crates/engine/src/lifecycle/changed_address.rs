@@ -1,0 +1,50 @@
+//! A host name leads elsewhere: servers at its old address are used to the end of what they do and
+//! not given to anybody again.
+
+use crate::admission::pool::OBSOLETE;
+use crate::engine::Engine;
+use crate::ids::{Micros, PoolId, ServerId};
+use crate::operator::report::ServerPlace;
+use crate::server::Server;
+use crate::settings::Target;
+use crate::shell::{Exchange, Io};
+
+impl<X: Exchange> Engine<X> {
+    pub(crate) fn close_moved_of_host(
+        &mut self,
+        host: &str,
+        is_there: impl Fn(ServerPlace) -> bool,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        for pool in self.known_pools() {
+            let targets = &self.settings(pool).targets;
+            let leads = |target: &Target| matches!(target, Target::Tcp(name, _) if name == host);
+            if targets.iter().any(leads) {
+                self.close_moved_of(pool, &is_there, now, io);
+            }
+        }
+    }
+
+    fn close_moved_of(
+        &mut self,
+        pool: PoolId,
+        is_there: &impl Fn(ServerPlace) -> bool,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        for (slot, server) in &mut self.servers {
+            let place = ServerPlace::Table(ServerId(slot as u32));
+            if server.pool == pool && server.doomed.is_none() && is_there(place) {
+                server.doomed = Some("close_needed");
+            }
+        }
+        let worker = self.worker;
+        let parked = self.exchange.pool(pool, |pool| {
+            let fits = |server: &Server| is_there(ServerPlace::Parked(server.handle));
+            pool.condemn_where(fits, OBSOLETE);
+            pool.take_condemned(worker)
+        });
+        self.close_parked(parked, now, io);
+    }
+}

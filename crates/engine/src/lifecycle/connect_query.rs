@@ -1,0 +1,147 @@
+//! What the operator wants run on each new server (`connect_query`), before anybody gets it: what it
+//! sets is the pool's own.
+//!
+//! ```text
+//!  logged in ─► connect_query ─► what has it set? ─► opened
+//!                                (auto mode)
+//! ```
+//!
+//! In auto mode the server tells what that is, and every client begins with it as if its own startup
+//! packet had said so: it is nobody's to take away from others, RESET goes back to it, and it is set
+//! again where a session was discarded.
+
+use std::collections::BTreeSet;
+
+use config::PoolMode;
+use wire::backend;
+use wire::error_fields::ErrorFields;
+use wire::frontend;
+
+use crate::encoding::Letters;
+use crate::engine::Engine;
+use crate::ids::ServerId;
+use crate::lifecycle::open::Step;
+use crate::server::{ConnectQuery, Errand};
+use crate::session::carried::Carried;
+use crate::session::probe::{self, Probe, Topics};
+use crate::session::setting_names::SettingNames;
+use crate::shell::{Event, Exchange, Io};
+
+const TOPICS: Topics = Topics { settings: true, objects: false };
+
+impl<X: Exchange> Engine<X> {
+    /// Logged in. Who replicates has no use for the query.
+    pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+        let replicates = matches!(self.server_login(id).errand, Some(Errand::Replication { .. }));
+        let settings = self.settings(self.server(id).pool);
+        if replicates {
+            return Step::Ready;
+        }
+        if settings.connect_query.is_empty() {
+            // The report tells also what a login trigger has set.
+            return match self.reported_settings(id) {
+                Some(set) => self.begin_with(id, &set),
+                None => Step::Ready,
+            };
+        }
+        let mut out = Vec::new();
+        frontend::query(&mut out, settings.connect_query.as_bytes());
+        self.server_login(id).connect_query = Some(ConnectQuery::Runs);
+        io.send_server(id, &out);
+        Step::Continue
+    }
+
+    /// Its results are nobody's, and an error in it is told to the log only.
+    pub(crate) fn connect_query_message(
+        &mut self,
+        id: ServerId,
+        code: u8,
+        body: &[u8],
+        io: &mut impl Io,
+    ) -> Step {
+        if let Some(ConnectQuery::Asked(probe)) = &mut self.server_login(id).connect_query {
+            probe.message(code, body);
+            return match code {
+                backend::READY_FOR_QUERY => self.connect_query_told(id),
+                backend::ERROR => Step::Failed("what connect_query has set was not told".into()),
+                _ => Step::Continue,
+            };
+        }
+        match code {
+            backend::PARAMETER_STATUS => self.learn_parameter(id, body),
+            backend::READY_FOR_QUERY if body == b"I" => self.ask_what_it_has_set(id, io),
+            backend::READY_FOR_QUERY => {
+                Step::Failed("connect_query has left a transaction open".into())
+            }
+            backend::COPY_IN => Step::Failed("connect_query wants data".into()),
+            backend::ERROR => match ErrorFields::decode(body) {
+                Ok(error) => {
+                    let severity = String::from_utf8_lossy(error.severity()).into_owned();
+                    let message = format!("{severity}: {}", error.message());
+                    io.event(Event::ConnectQueryFailed { message: &message });
+                    Step::Continue
+                }
+                Err(error) => Step::Failed(error.to_string()),
+            },
+            _ => Step::Continue,
+        }
+    }
+
+    fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+        if let Some(set) = self.reported_settings(id) {
+            return self.begin_with(id, &set);
+        }
+        let pool = self.server(id).pool;
+        let settings = self.settings(pool).clone();
+        let is_auto = self.server(id).mode == PoolMode::Auto;
+        let Some(view) = self.pools.get_mut(pool).filter(|_| is_auto) else {
+            return Step::Ready;
+        };
+        // Guesses are left out: a server would not be opened for their sake.
+        let mut names = SettingNames::new(Letters::Ascii);
+        names.note(settings.connect_query.as_bytes(), true);
+        names.iter().for_each(|(name, sets)| view.lore.note_custom(name, sets));
+        let known = view.lore.known_customs().filter(|name| name.is_ascii());
+        let customs: BTreeSet<&[u8]> = known.chain(names.iter().map(|(name, _)| name)).collect();
+        let login = settings.login_user().as_bytes();
+        let question = probe::question(TOPICS, login, customs.into_iter(), &[]);
+        let mut out = Vec::new();
+        frontend::query(&mut out, &question);
+        self.server_login(id).connect_query = Some(ConnectQuery::Asked(Probe::new(TOPICS)));
+        io.send_server(id, &out);
+        Step::Continue
+    }
+
+    fn connect_query_told(&mut self, id: ServerId) -> Step {
+        let login = self.server_login(id);
+        let Some(ConnectQuery::Asked(probe)) = login.connect_query.take() else {
+            return Step::Ready;
+        };
+        match probe.finish().and_then(|left| left.settings) {
+            Some(set) => self.begin_with(id, &set),
+            None => Step::Failed("what connect_query has set was not understood".into()),
+        }
+    }
+
+    /// What the session has set before anybody has it, if the server reports that.
+    fn reported_settings(&mut self, id: ServerId) -> Option<Carried> {
+        self.server_login(id).state_report.as_ref()?.state()?.settings
+    }
+
+    /// Everybody begins with these settings.
+    fn begin_with(&mut self, id: ServerId, set: &Carried) -> Step {
+        if set.is_empty() && self.server_login(id).welcome.vars.carried.is_empty() {
+            return Step::Ready;
+        }
+        let names = self.names.clone();
+        let login = self.server_login(id);
+        login.welcome.vars.change(|vars| {
+            // What the server reports is known already.
+            let reported = |name| names.slot(name).is_some_and(|slot| vars.get(slot).is_some());
+            let set = set.all().iter().filter(|setting| !reported(&setting.name));
+            vars.carried = Carried::new(set.cloned().collect());
+        });
+        self.learn_customs(id, set);
+        Step::Ready
+    }
+}

@@ -1,0 +1,76 @@
+//! Statements that a client has prepared by SQL's PREPARE are prepared on the server it is given
+//! (`pool_mode = auto`), each by a message of its own, so that PostgreSQL shows its text as it was.
+//!
+//! ```text
+//!  prepare ─► Statements ─┬─ all are there ─► ready
+//!                         └─ one failed ─► Recount (which are there?) ─► ready
+//! ```
+//!
+//! One that fails (its table is gone) stays the client's: it is tried again on the next server.
+
+use crate::engine::Engine;
+use crate::ids::{ClientId, Micros, ServerId};
+use crate::server::{Preparation, ServerPhase};
+use crate::session::probe::{self, Topics};
+use crate::shell::{Exchange, Io};
+
+const RECOUNT: Topics = Topics { settings: false, objects: true };
+
+impl<X: Exchange> Engine<X> {
+    /// True if there is nothing to prepare, and the client may be read.
+    pub(crate) fn prepare_statements(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        let wanted = self.client(id).vars.clone();
+        let there = self.server(on).vars.clone();
+        let mut missing = wanted.prepared.without(&there.prepared).peekable();
+        if missing.peek().is_none() {
+            return self.ready(id, on, now, io);
+        }
+        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Statements);
+        self.send_own_queries(on, missing.map(|one| &*one.value), now, io);
+        false
+    }
+
+    /// Every one was answered. True if the client may be read.
+    pub(crate) fn statements_prepared(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        let server = &mut self.servers[on.0 as usize];
+        if server.own_error.take().is_none() {
+            let prepared = self.clients[id.0 as usize].vars.prepared.clone();
+            server.vars.change(|vars| vars.prepared = prepared);
+            return self.prepare(id, on, now, io);
+        }
+        let sql = probe::question(RECOUNT, b"", std::iter::empty(), &[]);
+        self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, now, io);
+        false
+    }
+
+    /// It is known which there are. True if the client may be read.
+    pub(crate) fn recounted(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        let server = &mut self.servers[on.0 as usize];
+        let left = server.probe.take().and_then(|probe| probe.finish());
+        let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
+        let Some(there) = there else {
+            self.lose_server(on, "settings could not be undone", now, io);
+            return false;
+        };
+        server.vars.change(|vars| vars.prepared = there);
+        self.ready(id, on, now, io)
+    }
+}

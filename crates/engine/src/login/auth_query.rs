@@ -1,0 +1,310 @@
+//! A user that is not in `auth_file`: PostgreSQL is asked about it by `auth_query`, on a server of
+//! the pool (`auth_dbname`, `auth_user`), which is got, counted and given back like any other. The
+//! client waits for it in the pool's queue, among the clients that have queries.
+//!
+//! ```text
+//!  asked ── request ──┬─ granted ──► ask_on ─► (restore settings …) ─► question … ─► answered
+//!                     │               ▲                                                 │
+//!                     └─ queued … ────┘             challenge of the client ◄───────────┘
+//! ```
+//!
+//! Nothing the client has said but its name reaches that server, and that as a value (the lesson
+//! of CVE-2025-12819).
+
+use std::sync::Arc;
+
+use config::{AccessPolicy, AuthType, Config, Database, needs_no_search_path};
+use wire::frontend;
+
+use crate::admission::pool::Grant;
+use crate::client::ClientPhase;
+use crate::engine::Engine;
+use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter};
+use crate::lifecycle::leave::CONFIG_ERROR;
+use crate::login::auth::{Asking, LoginStep};
+use crate::login::inquiry::{Found, Inquiry};
+use crate::login::steps::Step;
+use crate::relay::ledger::Expect;
+use crate::server::{Preparation, ServerPhase};
+use crate::session::carried::Order;
+use crate::shell::{Exchange, Io};
+use crate::vars::{Present, Slots};
+
+/// Goes before the query, in its transaction, with which it ends: the owner of a database can have all
+/// its sessions begin with a `search_path` that leads to relations of his own.
+const SAFE_SEARCH_PATH: &str =
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
+
+/// PostgreSQL cannot be asked, for a reason that is in the log.
+const FAILING: &str = "server login has been failing (server_login_retry)";
+
+/// Who asks about users that are not in `auth_file`, in which database, and how.
+struct Question {
+    auth_user: String,
+    /// None if the client wants the console and no `auth_dbname` tells where else to ask.
+    database: Option<String>,
+    /// That one's name, as a stranger may know it.
+    shown: String,
+    query: String,
+}
+
+impl Question {
+    /// None if nobody is to be asked about that user.
+    fn new(config: &Config, database: &str, is_console: bool, user: &str) -> Option<Self> {
+        let global = &config.global;
+        let by_name = !matches!(global.auth_type, AuthType::Any | AuthType::Pam);
+        let configured = config.access == AccessPolicy::Configured && by_name;
+        if !configured || config.secret_of(user).is_some() {
+            return None;
+        }
+        if is_console {
+            return Self::within(config, database, None);
+        }
+        match config.database(database) {
+            Some(entry) => Self::within(config, database, Some(&entry)),
+            // Else the answer, or the time it takes, would tell a stranger which databases there are.
+            None => {
+                let mut all = config.databases.values();
+                all.find_map(|stand_in| Self::within(config, database, Some(stand_in)))
+            }
+        }
+    }
+
+    /// By the entry of a database, where it says other than the global keys.
+    fn within(config: &Config, database: &str, entry: Option<&Database>) -> Option<Self> {
+        let global = &config.global;
+        let given = |own: Option<&String>| own.filter(|text| !text.is_empty()).cloned();
+        let auth_user = entry.and_then(|entry| given(entry.auth_user.as_ref()));
+        let auth_dbname = entry.and_then(|entry| given(entry.auth_dbname.as_ref()));
+        let auth_dbname = auth_dbname.or_else(|| given(global.auth_dbname.as_ref()));
+        let query = entry.and_then(|entry| given(entry.auth_query.as_ref()));
+        Some(Self {
+            auth_user: auth_user.or_else(|| given(global.auth_user.as_ref()))?,
+            shown: auth_dbname.clone().unwrap_or_else(|| database.to_owned()),
+            database: auth_dbname.or_else(|| entry.map(|entry| own_database(config, entry))),
+            query: query.unwrap_or_else(|| global.auth_query.clone()),
+        })
+    }
+}
+
+/// Where is asked about users of a database itself. All that are made from `*` and are one and the same
+/// on the server share a pool for it: strangers could invent any number of names.
+fn own_database(config: &Config, entry: &Database) -> String {
+    let star = config.fallback.as_ref().filter(|star| star.dbname.is_some());
+    let is_star = !config.databases.contains_key(&entry.name);
+    star.filter(|_| is_star).map_or(&entry.name, |star| &star.name).clone()
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Asks about the client's user, unless there is nobody to be asked.
+    pub(crate) fn ask_about_user(
+        &mut self,
+        id: ClientId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Option<Step> {
+        let ClientPhase::Login(login) = &self.client(id).phase else { return None };
+        let (database, user) = (&login.database, &login.user);
+        let is_console = self.is_console(database);
+        if self.config.global.auth_type == AuthType::Pam && !is_console {
+            let entry = self.config.database(database);
+            let asks = entry
+                .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
+            if asks {
+                let why = "PAM can't be used together with database authentication";
+                self.client_trouble(id, why, io);
+                return Some(Step::Refuse(CONFIG_ERROR.into()));
+            }
+        }
+        let question = Question::new(&self.config, database, is_console, user)?;
+        let entry = question.database.as_deref().and_then(|name| self.config.database(name));
+        let Some(entry) = entry else {
+            let why = format!("authentication database \"{}\" is not configured.", question.shown);
+            self.client_trouble(id, &why, io);
+            return Some(Step::Refuse(CONFIG_ERROR.into()));
+        };
+        let pool = self.pool_of(&entry, &question.auth_user);
+        if self.exchange.pool(pool, |pool| pool.disabled) {
+            let why = format!("authentication database \"{}\" is disabled", question.shown);
+            return Some(Step::Refuse(why));
+        }
+        let asking = Asking { pool, query: question.query.into(), waiter: None };
+        self.login_mut(id).step = LoginStep::Asking(asking);
+        let worker = self.worker;
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
+        self.take_grant_to_ask(id, grant, now, io);
+        Some(Step::Done)
+    }
+
+    fn take_grant_to_ask(&mut self, id: ClientId, grant: Grant, now: Micros, io: &mut impl Io) {
+        match grant {
+            Grant::Server(server) => {
+                let server = self.attach(server, io);
+                self.ask_on(id, server, now, io);
+            }
+            Grant::Queued { ticket, open } => {
+                let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
+                let since = asking.waiter.map_or(now, |waiter| waiter.since);
+                asking.waiter = Some(Waiter { client: id, ticket, since });
+                let pool = asking.pool;
+                if open {
+                    self.open_server(pool, now, io);
+                }
+            }
+            Grant::Refused(error) => {
+                let LoginStep::Asking(asking) = &self.login_mut(id).step else { return };
+                let pool = asking.pool;
+                let is_secret = self.exchange.pool(pool, |pool| {
+                    pool.failure.as_ref().is_some_and(|failure| failure.names_user)
+                });
+                match is_secret {
+                    true => self.disconnect(id, FAILING, now, io),
+                    false => self.refuse_client(id, &error, now, io),
+                }
+            }
+            Grant::Closed(reason) => self.disconnect(id, reason, now, io),
+        }
+    }
+
+    /// Does this client wait for what PostgreSQL knows of its user?
+    pub(crate) fn asks(&self, id: ClientId) -> bool {
+        matches!(&self.client(id).phase, ClientPhase::Login(login)
+            if matches!(login.step, LoginStep::Asking(_)))
+    }
+
+    /// The client has got this server to ask on. Settings that a client has left on it go first.
+    pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
+        let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
+        self.client_mut(id).server = Some(on);
+        let server = self.server_mut(on);
+        debug_assert!(server.client.is_none() && server.is_clean());
+        server.client = Some(id);
+        let pool = server.pool;
+        let stats = self.stats(pool);
+        stats.assignments += 1;
+        stats.wait_time += now.saturating_sub(since);
+        let server = self.server(on);
+        let at_login = &server.welcome.vars;
+        let present = Present { vars: &server.vars, at_login, given: Slots::ALL };
+        match at_login.difference(&present, &self.names, Order::WhoFirst) {
+            Some(sql) => {
+                self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Restore);
+                self.send_own_query(on, &sql, now, io);
+            }
+            None => self.send_question(id, on, now, io),
+        }
+    }
+
+    /// The server is as it was when it was opened, if it was willing.
+    pub(crate) fn restored(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let Some(id) = server.client else { return };
+        match server.own_error.take() {
+            None => {
+                server.drop_foreign_settings();
+                let carried = server.welcome.vars.carried.clone();
+                if !carried.is_empty() {
+                    server.vars.change(|vars| vars.carried = carried);
+                }
+                self.send_question(id, on, now, io);
+            }
+            Some(_) => self.answer(on, Err("invalid server parameter".into()), now, io),
+        }
+    }
+
+    fn send_question(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+        let login = self.login_mut(id);
+        let LoginStep::Asking(asking) = &login.step else { return };
+        let mut out = Vec::new();
+        let mut steps = Vec::new();
+        if needs_no_search_path(&asking.query) {
+            frontend::parse(&mut out, b"", SAFE_SEARCH_PATH.as_bytes(), frontend::NO_TYPES);
+            frontend::bind_text(&mut out, b"", &[]);
+            frontend::execute(&mut out, b"", 0);
+            steps.extend([Expect::Parse, Expect::Bind, Expect::Execute]);
+        }
+        frontend::parse(&mut out, b"", asking.query.as_bytes(), frontend::NO_TYPES);
+        frontend::bind_text(&mut out, b"", &[Some(login.user.as_bytes())]);
+        frontend::describe_portal(&mut out, b"");
+        frontend::execute(&mut out, b"", 0);
+        frontend::sync(&mut out);
+        let server = self.server_mut(on);
+        server.phase = ServerPhase::Preparing(Preparation::Ask);
+        server.inquiry = Some(Box::default());
+        server.own_error = None;
+        server.asked_at = now;
+        server.unnamed = 0;
+        let last = [Expect::Parse, Expect::Bind, Expect::Describe, Expect::Execute, Expect::Sync];
+        steps.extend(last);
+        self.ask(on, &steps, 0, &out, io);
+    }
+
+    /// PostgreSQL has told all it knows.
+    pub(crate) fn answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+        let server = self.server_mut(on);
+        let error = server.own_error.take();
+        let inquiry: Inquiry = server.inquiry.take().map_or_else(Inquiry::default, |own| *own);
+        self.answer(on, inquiry.finish(error), now, io);
+    }
+
+    /// The server goes first, so that the client finds it in the pool if that is its own.
+    fn answer(
+        &mut self,
+        on: ServerId,
+        answer: Result<Option<Found>, String>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let Some(id) = self.server_mut(on).client.take() else { return };
+        self.client_mut(id).server = None;
+        match &answer {
+            Ok(_) => self.free(on, now, io),
+            Err(why) => self.close_server(on, why, now, io),
+        }
+        match answer {
+            Err(_) => self.disconnect(id, CONFIG_ERROR, now, io),
+            Ok(None) => {
+                self.log_login_failed(id, io);
+                self.disconnect(id, "no such user", now, io);
+            }
+            Ok(Some(found)) => self.found(id, found, now, io),
+        }
+    }
+
+    /// The login goes on as that user: who the query says it is.
+    fn found(&mut self, id: ClientId, found: Found, now: Micros, io: &mut impl Io) {
+        let Found { user, secret } = found;
+        let credential = self.credentials.of_secret(&user, secret.as_deref());
+        let login = self.login_mut(id);
+        login.asked = true;
+        if login.user != user {
+            let identity = Identity { database: login.database.clone(), user: user.clone() };
+            login.user = user;
+            if let Err(why) = self.recount_client(id, Arc::new(identity)) {
+                return self.disconnect(id, &why, now, io);
+            }
+        }
+        io.resume_client(id);
+        let step = self.challenge_user(id, Some(credential), now, io);
+        self.go_on_login(id, step, now, io);
+    }
+
+    /// The server is lost that a client has asked on. One that has stood idle may have been lost
+    /// long before; what happens to a fresh one is likely to happen again.
+    pub(crate) fn ask_again(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        was_idle: bool,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        if !was_idle {
+            return self.disconnect(id, CONFIG_ERROR, now, io);
+        }
+        let worker = self.worker;
+        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
+        self.take_grant_to_ask(id, grant, now, io);
+    }
+}

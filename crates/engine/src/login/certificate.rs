@@ -1,0 +1,44 @@
+//! The method `cert`: a client is the user its certificate names. Whether the certificate is good was
+//! decided by TLS. Names are compared letter by letter, as PostgreSQL does.
+
+use config::hba::IdentMap;
+
+use super::steps::Step;
+use crate::engine::Engine;
+use crate::ids::{ClientId, Micros};
+use crate::login::auth::Login;
+use crate::shell::{Event, Exchange, Io, Weight};
+
+impl<X: Exchange> Engine<X> {
+    pub(super) fn check_certificate(
+        &mut self,
+        id: ClientId,
+        map: Option<&IdentMap>,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        let login = self.login_mut(id);
+        let trouble = trouble(login, map);
+        if let Some(message) = &trouble {
+            let name = (login.database.as_str(), login.user.as_str());
+            io.event(Event::ClientRemark { client: id, name, weight: Weight::Error, message });
+        }
+        let accepted = trouble.is_none() && login.credential.is_some();
+        self.verdict(id, accepted, "certificate authentication failed", now, io)
+    }
+}
+
+/// What is wrong with what TLS tells of the client.
+fn trouble(login: &Login, map: Option<&IdentMap>) -> Option<String> {
+    let Some(secured) = &login.peer.secured else { return Some("TLS connection required".into()) };
+    if secured.names.is_empty() {
+        return Some("TLS client certificate required".into());
+    }
+    let is_named = |wanted: &str| secured.names.iter().any(|name| name == wanted);
+    match map {
+        None if is_named(&login.user) => None,
+        None => Some("TLS certificate name mismatch".into()),
+        Some(map) if map.who_may_be(&login.user).any(is_named) => None,
+        Some(map) => Some(format!("ident map: {} does not have a match", map.name)),
+    }
+}

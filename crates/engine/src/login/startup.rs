@@ -1,0 +1,316 @@
+//! A client's startup packet: who it wants to be and where, whether there is room for it, and its
+//! settings: which are taken, which are dropped, which are refused (`track_extra_parameters`,
+//! `ignore_startup_parameters`, `application_name_add_host`).
+
+use std::sync::Arc;
+
+use config::{AccessPolicy, AuthType, PoolMode};
+use wire::backend;
+use wire::startup::{self, MINOR_VERSION, StartupPacket};
+
+use crate::admission::limits::ClientCounts;
+use crate::encoding;
+use crate::engine::Engine;
+use crate::ids::{ClientId, Identity};
+use crate::lifecycle::replication::Replication;
+use crate::session::carried::{Carried, Setting};
+use crate::session::probe::OURS;
+use crate::shell::{Event, Exchange, Io, Weight};
+use crate::vars::{CLIENT_ENCODING, Vars};
+
+const USER_LEN_MAX: usize = 128;
+const DATABASE_LEN_MAX: usize = 63;
+
+const APPLICATION_NAME: &str = "application_name";
+/// What a client is called that has no name, where addresses are added to names.
+const NAMELESS: &[u8] = b"app";
+
+/// What the settings in a startup packet are for.
+#[derive(Clone, Copy)]
+struct Purpose<'a> {
+    replicates: bool,
+    database: &'a str,
+    user: &'a str,
+}
+
+/// None for what is between Weir and the library in the server.
+fn setting(name: &[u8], value: &[u8]) -> Option<Setting> {
+    let name = name.to_ascii_lowercase();
+    (!name.starts_with(OURS)).then(|| Setting { name: name.into(), value: value.into() })
+}
+
+/// The client's own value of a tracked parameter, which it is told back at login.
+fn take(vars: &mut Vars, slot: usize, value: &[u8]) {
+    let value = if slot == CLIENT_ENCODING { encoding::reported(value) } else { value };
+    vars.set(slot, value);
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Take in the startup packet.
+    pub(crate) fn startup(
+        &mut self,
+        id: ClientId,
+        packet: &StartupPacket<'_>,
+        io: &mut impl Io,
+    ) -> Result<(), String> {
+        let peer = &self.login_mut(id).peer;
+        let is_bare = peer.secured.is_none() && !peer.local;
+        if is_bare && self.config.global.client_tls_sslmode.is_required() {
+            return Err("SSL required".into());
+        }
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let user =
+            text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);
+        let database = packet.get("database").filter(|name| !name.is_empty());
+        let mut database = database.map_or_else(|| user.clone(), text);
+        // PostgreSQL cuts longer names as well.
+        database.truncate(database.floor_char_boundary(DATABASE_LEN_MAX));
+        if user.len() >= USER_LEN_MAX {
+            let message = format!("login failed: db={database} user={user}");
+            let (name, weight) = ((database.as_str(), "(nouser)"), Weight::Log);
+            if self.config.global.log_connections {
+                io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+            }
+            return Err("username too long".into());
+        }
+        let is_console = self.is_console(&database);
+        if self.turns_newcomers_away() && !is_console {
+            return Err("pooler is shutting down".into());
+        }
+        let replication = Replication::of(packet);
+        let purpose =
+            Purpose { replicates: replication.is_some(), database: &database, user: &user };
+        let vars = self.startup_vars(id, packet, purpose, io)?;
+        let known_as = self.user_of_all(&database);
+        let user_told = known_as.clone().ok().flatten().unwrap_or_else(|| user.clone());
+        let identity = Arc::new(Identity { database: database.clone(), user: user_told });
+        let counts = self.count_client(id, &identity);
+        if counts.process > self.config.global.max_client_conn && !is_console {
+            self.uncount_client(id, &identity);
+            self.want_places();
+            return Err("no more connections allowed (max_client_conn)".into());
+        }
+        self.negotiate(id, packet, io);
+        if let Err(why) = known_as {
+            self.uncount_client(id, &identity);
+            self.client_trouble(id, why, io);
+            return Err("bouncer config error".into());
+        }
+        let replication_kind = replication.as_ref().map(|asked| asked.kind);
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::LoginAttempt { client: id, name, replication: replication_kind });
+        self.client_mut(id).identity = identity.clone();
+        let login = self.login_mut(id);
+        login.vars = vars;
+        login.replication = replication;
+        login.database = database;
+        login.user = user;
+        self.refuse_beyond(counts, &identity)
+    }
+
+    /// Is any setting this client's own business?
+    fn carries(&self, purpose: Purpose<'_>) -> bool {
+        let found = self.config.database(purpose.database);
+        found.is_some_and(|found| self.config.pool_mode(&found, purpose.user) == PoolMode::Auto)
+    }
+
+    /// With `auth_type=any` clients are whoever the database's entry says, whatever they say.
+    fn user_of_all(&self, database: &str) -> Result<Option<String>, &'static str> {
+        let is_any = self.config.global.auth_type == AuthType::Any;
+        if !is_any || self.config.access != AccessPolicy::Configured {
+            return Ok(None);
+        }
+        if self.is_console(database) {
+            return Ok(Some(config::CONSOLE_USER.to_owned()));
+        }
+        let entry = self.config.database(database);
+        let user = entry.and_then(|entry| entry.user.clone());
+        user.map(Some).ok_or("auth_type=any requires forced user")
+    }
+
+    /// The client counts until it leaves, even if it is turned away.
+    fn count_client(&mut self, id: ClientId, identity: &Identity) -> ClientCounts {
+        self.client_mut(id).counted = true;
+        self.exchange.limits(|limits| limits.client_came(identity))
+    }
+
+    /// It leaves before it is anybody, and who it would have been is not known later.
+    #[cold]
+    fn uncount_client(&mut self, id: ClientId, identity: &Identity) {
+        if std::mem::take(&mut self.client_mut(id).counted) {
+            self.exchange.limits(|limits| limits.client_left(identity));
+        }
+    }
+
+    /// It turns out to be somebody else than it said, and counts as that one from now on.
+    ///
+    /// # Errors
+    /// There is no room for one more of these.
+    pub(crate) fn recount_client(
+        &mut self,
+        id: ClientId,
+        identity: Arc<Identity>,
+    ) -> Result<(), String> {
+        let client = self.client_mut(id);
+        let before = std::mem::replace(&mut client.identity, identity.clone());
+        if !client.counted {
+            return Ok(());
+        }
+        self.exchange.limits(|limits| limits.client_left(&before));
+        let counts = self.count_client(id, &identity);
+        self.refuse_beyond(counts, &identity)
+    }
+
+    /// May this user steer the pooler? Who runs it may do so by the unix socket.
+    fn is_operator(&self, user: &str) -> bool {
+        user == config::CONSOLE_USER
+            || self.config.global.admin_users.iter().any(|admin| admin == user)
+    }
+
+    /// Is there room for one more client of that database, and of that user?
+    fn refuse_beyond(&mut self, counts: ClientCounts, identity: &Identity) -> Result<(), String> {
+        // An operator comes in whatever there is.
+        if self.is_console(&identity.database) && self.is_operator(&identity.user) {
+            return Ok(());
+        }
+        let over = |count: u32, limit: u32| limit > 0 && count > limit;
+        let config = &self.config;
+        let limit = if over(counts.database, config.max_db_client_connections(&identity.database)) {
+            "max_db_client_connections"
+        } else if over(counts.user, config.max_user_client_connections(&identity.user)) {
+            "max_user_client_connections"
+        } else {
+            return Ok(());
+        };
+        self.want_places();
+        Err(format!("client connections exceeded ({limit})"))
+    }
+
+    /// Protocol extensions we do not know, or a newer minor version than ours, are politely
+    /// declined.
+    fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io) {
+        let unknown: Vec<&[u8]> = packet
+            .parameters()
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(b"_pq_."))
+            .collect();
+        self.client_mut(id).long_key = packet.minor >= MINOR_VERSION;
+        if packet.minor > MINOR_VERSION || !unknown.is_empty() {
+            let mut out = Vec::new();
+            let minor = packet.minor.min(MINOR_VERSION);
+            backend::negotiate_protocol_version(&mut out, minor, &unknown);
+            io.send_client(id, &out);
+        }
+    }
+
+    /// The client's own values of tracked parameters. Of one that is given several times the last
+    /// counts, and the packet's own more than that in its `options`, wherever these stand: PostgreSQL's
+    /// rule. The `options` of a client that replicates are its server's business alone.
+    ///
+    /// # Errors
+    /// What the client is told of a parameter that nobody has announced.
+    fn startup_vars(
+        &self,
+        id: ClientId,
+        packet: &StartupPacket<'_>,
+        purpose: Purpose<'_>,
+        io: &mut impl Io,
+    ) -> Result<Vars, String> {
+        let mut vars = Vars::default();
+        let mut carried = Vec::new();
+        let mut named = false;
+        if let Some(options) = packet.get("options").filter(|_| !purpose.replicates) {
+            self.startup_options(id, options, purpose, (&mut vars, &mut carried), io)?;
+        }
+        for (name, value) in packet.parameters() {
+            match name {
+                b"user" | b"database" | b"replication" | b"options" => {}
+                b"application_name" => {
+                    self.name_application(id, value, &mut vars, io);
+                    named = true;
+                }
+                _ if name.starts_with(b"_pq_.") => {}
+                _ => match self.names.slot(name) {
+                    Some(slot) => take(&mut vars, slot, value),
+                    None => {
+                        let text = String::from_utf8_lossy(name);
+                        if self.ignores(&text) {
+                            continue;
+                        }
+                        if self.carries(purpose) {
+                            carried.extend(setting(name, value));
+                        } else {
+                            return Err(self.unsupported(id, "", &text, value, io));
+                        }
+                    }
+                },
+            }
+        }
+        if !named && self.config.global.application_name_add_host {
+            self.name_application(id, NAMELESS, &mut vars, io);
+        }
+        vars.carried = Carried::new(carried);
+        Ok(vars)
+    }
+
+    /// Settings in the form of command line arguments, each taken or refused by itself.
+    fn startup_options(
+        &self,
+        id: ClientId,
+        options: &[u8],
+        purpose: Purpose<'_>,
+        (vars, carried): (&mut Vars, &mut Vec<Setting>),
+        io: &mut impl Io,
+    ) -> Result<(), String> {
+        let all = self.ignores("options");
+        let settings = match startup::parse_options(options) {
+            Ok(settings) => settings,
+            Err(_) if all => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        };
+        for (name, value) in settings {
+            if let Some(slot) = self.names.slot(name.as_bytes()) {
+                take(vars, slot, value.as_bytes());
+                continue;
+            }
+            if self.ignores(&name) {
+                continue;
+            }
+            if self.carries(purpose) {
+                carried.extend(setting(name.as_bytes(), value.as_bytes()));
+            } else if !all {
+                return Err(self.unsupported(id, " in options", &name, value.as_bytes(), io));
+            }
+        }
+        Ok(())
+    }
+
+    /// The client is told the name alone.
+    fn unsupported(
+        &self,
+        id: ClientId,
+        place: &str,
+        name: &str,
+        value: &[u8],
+        io: &mut impl Io,
+    ) -> String {
+        let why = format!("unsupported startup parameter{place}: {name}");
+        let message = format!("{why}={}", String::from_utf8_lossy(value));
+        self.remark(id, Weight::Warning, &message, io);
+        why
+    }
+
+    fn ignores(&self, name: &str) -> bool {
+        self.config.global.ignore_startup_parameters.iter().any(|known| known == name)
+    }
+
+    fn name_application(&self, id: ClientId, name: &[u8], vars: &mut Vars, io: &impl Io) {
+        let Some(slot) = self.names.slot(APPLICATION_NAME.as_bytes()) else { return };
+        if self.config.global.application_name_add_host {
+            let origin = format!(" - {}", io.client_origin(id));
+            vars.set(slot, &[name, origin.as_bytes()].concat());
+        } else {
+            vars.set(slot, name);
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! A client from its first byte up to "logged in" (protocol chapter 55.2.1). Texts and order of
+//! checks are PgBouncer's: an unknown user takes the same course as a wrong password, an unknown
+//! database is reported only to those who proved who they are.
+
+use std::sync::Arc;
+
+use config::hba::Visitor;
+use config::{AccessPolicy, AuthType, Database, SslMode};
+use wire::scram::ScramServer;
+use wire::startup::{self, StartupError, StartupRequest};
+use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
+
+use crate::admission::pool::{Gate, Pool};
+use crate::client::ClientPhase;
+use crate::engine::{Drain, Engine};
+use crate::ids::{ClientId, Micros, PoolId};
+use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::replication::ReplicationKind;
+use crate::login::auth::{Challenge, Credential, Login, LoginStep, Method, challenge};
+use crate::settings::{PoolKey, PoolSettings};
+use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
+use crate::values::Values;
+
+/// No password is longer, and no message of SASL (PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`).
+const PASSWORD_LEN_MAX: usize = 65_535;
+pub(super) const PASSWORD_FAILED: &str = "password authentication failed";
+
+/// What one step of a login comes to.
+pub(crate) enum Step {
+    /// More bytes are needed.
+    Wait,
+    /// The next message may be there already.
+    Continue,
+    Refuse(String),
+    /// The same, but the client is not told.
+    Drop(&'static str),
+    /// The client is somewhere else now: logged in, handed over, or gone.
+    Done,
+}
+
+impl<X: Exchange> Engine<X> {
+    pub(crate) fn login_bytes(
+        &mut self,
+        id: ClientId,
+        bytes: &[u8],
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        self.login_mut(id).buffer.extend_from_slice(bytes);
+        self.go_on_login(id, Step::Continue, now, io);
+    }
+
+    /// All that can be done with what has come, after `step`.
+    pub(crate) fn go_on_login(
+        &mut self,
+        id: ClientId,
+        mut step: Step,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        loop {
+            match step {
+                Step::Wait | Step::Done => return,
+                Step::Continue => {}
+                Step::Refuse(why) => return self.disconnect(id, &why, now, io),
+                Step::Drop(why) => {
+                    return self.drop_client(id, Leaving::Unanswered(why), now, io);
+                }
+            }
+            step = match self.login_mut(id).step {
+                LoginStep::ExpectStartup => self.startup_step(id, now, io),
+                LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_) => Step::Wait,
+                LoginStep::ExpectCleartext
+                | LoginStep::ExpectJudged(_)
+                | LoginStep::ExpectMd5 { .. }
+                | LoginStep::ExpectSaslInitial(_)
+                | LoginStep::ExpectSaslResponse(_) => self.password_step(id, now, io),
+            };
+        }
+    }
+
+    pub(crate) fn login_mut(&mut self, id: ClientId) -> &mut Login {
+        match &mut self.client_mut(id).phase {
+            ClientPhase::Login(login) => login,
+            _ => unreachable!("only called while the client is logging in"),
+        }
+    }
+
+    fn startup_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        if self.begins_tls(id) {
+            let said = std::mem::take(&mut self.login_mut(id).buffer);
+            return self.start_tls(id, TlsStart::Direct(said), io);
+        }
+        let login = self.login_mut(id);
+        let len = match startup::packet_len(&login.buffer) {
+            Ok(Some(len)) if len <= login.buffer.len() => len,
+            Ok(_) => return Step::Wait,
+            Err(error) => return not_a_startup(error, &login.buffer),
+        };
+        let rest = login.buffer.split_off(len);
+        let packet = std::mem::replace(&mut login.buffer, rest);
+        let more = !login.buffer.is_empty();
+        match startup::parse(&packet) {
+            Ok(StartupRequest::Ssl) if more => {
+                Step::Refuse("received unencrypted data after SSL request".into())
+            }
+            Ok(StartupRequest::GssEnc) if more => {
+                Step::Refuse("received unencrypted data after GSSAPI encryption request".into())
+            }
+            Ok(StartupRequest::Ssl) if self.login_mut(id).peer.secured.is_some() => {
+                Step::Refuse("SSL req inside SSL".into())
+            }
+            Ok(StartupRequest::Ssl) if self.offers_tls(id) => {
+                io.send_client(id, b"S");
+                self.start_tls(id, TlsStart::Asked, io)
+            }
+            Ok(StartupRequest::Ssl | StartupRequest::GssEnc) => {
+                io.send_client(id, b"N");
+                Step::Wait
+            }
+            Ok(StartupRequest::Cancel(key)) => {
+                self.ask_cancel(id, key, now, io);
+                Step::Done
+            }
+            Ok(StartupRequest::Startup(packet)) => match self.startup(id, &packet, io) {
+                Ok(()) => self.begin_challenge(id, now, io),
+                Err(why) => Step::Refuse(why),
+            },
+            Err(error) => not_a_startup(error, &packet),
+        }
+    }
+
+    /// TLS is for TCP: nobody listens on a unix socket.
+    fn offers_tls(&self, id: ClientId) -> bool {
+        let ClientPhase::Login(login) = &self.client(id).phase else { return false };
+        self.config.global.client_tls_sslmode != SslMode::Disable && !login.peer.local
+    }
+
+    /// Are its first bytes those of a TLS handshake (`sslnegotiation=direct`)?
+    fn begins_tls(&self, id: ClientId) -> bool {
+        const HANDSHAKE_RECORD: u8 = 0x16;
+        let ClientPhase::Login(login) = &self.client(id).phase else { return false };
+        login.buffer.first() == Some(&HANDSHAKE_RECORD)
+            && login.peer.secured.is_none()
+            && self.offers_tls(id)
+    }
+
+    /// The client comes back when the handshake is made.
+    fn start_tls(&mut self, id: ClientId, start: TlsStart, io: &mut impl Io) -> Step {
+        let client = self.clients.remove(id.0 as usize);
+        io.start_tls(id, start, client.connected_at);
+        Step::Done
+    }
+
+    /// What the user is has to be known first.
+    fn begin_challenge(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        let user = self.login_mut(id).user.clone();
+        let mut out = Vec::new();
+        let login = self.login_mut(id);
+        if login.peer.same_user && user == "pgbouncer" {
+            let database = login.database.clone();
+            if self.is_console(&database) {
+                // Who runs the pooler may steer it.
+                return self.enter_console(id, true, now, io);
+            }
+        }
+        if self.config.access == AccessPolicy::ProvenByServer {
+            if !self.login_mut(id).peer.loopback {
+                return Step::Refuse("login rejected".into());
+            }
+            backend::authentication_cleartext(&mut out);
+            let login = self.login_mut(id);
+            (login.step, login.challenged_at) = (LoginStep::ExpectCleartext, now);
+            io.send_client(id, &out);
+            return Step::Continue;
+        }
+        if let Some(step) = self.ask_about_user(id, now, io) {
+            return step;
+        }
+        let credential = self.credentials.of_user(&self.config, &user);
+        if credential.is_none() && self.config.access == AccessPolicy::Configured {
+            self.remark_unknown(id, io);
+        }
+        self.challenge_user(id, credential, now, io)
+    }
+
+    /// The log alone tells that there is no such user.
+    fn remark_unknown(&mut self, id: ClientId, io: &mut impl Io) {
+        if matches!(self.config.global.auth_type, AuthType::Any | AuthType::Pam) {
+            return;
+        }
+        let login = self.login_mut(id);
+        let message = format!("no such user: {}", login.user);
+        let name = (login.database.as_str(), "(nouser)");
+        let weight = Weight::Log;
+        io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+    }
+
+    /// What may this user do on the console: everything, only look, or not even that?
+    fn console_rights(&self, user: &str) -> Option<bool> {
+        let global = &self.config.global;
+        let listed = |list: &[String]| list.iter().any(|known| known == user);
+        let any =
+            global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
+        let admin = listed(&global.admin_users);
+        (admin || listed(&global.stats_users) || any).then_some(admin)
+    }
+
+    /// The client is asked to prove that it is the user that has this credential. None: there is
+    /// no such user, which it is not told.
+    pub(crate) fn challenge_user(
+        &mut self,
+        id: ClientId,
+        credential: Option<Arc<Credential>>,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        self.login_mut(id).credential.clone_from(&credential);
+        let mut out = Vec::new();
+        let login = self.login_mut(id);
+        let user = login.user.clone();
+        let database = login.database.clone();
+        let kind = login.replication.as_ref().map(|asked| asked.kind);
+        let alias = self.other_name_of_console(&database);
+        let login = self.login_mut(id);
+        let visitor = Visitor {
+            address: login.peer.rule_address(),
+            tls: login.peer.secured.is_some(),
+            replication: kind == Some(ReplicationKind::Physical),
+            database: &database,
+            alias,
+            user: &user,
+        };
+        let mut challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
+        if credential.is_none() {
+            challenge = self.decoy_challenge(&user, challenge);
+        }
+        let step = match challenge {
+            Challenge::None => return self.authenticated(id, now, io),
+            Challenge::Refused(why) => {
+                return Step::Refuse(why.into());
+            }
+            Challenge::Peer(map) => return self.check_peer(id, map, io),
+            Challenge::Cert(map) => return self.check_certificate(id, map.as_deref(), now, io),
+            Challenge::Judged(judge) => {
+                backend::authentication_cleartext(&mut out);
+                LoginStep::ExpectJudged(judge)
+            }
+            Challenge::Cleartext => {
+                backend::authentication_cleartext(&mut out);
+                LoginStep::ExpectCleartext
+            }
+            Challenge::Md5 => {
+                let mut salt = [0; 4];
+                io.random(&mut salt);
+                backend::authentication_md5(&mut out, salt);
+                LoginStep::ExpectMd5 { salt }
+            }
+            Challenge::Scram => {
+                let salt = self.salt_of(&user);
+                let verifier = credential.and_then(|known| known.verifier(&self.config, salt));
+                let verifier = verifier.unwrap_or_else(|| self.decoy_verifier(&user));
+                let mut nonce = [0; 18];
+                io.random(&mut nonce);
+                let mut server = ScramServer::new(verifier, nonce);
+                if let Some(secured) = &self.login_mut(id).peer.secured {
+                    server = server.bound_to(&secured.end_point);
+                }
+                backend::authentication_sasl(&mut out, server.mechanisms());
+                LoginStep::ExpectSaslInitial(server)
+            }
+        };
+        let login = self.login_mut(id);
+        (login.step, login.challenged_at) = (step, now);
+        io.send_client(id, &out);
+        Step::Continue
+    }
+
+    /// One message of the client's side of the challenge.
+    fn password_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        let login = self.login_mut(id);
+        if login.buffer.first() == Some(&0) {
+            return match login.buffer.len() < startup::PACKET_LEN_MIN {
+                true => Step::Wait,
+                false => Step::Refuse("client re-sent startup pkt".into()),
+            };
+        }
+        let header = match Header::parse(&login.buffer) {
+            Ok(Some(header)) => header,
+            Ok(None) => return Step::Wait,
+            Err(_) => return Step::Refuse(bad_header(&login.buffer)),
+        };
+        if header.code != frontend::PASSWORD {
+            return Step::Drop("bad packet");
+        }
+        let is_text = login.step.expects_text();
+        if header.total > HEADER_LEN + PASSWORD_LEN_MAX + usize::from(is_text) {
+            return match is_text {
+                true => self.verdict(id, false, PASSWORD_FAILED, now, io),
+                false => Step::Refuse("password too long".into()),
+            };
+        }
+        if login.buffer.len() < header.total {
+            return Step::Wait;
+        }
+        if !self.may_be_judged(id, now) {
+            return Step::Wait;
+        }
+        let login = self.login_mut(id);
+        let rest = login.buffer.split_off(header.total);
+        let message = std::mem::replace(&mut login.buffer, rest);
+        let mut body = &message[HEADER_LEN..];
+        if login.step.expects_text() {
+            // It ends with the message and not before, or PostgreSQL says so in these words.
+            let Some((0, text)) = body.split_last().filter(|(_, text)| !text.contains(&0)) else {
+                return Step::Refuse("invalid password packet size".into());
+            };
+            body = text;
+        }
+        match std::mem::take(&mut login.step) {
+            LoginStep::ExpectCleartext => self.cleartext(id, body, now, io),
+            LoginStep::ExpectJudged(judge) => self.check_password(id, judge, body, io),
+            LoginStep::ExpectMd5 { salt } => {
+                let login = self.login_mut(id);
+                let accepted = login
+                    .credential
+                    .as_ref()
+                    .is_some_and(|known| known.accepts_md5(&login.user, salt, body));
+                self.verdict(id, accepted, PASSWORD_FAILED, now, io)
+            }
+            LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, now, io),
+            LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, now, io),
+            LoginStep::ExpectStartup
+            | LoginStep::Proving(_)
+            | LoginStep::Asking(_)
+            | LoginStep::Checking(_) => Step::Wait,
+        }
+    }
+
+    fn cleartext(&mut self, id: ClientId, password: &[u8], now: Micros, io: &mut impl Io) -> Step {
+        if password.is_empty() {
+            return Step::Refuse("empty password returned by client".into());
+        }
+        if self.config.access == AccessPolicy::ProvenByServer {
+            return self.prove(id, password, now, io);
+        }
+        let accepted = self.accepts_cleartext(id, password);
+        self.verdict(id, accepted, PASSWORD_FAILED, now, io)
+    }
+
+    pub(crate) fn verdict(
+        &mut self,
+        id: ClientId,
+        accepted: bool,
+        failure: &str,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> Step {
+        if accepted {
+            return self.authenticated(id, now, io);
+        }
+        self.note_wrong_proof(id, now);
+        Step::Refuse(failure.into())
+    }
+
+    pub(crate) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io) {
+        let login = self.login_mut(id);
+        let (database, user) = (login.database.clone(), login.user.clone());
+        io.event(Event::LoginFailed { client: id, database: &database, user: &user });
+    }
+
+    /// The client is who it says it is. Where does it want to go?
+    pub(crate) fn authenticated(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+        let login = self.login_mut(id);
+        let (database, user) = (login.database.clone(), login.user.clone());
+        if self.is_console(&database) {
+            return match self.console_rights(&user) {
+                Some(admin) => self.enter_console(id, admin, now, io),
+                None => Step::Refuse("not allowed".into()),
+            };
+        }
+        let Some(pool) = self.find_pool(&database, &user) else {
+            self.log_login_failed(id, io);
+            return Step::Refuse(format!("no such database: {database}"));
+        };
+        self.remark_autodb(id, pool, io);
+        let disabled = self.exchange.pool(pool, |pool| pool.disabled);
+        if disabled {
+            return Step::Refuse(format!("database \"{database}\" is disabled"));
+        }
+        self.learn_answer(id, pool);
+        self.learn_proof(id, pool);
+        self.enter_pool(id, pool, now, io);
+        Step::Done
+    }
+
+    /// Login is over. A client of a warm pool needs no server for its welcome, except in session
+    /// mode, where it is told its server's process id.
+    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+        let view_identity = self.view(pool).identity.clone();
+        let client = self.client_mut(id);
+        let ClientPhase::Login(login) = std::mem::replace(&mut client.phase, ClientPhase::Idle)
+        else {
+            return;
+        };
+        // Bytes sent ahead of the welcome are unusual, but nobody forbids them.
+        client.stream.held = login.buffer.into();
+        client.given = login.vars.known();
+        client.vars = Values::new(login.vars);
+        client.replication = login.replication;
+        let replicates = client.replication.is_some();
+        client.pool = Some(pool);
+        self.stats(pool).logins += 1;
+        let client = self.client_mut(id);
+        if *client.identity == *view_identity {
+            client.identity = view_identity;
+        }
+        let warm = self.exchange.pool(pool, |pool| {
+            pool.enter();
+            pool.welcome.clone()
+        });
+        if replicates {
+            self.link_own(id, pool, now, io);
+        } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
+            self.complete_vars(id, &welcome);
+            self.welcome(id, None, &welcome, io);
+            if !self.client(id).stream.holds_message() {
+                io.resume_client(id);
+            } else if self.link(id, now, io) {
+                self.go_on(id, io);
+            }
+        } else if self.link(id, now, io) {
+            self.go_on(id, io);
+        }
+    }
+
+    fn enter_console(&mut self, id: ClientId, admin: bool, now: Micros, io: &mut impl Io) -> Step {
+        let mut client = self.clients.remove(id.0 as usize);
+        let ClientPhase::Login(login) = &mut client.phase else { return Step::Done };
+        let unread = std::mem::take(&mut login.buffer);
+        let mut key = [0; 8];
+        io.random(&mut key);
+        let [p0, p1, p2, p3, secret @ ..] = key;
+        let login = ConsoleLogin {
+            process_id: u32::from_be_bytes([p0, p1, p2, p3]) & 0x7fff_ffff,
+            secret,
+            database: std::mem::take(&mut login.database),
+            user: client.identity.user.clone(),
+            counted: client.counted.then(|| client.identity.clone()),
+            admin,
+            serial: client.serial,
+            unread,
+            connected_at: now,
+        };
+        io.hand_to_console(id, login);
+        Step::Done
+    }
+
+    /// The console's names in place of a database; `weir` gives way to a real database.
+    pub(crate) fn is_console(&self, database: &str) -> bool {
+        database == "pgbouncer"
+            || (database == "weir" && !self.config.databases.contains_key(database))
+    }
+
+    /// If this is one of the console's names, the other: a rule for the one is a rule for both, or
+    /// whoever is kept out by the one would come in by the other.
+    fn other_name_of_console(&self, database: &str) -> Option<&'static str> {
+        let [one, other] = ["pgbouncer", "weir"];
+        let found = if database == one { other } else { one };
+        (self.is_console(database) && self.is_console(found)).then_some(found)
+    }
+
+    /// The pool of this database and user, made when it is asked for the first time.
+    pub(crate) fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
+        let entry = self.config.database(database)?;
+        let user = entry.user.as_deref().unwrap_or(user);
+        Some(self.pool_of(&entry, user))
+    }
+
+    /// The pool of the database with that very user, whomever its clients are made.
+    pub(crate) fn pool_of(&mut self, entry: &Database, user: &str) -> PoolId {
+        let key = PoolKey { database: entry.name.clone(), user: user.to_owned() };
+        let (config, workers) = (&self.config, self.exchange.worker_count());
+        let closed = self.drain == Some(Drain::WaitForServers);
+        let mut made = false;
+        let id = self.exchange.find_pool(&key, |id| {
+            made = true;
+            let settings = Arc::new(PoolSettings::new(config, entry, &key.user));
+            let mut pool = Pool::new(id, key.clone(), settings, workers);
+            if closed {
+                pool.set_gate(Gate::Closed("server shutting down"));
+            }
+            pool
+        });
+        self.view(id);
+        if made && !self.config.databases.contains_key(&entry.name) {
+            self.new_autodb = Some(entry.name.clone());
+        }
+        id
+    }
+
+    /// A database that stands for `*` is told of when it is first used.
+    fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io) {
+        let Some(database) = self.new_autodb.take() else { return };
+        let mut others = self.exchange.pool_ids().into_iter().filter(|other| *other != pool);
+        let of_it = |other: PoolId| self.exchange.pool(other, |pool| pool.key.database == database);
+        if others.any(of_it) {
+            return;
+        }
+        let message = format!("registered new auto-database: {database}");
+        let (name, weight) = (("(nodb)", "(nouser)"), Weight::Log);
+        io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+    }
+
+    pub(crate) fn turns_newcomers_away(&self) -> bool {
+        match self.drain {
+            Some(Drain::WaitForServers | Drain::WaitForClients) => true,
+            // Who is in the middle of a login has nowhere else to go.
+            Some(Drain::TakenOver) | None => false,
+        }
+    }
+
+    /// One may have been made since the shutdown began, for a client that was logging in.
+    pub(crate) fn close_gates(&mut self) {
+        for id in self.exchange.pool_ids() {
+            let gate = Gate::Closed("server shutting down");
+            self.exchange.pool(id, |pool| pool.set_gate(gate));
+        }
+    }
+}
+
+/// What becomes of a client whose first packet cannot be read. One that does not begin like a
+/// startup packet is left without a word, as by PgBouncer; but who speaks another protocol is told.
+fn not_a_startup(error: StartupError, packet: &[u8]) -> Step {
+    match error {
+        StartupError::CancelKey => Step::Drop("bad cancel request"),
+        StartupError::Length(_) | StartupError::UnsupportedVersion { .. } => match packet {
+            [0, ..] if packet.len() < startup::PACKET_LEN_MIN => Step::Wait,
+            [0, ..] => Step::Refuse(bad_header(packet)),
+            _ if packet.len() < HEADER_LEN => Step::Wait,
+            _ => Step::Drop("bad packet"),
+        },
+        StartupError::Http
+        | StartupError::MissingTerminator
+        | StartupError::ProxyHeader
+        | StartupError::OldProtocol
+        | StartupError::Tls => Step::Refuse(error.to_string()),
+    }
+}

@@ -1,0 +1,420 @@
+//! A client listens (`pool_mode = auto`): its channels go from its server to the pool's listener,
+//! and what the listener tells goes to the client. What is known of it is in `listening.rs`.
+//!
+//! ```text
+//!  probe: the server listens ─► the client keeps it, the listener is asked (Mail::Listen)
+//!  the listener has them (Mail::Listening), the client is idle ─► HandOver: mark, UNLISTEN
+//!     ─► the server is free
+//!  Mail::Notified ─┬─ outside of a transaction ─► told
+//!                  └─ within ─► kept ─► told when it is over
+//!  the listener is lost (Mail::Unheard) ─► asked again ─► the client is told that it may have
+//!     missed something
+//!  there is no other (Mail::Deaf) ─► the client is told that it hears nothing
+//! ```
+//!
+//! Without a listener (no seat for it, its login fails) the client keeps its server, which is
+//! always right.
+
+use std::sync::Arc;
+
+use wire::backend;
+use wire::error_fields::ErrorFields;
+use wire::messages::NotificationResponse;
+
+use crate::client::{Client, ClientPhase};
+use crate::engine::Engine;
+use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter, WorkerId};
+use crate::notify::listener::{Subscriber, Subscription, token};
+use crate::notify::listening::{Listening, News, UNTOLD_LEN_MAX};
+use crate::server::{Preparation, Server, ServerPhase};
+use crate::session::carried::{Carried, quote_identifier};
+use crate::session::pins::Pins;
+use crate::shell::{Exchange, Io, Mail};
+use crate::vars::{CLIENT_ENCODING, quote_literal};
+
+const GAP: &str = "notifications may have been lost: the connection that listens was interrupted";
+const DEAF: &str = "notifications do not arrive: there is no connection that listens";
+const UNREAD: &str = "too many notifications are not read";
+
+/// A hand-over that has failed is not tried again before, unless the client does something.
+const RETRY: Micros = 60_000_000;
+
+impl<X: Exchange> Engine<X> {
+    /// Which of the channels that the server listens to the client can take along. `pins`: why
+    /// it would keep the server.
+    pub(crate) fn portable_channels(
+        &self,
+        id: ClientId,
+        on: ServerId,
+        there: &Carried,
+        pins: Pins,
+    ) -> Carried {
+        let client = self.client(id);
+        if !pins.contains(Pins::LISTEN) && self.hears_like_listener(client, on) {
+            return there.clone();
+        }
+        let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
+        own.map_or_else(Carried::default, |own| there.shared_with(&own.live))
+    }
+
+    /// The listener gets payloads in the encoding of a new server, and they are passed on as they
+    /// are.
+    pub(crate) fn hears_like_listener(&self, client: &Client, on: ServerId) -> bool {
+        let of_listener = self.server(on).welcome.vars.get(CLIENT_ENCODING).unwrap_or_default();
+        let own = client.vars.get(CLIENT_ENCODING).unwrap_or(of_listener);
+        own.eq_ignore_ascii_case(of_listener)
+    }
+
+    /// The client's server listens to these channels. True if the client hears of any of them only
+    /// there: the listener does not have it yet, or cannot listen for this client.
+    pub(crate) fn hears_on(&mut self, id: ClientId, there: &Carried) -> bool {
+        let moves = self.follow_channels(id);
+        moves || there.without(&self.client(id).vars.channels).next().is_some()
+    }
+
+    /// The client's channels are those of its settings now. What has gone is told to the listener;
+    /// True if the listener does not have some of them yet.
+    fn follow_channels(&mut self, id: ClientId) -> bool {
+        let client = &mut self.clients[id.0 as usize];
+        let (Some(pool), wanted) = (client.pool, client.vars.channels.clone()) else {
+            return false;
+        };
+        let Some(session) = &mut client.session else { return false };
+        if wanted.is_empty() && session.listening.is_none() {
+            return false;
+        }
+        let own = session.listening.get_or_insert_with(|| Box::new(Listening::new(pool)));
+        let known = own.live.without(&wanted).chain(own.moving.without(&wanted));
+        let gone: Vec<_> = known.map(|one| one.name.clone()).collect();
+        own.give_up_all_but(&wanted);
+        let moving = Carried::new(wanted.without(&own.live).cloned().collect());
+        let is_void = own.moving != moving;
+        if is_void {
+            own.moving = moving;
+            own.request = 0;
+            own.mark = None;
+        }
+        let (pool, stays, lacks) = (own.pool, !own.moving.is_empty(), is_void && own.unheard);
+        if !gone.is_empty() {
+            let mail = Mail::Unlisten { pool, who: self.subscriber(id), channels: Some(gone) };
+            self.post_listener(pool, mail);
+        }
+        if lacks {
+            // The letter that is void now was also to find the listener again for what is live.
+            self.ask_listener(id);
+        }
+        stays
+    }
+
+    /// The client keeps its server because it listens, and for no other reason: the listener is
+    /// asked, or takes over if it was. True if the latter has begun.
+    pub(crate) fn pass_channels(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        let who = self.subscriber(id);
+        let client = &mut self.clients[id.0 as usize];
+        let server = &self.servers[on.0 as usize];
+        let listens = server.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN);
+        let Some(own) = listening(client) else { return false };
+        if !listens || own.moving.is_empty() {
+            return false;
+        }
+        let Some(mark) = own.mark.clone() else {
+            if own.request == 0 {
+                self.ask_listener(id);
+            }
+            return false;
+        };
+        let is_between = matches!(client.phase, ClientPhase::Linked)
+            && client.transaction_at == 0
+            && client.stream.at_boundary()
+            && server.is_clean()
+            && server.traces.is_empty()
+            && server.doomed.is_none()
+            && !server.cancel_pending;
+        if !is_between {
+            return false;
+        }
+        let Some(own) = listening(client) else { return false };
+        let (mut begin, token) = (b"LISTEN ".to_vec(), token(who, own.request));
+        own.token = Some(token.as_bytes().into());
+        quote_identifier(&mark, &mut begin);
+        begin.extend_from_slice(b";NOTIFY ");
+        quote_identifier(&mark, &mut begin);
+        begin.push(b',');
+        quote_literal(token.as_bytes(), &mut begin);
+        client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
+        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::HandOver);
+        // Both at once: what else is said in between was said before the mark, or is dropped.
+        let texts = [&begin[..], b"UNLISTEN *"];
+        self.send_own_queries(on, texts.into_iter(), now, io);
+        true
+    }
+
+    /// What time does: a hand-over that something was in the way of, a cancel request for instance,
+    /// is begun now, and one that failed is tried again.
+    pub(crate) fn pass_channels_on(&mut self, now: Micros, io: &mut impl Io) {
+        let listens = |server: &Server| {
+            matches!(server.phase, ServerPhase::Linked)
+                && server.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
+        };
+        let kept = self.servers.iter().filter(|(_, server)| listens(server));
+        let kept: Vec<_> =
+            kept.filter_map(|(slot, one)| Some((one.client?, ServerId(slot as u32)))).collect();
+        for (id, on) in kept {
+            let own = listening(&mut self.clients[id.0 as usize]);
+            if own.is_some_and(|own| own.retry_at <= now) {
+                self.pass_channels(id, on, now, io);
+            }
+        }
+    }
+
+    /// The server has sent the mark. True if the client keeps it all the same, and may be read.
+    pub(crate) fn handed_over(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io,
+    ) -> bool {
+        let failed = self.server_mut(on).own_error.take().is_some();
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return true };
+        own.token = None;
+        own.mark = None;
+        own.request = 0;
+        if !std::mem::take(&mut own.marked) {
+            own.retry_at = now + RETRY;
+            // Whether the server still listens is not known, so it is told to do so once more. It
+            // is tried again behind the next transaction.
+            self.server_mut(on).vars.change(|vars| vars.channels = Carried::default());
+            self.tell(id, News::Gap, now, io);
+            return self.clients.contains(id.0 as usize) && self.prepare(id, on, now, io);
+        }
+        own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
+        if own.unheard {
+            self.ask_listener(id);
+        }
+        let server = self.server_mut(on);
+        server.pinned = None;
+        server.vars.change(|vars| vars.channels = Carried::default());
+        if failed {
+            server.doomed = Some("server does not stop listening");
+        }
+        self.unlink(id, on, now, io);
+        false
+    }
+
+    /// The listener has the client's channels.
+    pub(crate) fn listening_begun(
+        &mut self,
+        (id, serial): (ClientId, u64),
+        request: u64,
+        mark: Arc<[u8]>,
+        again: bool,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        let Some(own) = self.listening_of(id, serial) else { return };
+        if own.request != request || request == 0 {
+            return;
+        }
+        if again {
+            own.find_listener();
+        }
+        match own.moving.is_empty() {
+            true => own.request = 0,
+            false => own.mark = Some(mark),
+        }
+        if again {
+            self.tell(id, News::Gap, now, io);
+        }
+        if let Some(on) = self.clients.get(id.0 as usize).and_then(|client| client.server) {
+            self.pass_channels(id, on, now, io);
+        }
+    }
+
+    /// The listener was told something that is for these clients.
+    pub(crate) fn notified(
+        &mut self,
+        to: &[(ClientId, u64)],
+        body: &Arc<[u8]>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
+        for &(id, serial) in to {
+            if self.listening_of(id, serial).is_some_and(|own| own.hear_listener(body)) {
+                self.tell(id, News::Notification(body.clone()), now, io);
+            }
+        }
+    }
+
+    /// A pool's listener is lost. Those who listened ask again.
+    pub(crate) fn unheard(&mut self, pool: PoolId) {
+        let listens = |client: &Client| {
+            let session = client.session.as_ref();
+            let own = session.and_then(|session| session.listening.as_ref());
+            own.is_some_and(|own| own.pool == pool && own.is_known())
+        };
+        for id in self.clients_where(listens) {
+            let Some(own) = listening(&mut self.clients[id.0 as usize]) else { continue };
+            own.lose_listener();
+            // While it hands over it does so to nobody, and asks when that has ended.
+            if !own.hands_over() {
+                self.ask_listener(id);
+            }
+        }
+    }
+
+    /// There is no listener in place of the one that was lost, and there will be none soon.
+    pub(crate) fn deaf(&mut self, to: &[(ClientId, u64)], now: Micros, io: &mut impl Io) {
+        for &(id, serial) in to {
+            if let Some(own) = self.listening_of(id, serial)
+                && own.unheard
+                && !std::mem::replace(&mut own.is_warned, true)
+            {
+                self.tell(id, News::Deaf, now, io);
+            }
+        }
+    }
+
+    /// The client's pool is another one from now on.
+    pub(crate) fn move_listening(&mut self, id: ClientId, pool: PoolId) {
+        let who = self.subscriber(id);
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let old = std::mem::replace(&mut own.pool, pool);
+        if own.is_known() {
+            own.lose_listener();
+            self.post_listener(old, Mail::Unlisten { pool: old, who, channels: None });
+            self.ask_listener(id);
+        }
+    }
+
+    /// A client of another process, where it listened.
+    pub(crate) fn listen_again(&mut self, id: ClientId) {
+        let client = &self.clients[id.0 as usize];
+        let (Some(pool), channels) = (client.pool, client.vars.channels.clone()) else { return };
+        if channels.is_empty() {
+            return;
+        }
+        let client = &mut self.clients[id.0 as usize];
+        let mut own = Box::new(Listening::new(pool));
+        // A server that has come along tells of all of them.
+        match client.server {
+            Some(_) => own.moving = channels,
+            None => (own.live, own.unheard) = (channels, true),
+        }
+        client.session_mut().listening = Some(own);
+        self.ask_listener(id);
+    }
+
+    /// The client goes, or is another process's.
+    pub(crate) fn end_listening(&mut self, id: ClientId, client: &Client) {
+        let session = client.session.as_ref();
+        if let Some(own) = session.and_then(|session| session.listening.as_ref())
+            && own.is_known()
+        {
+            let who = Subscriber { worker: self.worker, client: id, serial: client.serial };
+            self.post_listener(own.pool, Mail::Unlisten { pool: own.pool, who, channels: None });
+        }
+    }
+
+    /// Now, or when it may be told.
+    fn tell(&mut self, id: ClientId, news: News, now: Micros, io: &mut impl Io) {
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        if own.keep(news) {
+            self.tell_untold(id, now, io);
+        } else {
+            self.disconnect(id, UNREAD, now, io);
+        }
+    }
+
+    /// Whatever was kept for the client, if it may be told now.
+    pub(crate) fn tell_untold(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+        if !self.may_be_told(id) {
+            return;
+        }
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let mut out = Vec::new();
+        for news in own.take_untold() {
+            match news {
+                News::Notification(body) => {
+                    let said = NotificationResponse::decode(&body).ok();
+                    // It may have been given up meanwhile.
+                    let said = said.filter(|said| own.live.get(said.channel).is_some());
+                    if let Some(NotificationResponse { pid, channel, payload }) = said {
+                        backend::notification(&mut out, pid, channel, payload);
+                    }
+                }
+                News::Gap => backend::notice(&mut out, &warning(GAP)),
+                News::Deaf => backend::notice(&mut out, &warning(DEAF)),
+            }
+        }
+        if out.is_empty() {
+            return;
+        }
+        io.send_client(id, &out);
+        if io.client_unsent(id) > UNTOLD_LEN_MAX {
+            self.disconnect(id, UNREAD, now, io);
+        }
+    }
+
+    /// As PostgreSQL does it: only outside of a transaction. And not while it is being found out
+    /// what the last one has left.
+    fn may_be_told(&self, id: ClientId) -> bool {
+        let client = self.client(id);
+        let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
+        if own.is_none_or(|own| !own.has_untold() || own.hands_over()) {
+            return false;
+        }
+        client.server.is_none_or(|on| {
+            let server = self.server(on);
+            client.transaction_at == 0
+                && server.status == b'I'
+                && !server.traces.are_due()
+                && !server.stream.is_mid_message()
+        })
+    }
+
+    fn listening_of(&mut self, id: ClientId, serial: u64) -> Option<&mut Listening> {
+        let client = self.clients.get_mut(id.0 as usize).filter(|one| one.serial == serial)?;
+        listening(client)
+    }
+
+    fn subscriber(&self, id: ClientId) -> Subscriber {
+        Subscriber { worker: self.worker, client: id, serial: self.client(id).serial }
+    }
+
+    /// The listener is asked for all that the client still lacks of it.
+    fn ask_listener(&mut self, id: ClientId) {
+        let who = self.subscriber(id);
+        let request = self.next_serial();
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let names =
+            |channels: &Carried| channels.all().iter().map(|one| one.name.clone()).collect();
+        own.request = request;
+        own.mark = None;
+        let at_once = if own.unheard { names(&own.live) } else { Vec::new() };
+        let from_mark = names(&own.moving);
+        let subscription = Subscription { who, request, at_once, from_mark, is_warned: false };
+        let pool = own.pool;
+        self.post_listener(pool, Mail::Listen { pool, subscription });
+    }
+
+    /// A pool's listener always is the same worker's.
+    fn post_listener(&mut self, pool: PoolId, mail: Mail) {
+        let owner = pool.0 % u32::from(self.exchange.worker_count());
+        self.exchange.post(WorkerId(owner as u16), mail);
+    }
+}
+
+fn warning(text: &str) -> ErrorFields {
+    ErrorFields::new("WARNING", "01000", text)
+}
+
+fn listening(client: &mut Client) -> Option<&mut Listening> {
+    client.session.as_mut()?.listening.as_deref_mut()
+}

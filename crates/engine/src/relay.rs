@@ -1,0 +1,17 @@
+//! Relay: messages between a client and its server.
+//!
+//! `requests` handles the client's messages, `replies` the server's. The `ledger` says whose each
+//! reply is. They change what is known of the two connections, and of the prepared statements. They
+//! choose no server.
+
+pub mod interner;
+pub(crate) mod kept;
+pub mod ledger;
+pub mod prepared;
+pub mod realm;
+mod replies;
+pub(crate) mod requests;
+pub(crate) mod resend;
+pub(crate) mod stand_in;
+pub(crate) mod stream;
+pub(crate) mod undo;

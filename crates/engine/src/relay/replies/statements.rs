@@ -1,0 +1,110 @@
+//! What a server says of prepared statements: what they return, and that they have failed. Errors
+//! are told in the client's words, or healed by asking again (`resend.rs`).
+
+use wire::backend;
+use wire::error_fields::ErrorFields;
+
+use super::{OUT_OF_STEP, Replies};
+use crate::relay::kept::{
+    KEPT_LEN_MAX, Refused, Used, changed_result, is_changed_result, is_of_changed_name,
+};
+use crate::relay::ledger::{Owner, Settled};
+use crate::relay::prepared::Shape;
+use crate::relay::resend::QUERY_CANCELED;
+use crate::server::{Preparation, Server, ServerPhase};
+
+impl Replies<'_> {
+    /// What a statement returns was told, to the client or to us.
+    pub(super) fn described(&mut self, settled: &Settled, shape: Option<Shape>) {
+        let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
+        if let Some(refused) = refused.filter(|_| settled.owner == Owner::Nobody) {
+            refused.shape = shape;
+        } else if let Some(shape) = shape {
+            self.server.statements.set_shape(settled.statement, settled.serial, shape);
+            if let Some(extended) = self.client.as_mut().and_then(|own| own.extended.as_mut()) {
+                extended.statements.set_shape(settled.statement, shape, settled.serial);
+            }
+        }
+    }
+
+    /// A message of ours has failed. If that fails the client's transaction, too, it will be told.
+    pub(super) fn own_error(&mut self, fields: ErrorFields) {
+        self.server.own_error = Some(fields.message().into_owned());
+        let confirms = matches!(self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        let tells = confirms || fields.sqlstate() == QUERY_CANCELED;
+        let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
+        if let Some(refused) = refused.filter(|_| tells) {
+            refused.error = fields;
+        }
+    }
+
+    /// A message that names a statement of ours has failed.
+    pub(super) fn statement_error(&mut self, fields: ErrorFields, settled: &Settled) -> Owner {
+        if is_changed_result(&fields) {
+            let since = self.server.statements.since(settled.statement);
+            self.server.statements.doubt(settled.statement);
+            if let Some(used) = self.renewable(settled) {
+                let was_older = since.is_some_and(|since| since < used.since);
+                let Server { kept, ledger, .. } = &mut *self.server;
+                if let Some(kept) = kept {
+                    let synced = ledger.take_over_batch();
+                    kept.refused = Some(Refused { error: fields, was_older, synced, shape: None });
+                    self.refused = true;
+                    return Owner::Nobody;
+                }
+            }
+            return Owner::Client;
+        }
+        if is_of_changed_name(&fields) {
+            backend::error(self.out.insert(), &changed_result());
+            return Owner::Nobody;
+        }
+        match self.error_about_statement(fields, settled) {
+            Some(reworded) => {
+                backend::error(self.out.insert(), &reworded);
+                Owner::Nobody
+            }
+            None => Owner::Client,
+        }
+    }
+
+    /// The use of a statement that has failed, if it is the first thing its client has asked, not
+    /// in a transaction, and nothing follows its batch: then all of it can be asked again.
+    fn renewable(&self, settled: &Settled) -> Option<Used> {
+        let outline = &self.server.kept.as_deref()?.outline;
+        let used = outline.uses.as_ref()?;
+        let own = self.client.as_ref().and_then(|client| client.extended.as_ref());
+        let is_first_try = own.is_some_and(|own| !own.renewed);
+        let is_all = is_first_try
+            && outline.first == settled.serial
+            && used.statement.id == settled.statement
+            && self.server.status == b'I'
+            && self.server.ledger.only_ends_batch()
+            && self.client.as_ref().is_some_and(|own| own.stream.remaining <= KEPT_LEN_MAX);
+        is_all.then(|| used.clone())
+    }
+
+    /// If the error is about a statement of ours by name: what it tells of the server, and the
+    /// text in the client's words.
+    fn error_about_statement(
+        &mut self,
+        mut fields: ErrorFields,
+        settled: &Settled,
+    ) -> Option<ErrorFields> {
+        let own = format!("\"weir_{}\"", settled.statement);
+        let text = fields.get(b'M')?;
+        let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
+        match fields.sqlstate() {
+            // Something that no tag tells of has deallocated it.
+            b"26000" => drop(self.server.statements.remove(settled.statement)),
+            b"42P05" if settled.taken.is_none() => self.server.doomed = Some(OUT_OF_STEP),
+            _ => {}
+        }
+        let extended = self.client.as_deref()?.extended.as_deref()?;
+        let taken = settled.taken.as_deref();
+        let name = taken.or_else(|| extended.name_used(settled.serial))?;
+        let message = [&text[..=at], name, &text[at + own.len() - 1..]].concat();
+        fields.replace(b'M', message);
+        Some(fields)
+    }
+}

@@ -1,0 +1,213 @@
+//! What a name stands for may depend on answers that have not come yet: an error undoes what its batch
+//! has prepared and closed, and `DISCARD ALL` takes all names away. PostgreSQL will know when it gets to
+//! the next message; Weir, which has to know before it sends that, waits for the answer. So it
+//! never runs a statement that a direct connection would not have run.
+//!
+//! Within a batch nothing is in doubt but what its own `DISCARD` or `DEALLOCATE` does: behind an error the
+//! server discards the rest of the batch anyway. That answer is sent for by a Flush, since PostgreSQL
+//! keeps answers back until the batch is over.
+
+use std::sync::Arc;
+
+use sql::{Seen, Signs, Verb};
+use wire::{HEADER_LEN, Header, frontend};
+
+use super::Requests;
+use super::texts::text_of;
+use crate::client::Discarding;
+use crate::relay::prepared::{Found, SERVER_NAME_PREFIX};
+use crate::relay::realm;
+use crate::shell::Exchange;
+
+/// Words of the texts that take prepared statements away.
+const DISCARDING: [&[u8]; 2] = [b"discard", b"deallocate"];
+
+impl<X: Exchange> Requests<'_, X> {
+    /// Has the message in front, which names a statement, to wait for an answer?
+    #[inline]
+    pub(super) fn awaits_name(&mut self, name: &[u8]) -> bool {
+        self.may_await() && self.awaits_change_of(name)
+    }
+
+    /// The same of one that uses the statement, whose text may name others.
+    #[inline]
+    pub(super) fn awaits_used(&mut self, name: &[u8]) -> bool {
+        self.may_await() && (self.awaits_change_of(name) || self.awaits_names_of(name))
+    }
+
+    #[inline]
+    fn may_await(&self) -> bool {
+        let ledger = &self.server.ledger;
+        ledger.may_unsettle() && !ledger.in_copy()
+    }
+
+    #[cold]
+    fn awaits_change_of(&mut self, name: &[u8]) -> bool {
+        let own = self.client.extended.as_ref();
+        let changed = own.and_then(|own| match name {
+            b"" => (own.unnamed_doubt != 0).then_some(own.unnamed_doubt),
+            _ => own.statements.changed(name),
+        });
+        let Some(serial) = changed.and_then(|changed| self.server.ledger.unsettled(changed)) else {
+            return false;
+        };
+        self.await_answer(serial);
+        true
+    }
+
+    /// Has the statement to wait for what its text names?
+    #[cold]
+    fn awaits_names_of(&mut self, name: &[u8]) -> bool {
+        if self.texts.is_none() {
+            return false;
+        }
+        let Some(own) = &self.client.extended else { return false };
+        if name.is_empty() {
+            let names_others = own.unnamed_seen.signs.contains(Signs::PREPARED);
+            let parse = names_others.then(|| own.unnamed_parse.clone());
+            return parse.is_some_and(|parse| self.awaits_names_in(text_of(&parse)));
+        }
+        let used = own.statements.find(name).map(|found| found.used.statement);
+        let used = used.filter(|used| used.seen().signs.contains(Signs::PREPARED));
+        used.is_some_and(|used| self.awaits_names_in(&used.sql))
+    }
+
+    /// The same of a text with the sign that it may name prepared statements.
+    pub(super) fn awaits_names_in(&mut self, text: &[u8]) -> bool {
+        let has_names =
+            self.client.extended.as_ref().is_some_and(|own| !own.statements.is_surely_empty());
+        if !has_names || !self.may_await() {
+            return false;
+        }
+        let standard = self.has_standard_strings();
+        sql::statements(text, standard).into_iter().any(|statement| {
+            let by_name =
+                matches!(statement.verb, Verb::Execute | Verb::Deallocate | Verb::Prepare);
+            let written = statement.name.filter(|_| by_name).and_then(|at| text.get(at));
+            let name = written.map(sql::identifier);
+            name.is_some_and(|name| {
+                !name.starts_with(SERVER_NAME_PREFIX) && self.awaits_name(&name)
+            })
+        })
+    }
+
+    pub(super) fn await_answer(&mut self, serial: u64) {
+        if !self.server.ledger.is_in_ended_batch(serial) {
+            frontend::flush(self.out.insert());
+        }
+        self.extended().awaits = serial;
+    }
+
+    /// May the Query in front discard prepared statements? Who has none need not know.
+    pub(super) fn query_discards(&self, seen: Seen, header: Header, available: usize) -> bool {
+        let own = self.client.extended.as_ref();
+        if own.is_none_or(|own| own.statements.is_empty()) {
+            return false;
+        }
+        if available < header.total {
+            return true;
+        }
+        let text = &self.input[self.at + HEADER_LEN..self.at + header.total];
+        self.may_discard(seen) && says_discard(text)
+    }
+
+    /// It does, and has been entered in the ledger.
+    pub(super) fn note_query_discards(&mut self, header: Header, available: usize) {
+        let by = *self.serial;
+        self.server.ledger.note_discard(by);
+        if self.texts.is_none() || available < header.total {
+            return;
+        }
+        let text = &self.input[self.at + HEADER_LEN..self.at + header.total];
+        for name in self.deallocated(text.strip_suffix(&[0]).unwrap_or(text)) {
+            self.note_deallocation(by, name);
+        }
+    }
+
+    fn note_deallocation(&mut self, by: u64, name: Option<Arc<[u8]>>) {
+        let first = self.server.ledger.first().unwrap_or(by);
+        self.server.deallocations.note(by, name, first);
+    }
+
+    /// The names that the text deallocates one by one, each if it is one of the protocol's. None at all
+    /// where the text can be read in two ways.
+    fn deallocated(&self, text: &[u8]) -> Vec<Option<Arc<[u8]>>> {
+        let Some(own) = self.client.extended.as_ref().filter(|_| !text.contains(&b'\\')) else {
+            return Vec::new();
+        };
+        let all = sql::statements(text, true).filter(|one| one.verb == Verb::Deallocate);
+        let names = all.map(|one| {
+            let name = sql::identifier(text.get(one.name?)?);
+            own.statements.find(&name).map(|found| found.name)
+        });
+        names.collect()
+    }
+
+    /// What is bound to a portal may discard prepared statements when that is executed.
+    pub(super) fn note_discards(&mut self, portal: &[u8], name: &[u8], used: Option<&Found>) {
+        let Some(own) = &self.client.extended else { return };
+        if own.statements.is_empty() {
+            return;
+        }
+        let discards = match used {
+            Some(found) => {
+                let statement = &found.used.statement;
+                let says = || says_discard(&statement.sql);
+                *statement.discards.get_or_init(says) && self.may_discard(statement.seen())
+            }
+            None if !name.is_empty() => false,
+            // A long one is not kept.
+            None if own.unnamed_parse.is_empty() => own.unnamed != 0,
+            None => self.may_discard(own.unnamed_seen) && says_discard(text_of(&own.unnamed_parse)),
+        };
+        if !discards && own.discarding == Discarding::default() {
+            return;
+        }
+        let deallocates = match used {
+            _ if !discards || !portal.is_empty() || self.texts.is_none() => None,
+            Some(found) => self.sole_deallocated(&found.used.statement.sql),
+            None => self.sole_deallocated(text_of(&own.unnamed_parse)),
+        };
+        // A named portal lives as long as its transaction.
+        let is_fresh = self.server.status == b'I' && self.server.ledger.owes_nothing();
+        let discarding = &mut self.extended().discarding;
+        if is_fresh {
+            *discarding = Discarding::default();
+        }
+        match portal.is_empty() {
+            true => (discarding.unnamed, discarding.deallocates) = (discards, deallocates),
+            false => discarding.named |= discards,
+        }
+    }
+
+    /// An Execute has been entered in the ledger. Of which portal is not looked at.
+    pub(super) fn note_execute(&mut self) {
+        let Some(own) = &mut self.client.extended else { return };
+        let Discarding { unnamed, named, ref mut deallocates } = own.discarding;
+        if !unnamed && !named {
+            return;
+        }
+        let by = *self.serial;
+        self.server.ledger.note_discard(by);
+        if let Some(name) = deallocates.take().filter(|_| !named) {
+            self.note_deallocation(by, Some(name));
+        }
+    }
+
+    fn sole_deallocated(&self, text: &[u8]) -> Option<Arc<[u8]>> {
+        match &mut *self.deallocated(text) {
+            [name] => name.take(),
+            _ => None,
+        }
+    }
+
+    /// May a text with these signs? Where texts are not looked at they have none.
+    fn may_discard(&self, seen: Seen) -> bool {
+        let signs = Signs::DISCARD | Signs::PREPARED | Signs::OPAQUE;
+        self.texts.is_none() || seen.signs.intersects(signs)
+    }
+}
+
+fn says_discard(text: &[u8]) -> bool {
+    DISCARDING.iter().any(|word| realm::contains(text, word))
+}

@@ -1,0 +1,108 @@
+//! A statement that a client has prepared through the protocol is on its server under a name of
+//! ours, and SQL that names it would not find it: on a connection of one's own there is one
+//! namespace for both. So before a text with `EXECUTE name`, `DEALLOCATE name` or `PREPARE name`
+//! goes to the server it is *lent* the statement under the client's own name. When the transaction
+//! is over the server is asked whether it is still there, and loses it (`session/verdict.rs`).
+//!
+//! In a failed transaction nothing can be lent, and SQL finds no statement anyway: PostgreSQL says so.
+//!
+//! The client loses its name as soon as a command tag says that a DEALLOCATE of it is done
+//! (`session::Deallocations`). Where no tag tells of one (a function has run it), and where it is not
+//! certain which name was meant, the name is the client's until the transaction is over.
+
+use sql::{Signs, Verb};
+use wire::frontend;
+
+use super::Requests;
+use crate::relay::ledger::{Entry, Expect, Undo, Verb as Fate};
+use crate::relay::prepared::SERVER_NAME_PREFIX;
+use crate::session::lore::Called;
+use crate::session::state::Lent;
+use crate::shell::Exchange;
+
+/// Lent where the statement need only be there: it can be prepared whatever has become of its
+/// tables, and if it were executed nevertheless it would be as if it were not there.
+const PLACEHOLDER: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '26000', MESSAGE = \
+    'this prepared statement does not exist'; END$weir$";
+
+impl<X: Exchange> Requests<'_, X> {
+    /// A text that may name prepared statements is about to be passed on.
+    pub(super) fn lend(&mut self, text: &[u8]) {
+        let has_names = self.client.extended.as_ref().is_some_and(|own| !own.statements.is_empty());
+        if !has_names || self.server.ledger.in_copy() {
+            return;
+        }
+        let standard = self.has_standard_strings();
+        self.lend_reading(text, standard);
+        if text.contains(&b'\\') {
+            self.lend_reading(text, !standard);
+        }
+    }
+
+    /// `standard`: see [`sql::scan`].
+    fn lend_reading(&mut self, text: &[u8], standard: bool) {
+        let first = self.next_serial();
+        for statement in sql::statements(text, standard) {
+            let by_name =
+                matches!(statement.verb, Verb::Execute | Verb::Deallocate | Verb::Prepare);
+            if let (true, Some(written)) = (by_name, statement.name.and_then(|at| text.get(at))) {
+                let is_executed = statement.verb == Verb::Execute;
+                self.lend_one(&sql::identifier(written), is_executed, text, first);
+            }
+        }
+    }
+
+    /// `first`: the first message that belongs to this text.
+    fn lend_one(&mut self, name: &[u8], is_executed: bool, text: &[u8], first: u64) {
+        let lent = self.server.lent.iter().position(|lent| *lent.name == *name);
+        let has_open_batch = self.server.ledger.has_open_batch();
+        // An earlier text, which has left it alone: one that takes it away has been waited for.
+        let is_void = |at: &usize| {
+            let lent = &self.server.lent[*at];
+            is_executed && lent.is_placeholder && lent.since < first && !has_open_batch
+        };
+        let void = lent.filter(is_void);
+        let is_there = self.server.vars.prepared.get(name).is_some() || lent.is_some();
+        let is_there = is_there && void.is_none();
+        // One of our names is none of the client's, and other letters depend on the encoding.
+        if is_there || name.starts_with(SERVER_NAME_PREFIX) || !name.is_ascii() {
+            return;
+        }
+        let Some(found) = self.extended().statements.find(name) else { return };
+        let statement = found.used.statement;
+        let (sql, types) = match is_executed {
+            true => (&*statement.sql, &*statement.types),
+            false => (PLACEHOLDER, frontend::NO_TYPES),
+        };
+        if let Some(at) = void {
+            self.server.lent.swap_remove(at);
+            frontend::close_statement(self.out.insert(), name);
+            *self.serial += 1;
+            let mut close = Entry::new(Expect::Close, Fate::Internal);
+            close.serial = *self.serial;
+            self.server.ledger.owe(close);
+        }
+        frontend::parse(self.out.insert(), name, sql, types);
+        self.stats.server_parses += 1;
+        let fingerprint = self.server.traces.fingerprint;
+        self.server.suspect(Signs::PREPARED, Called::default(), fingerprint);
+        if is_executed && statement.seen().signs.intersects(Signs::SETTINGS | Signs::OPAQUE) {
+            self.server.note_settings(|names| names.note(&statement.sql, true));
+        }
+        let since = self.next_serial();
+        let is_placeholder = !is_executed && !text.contains(&b'\\');
+        self.server.lent.push(Lent { name: found.name, since, is_placeholder });
+        if has_open_batch {
+            // If it fails, the client's message would have failed, too.
+            return self.owe(Entry::new(Expect::Parse, Fate::Swallow).undo(Undo::Lend { since }));
+        }
+        // If it fails the text is to have its say all the same.
+        frontend::sync(self.out.insert());
+        let parse = Entry::new(Expect::Parse, Fate::Internal).undo(Undo::Lend { since });
+        for mut entry in [parse, Entry::new(Expect::Sync, Fate::Internal)] {
+            *self.serial += 1;
+            entry.serial = *self.serial;
+            self.server.ledger.owe(entry);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Calls of `pg_cancel_backend` and `pg_terminate_backend` with a process id that Weir has told a client
+//! at its login (`pool_mode = auto`). PostgreSQL knows no such process. So Weir does what is asked
+//! (`cancel/signal.rs`) while the client is held back, and PostgreSQL is sent in the call's place what
+//! it is to answer. Why the process id is not replaced by that of the other client's server:
+//! `docs/decisions/014-weir-signals-its-clients.md`.
+//!
+//! ```text
+//!                    ┌─ the client's own id ─► PostgreSQL's own call, on itself
+//!  a call in front ──┼─ decided ─► answered
+//!                    ├─ all of the input can be taken back ─► begin_signal
+//!                    └─ answers are owed ─► they are waited for ─► begin_signal
+//! ```
+
+use std::borrow::Cow;
+
+use sql::{Process, Seen, SignalCall, Signs, signal_call};
+use wire::messages::{FirstParameter, Parse, bind_names, first_parameter, parameter_count};
+use wire::{HEADER_LEN, Header, cancel_key, frontend};
+
+use super::numbers::NO_NUMBER;
+use super::statements::Name;
+use super::texts::Odd;
+use super::{Fate, Requests};
+use crate::cancel::signaling::{Call, Step, answer, on_itself};
+use crate::relay::ledger::{Entry, Expect, Verb};
+use crate::relay::prepared::Statement;
+use crate::shell::Exchange;
+
+/// PostgreSQL's numbers of types (`pg_type.dat`).
+const INT8: u32 = 20;
+const INT2: u32 = 21;
+const INT4: u32 = 23;
+const TEXT: u32 = 25;
+const UNKNOWN: u32 = 705;
+const VARCHAR: u32 = 1043;
+
+impl<X: Exchange> Requests<'_, X> {
+    /// A Query whose text has one of the signs of `ANSWERED`.
+    #[cold]
+    pub(super) fn see_answered(&mut self, seen: Seen, text: &[u8]) -> Result<Seen, Odd> {
+        if self.tells_strangers(seen.signs) {
+            return Err(Odd::Replace(Box::new(NO_NUMBER.to_vec())));
+        }
+        if !seen.signs.contains(Signs::SIGNALS) {
+            return Ok(seen);
+        }
+        self.signal(text, None).map(|()| seen)
+    }
+
+    /// A Bind, all of which may be there, of a statement with one of the signs `ANSWERED`. What becomes of
+    /// it, if it does not name that one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn bind_signal(
+        &mut self,
+        header: Header,
+        body: &[u8],
+        named: &Name,
+        signs: Signs,
+    ) -> Option<Fate> {
+        let is_whole = body.len() == header.total - HEADER_LEN;
+        if !is_whole || !signs.contains(Signs::SIGNALS) {
+            return None;
+        }
+        let (text, types) = self.text_of_name(named)?;
+        match self.signal(&text, Some((&types, body))) {
+            Ok(()) => None,
+            Err(Odd::Hold) => {
+                self.stats.binds -= 1;
+                Some(Fate::Hold)
+            }
+            Err(Odd::Replace(text)) => {
+                let types = declared(&types, parameter_count(body));
+                let realm = self.realm();
+                let statement = self.exchange.intern(&text, &types, realm);
+                let statement = self.prepare(statement);
+                Some(self.bind_answer(header, body, &statement))
+            }
+        }
+    }
+
+    /// The text of a statement that is about to be bound, and the types of its parameters.
+    fn text_of_name(&self, named: &Name) -> Option<(Vec<u8>, Vec<u8>)> {
+        match named {
+            Name::Statement(found) => {
+                let statement = &found.used.statement;
+                Some((statement.sql.to_vec(), statement.types.to_vec()))
+            }
+            Name::AsItIs => {
+                let kept = self.client.extended.as_ref()?.unnamed_parse.get(HEADER_LEN..)?;
+                let parse = Parse::decode(kept).ok()?;
+                Some((parse.sql.to_vec(), parse.types_raw.to_vec()))
+            }
+            Name::Unknown(_) | Name::Outdated(_) | Name::Changed(_) => None,
+        }
+    }
+
+    /// The Bind names this statement, which is run in the other one's place.
+    fn bind_answer(&mut self, header: Header, body: &[u8], statement: &Statement) -> Fate {
+        let Some((portal, name, rest_at)) = bind_names(body) else { return Fate::Pass };
+        let rest_len = header.total - HEADER_LEN - rest_at;
+        frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
+        let mut entry = Entry::new(Expect::Bind, Verb::Replace);
+        entry.statement = statement.id;
+        self.note_discards(portal, name, None);
+        self.owe(entry);
+        self.extended().questions = 0;
+        Fate::Head(HEADER_LEN + rest_at)
+    }
+
+    /// A text that may be a call. `bind`: the types of its parameters, and the Bind's body. Ok: it is no
+    /// call of ours. It is held until what is owed has come, or the call is decided ([`Requests::call`]).
+    fn signal(&mut self, text: &[u8], bind: Option<(&[u8], &[u8])>) -> Result<(), Odd> {
+        let replace = |text| Err(Odd::Replace(Box::new(text)));
+        let Some((call, column)) = call_of(text, bind) else { return Ok(()) };
+        let server = &self.server;
+        // A failed transaction refuses everything, and a copy ends with an error.
+        if server.status == b'E' || server.ledger.in_copy() {
+            return Ok(());
+        }
+        if self.client.process_id() == call.process_id {
+            return replace(on_itself(call, &column));
+        }
+        if let Some(own) = &mut self.client.extended
+            && let Some(signaling) = own.signaling.take_if(|one| one.is_decided())
+            && let Step::Decided(verdict) = signaling.step
+            && signaling.call == call
+        {
+            let answer = answer(call, verdict, &column, server.version());
+            return answer.map_or(Ok(()), replace);
+        }
+        if server.ledger.is_untouched() || self.can_take_back() {
+            self.call = Some(call);
+            return Err(Odd::Hold);
+        }
+        match server.ledger.last() {
+            Some(last) => self.await_answer(last),
+            // In the middle of a batch, of which everything so far is answered.
+            None => self.call = Some(call),
+        }
+        Err(Odd::Hold)
+    }
+}
+
+/// The call that a text is, of a process id that can be one of ours, and the name of its column.
+/// `bind`: the types of its parameters, and the Bind's body.
+pub(crate) fn call_of<'a>(
+    text: &'a [u8],
+    bind: Option<(&[u8], &[u8])>,
+) -> Option<(Call, Cow<'a, [u8]>)> {
+    let SignalCall { terminates, process, casts, column } = signal_call(text)?;
+    let process_id = match (process, bind) {
+        (Process::Id(id), None) => id,
+        (Process::Id(id), Some((types, body))) => {
+            let takes_none = types == frontend::NO_TYPES && parameter_count(body) == Some(0);
+            takes_none.then_some(id)?
+        }
+        (Process::Parameter, bind) => {
+            let (types, body) = bind?;
+            given(types, body, casts)?
+        }
+    };
+    let may_be_ours = cancel_key::is_of_no_process(process_id);
+    may_be_ours.then_some((Call { process_id, terminates }, column))
+}
+
+/// The process id that the one parameter gives, if it is an integer for PostgreSQL, too.
+fn given(types: &[u8], body: &[u8], casts: bool) -> Option<u32> {
+    let FirstParameter { is_binary, value, count } = first_parameter(body)?;
+    let value = value.filter(|_| count == 1)?;
+    let declared = match types {
+        [0, 0] => 0,
+        [0, 1, rest @ ..] => u32::from_be_bytes(*rest.first_chunk()?),
+        _ => return None,
+    };
+    let is_text = match declared {
+        0 | INT4 => !is_binary,
+        INT2 | INT8 if declared == INT2 || casts => !is_binary,
+        TEXT | UNKNOWN | VARCHAR if casts => true,
+        _ => return None,
+    };
+    match (is_text, value) {
+        (true, text) => str::from_utf8(text).ok()?.trim_ascii().parse().ok(),
+        (false, &[a, b, c, d]) if declared != INT8 => Some(u32::from_be_bytes([a, b, c, d])),
+        (false, bytes) if declared == INT8 => {
+            u32::try_from(u64::from_be_bytes(bytes.try_into().ok()?)).ok()
+        }
+        (false, _) => None,
+    }
+}
+
+/// The types of what is run in a call's place. It uses no parameter, but has to have as many.
+fn declared(types: &[u8], parameters: Option<u16>) -> Vec<u8> {
+    match types {
+        [0, 0] | [0, 1, 0, 0, 0, 0] if parameters == Some(1) => {
+            [&[0, 1][..], &INT4.to_be_bytes()].concat()
+        }
+        types => types.to_vec(),
+    }
+}

@@ -1,0 +1,206 @@
+//! Texts that may draw numbers from sequences (INSERT, `nextval`), and whether the question follows
+//! which number that was: `currval`, `lastval` (`pool_mode = auto`). A digest of the table or the
+//! function stands for the text.
+//!
+//! A client whose text is *watched* has its server to itself from the draw on for a few transactions,
+//! so the question finds the number: drivers deallocate a statement before they ask, or look up the
+//! sequence's name. A text is watched until it was run a few times in a row without a
+//! question, and again from the next question on.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use crate::ids::Micros;
+
+/// So many transactions in a row without a question: the text is not watched any more.
+const UNASKED_MAX: u8 = 8;
+/// So many transactions without a draw may come between the draw and the question. DBD::Pg has three:
+/// it prepares and executes a query for the sequence's name, and prepares the question.
+const BETWEEN_MAX: u8 = 4;
+/// So many texts at most. When there are more they are watched anew.
+const TEXTS_MAX: usize = 4_096;
+/// How long a client keeps a server that others wait for, between two transactions: if nobody is known
+/// to ask behind such a text, and if somebody does.
+const PATIENCE: Micros = 200_000;
+const PATIENCE_IF_ASKED: Micros = 1_000_000;
+/// All texts are watched anew at most once in this time.
+const RENEWAL: Micros = 60_000_000;
+
+/// What a worker has seen in a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Draws {
+    habits: HashMap<u32, Habit, RandomState>,
+    /// When all texts were last watched anew.
+    renewed_at: Micros,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Habit {
+    /// Transactions without a question since the last one with it.
+    unasked: u8,
+    /// Was there one with it before them?
+    is_asked: bool,
+}
+
+impl Draws {
+    pub(crate) fn is_watched(&self, text: u32) -> bool {
+        self.habits.get(&text).is_none_or(|habit| habit.unasked < UNASKED_MAX)
+    }
+
+    /// The question came from a client that has drawn these, and last by the text `drew`. If it has
+    /// drawn by none of them, it may have been by any text.
+    pub(crate) fn note_question(&mut self, drawn: &Drawn, drew: u32, now: Micros) {
+        for text in drawn.texts.iter().copied().chain((drew != 0).then_some(drew)) {
+            *self.habit(text) = Habit { unasked: 0, is_asked: true };
+        }
+        let is_due = self.renewed_at == 0 || now.saturating_sub(self.renewed_at) > RENEWAL;
+        if drawn.is_empty() && drew == 0 && is_due {
+            self.habits.clear();
+            self.renewed_at = now;
+        }
+    }
+
+    /// It did not come behind these.
+    pub(crate) fn note_silence(&mut self, drawn: &Drawn) {
+        for text in &drawn.texts {
+            let habit = self.habit(*text);
+            habit.unasked = habit.unasked.saturating_add(drawn.transactions.max(1));
+            habit.is_asked &= habit.unasked < UNASKED_MAX;
+        }
+    }
+
+    /// How long the client that has drawn these keeps a server that others wait for.
+    pub(crate) fn patience(&self, drawn: &Drawn) -> Micros {
+        let is_asked = |text| self.habits.get(text).is_some_and(|habit| habit.is_asked);
+        if drawn.texts.iter().any(is_asked) { PATIENCE_IF_ASKED } else { PATIENCE }
+    }
+
+    fn habit(&mut self, text: u32) -> &mut Habit {
+        if self.habits.len() >= TEXTS_MAX && !self.habits.contains_key(&text) {
+            self.habits.clear();
+        }
+        self.habits.entry(text).or_default()
+    }
+}
+
+/// The watched texts by which a server's client may have drawn numbers since it last asked.
+#[derive(Debug, Default)]
+pub struct Drawn {
+    pub texts: Vec<u32>,
+    /// Transactions with such a text.
+    transactions: u8,
+    /// Transactions without one since the last of them.
+    between: u8,
+    /// Is the present one of them?
+    is_drawing: bool,
+}
+
+impl Drawn {
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    pub fn add(&mut self, text: u32) {
+        self.is_drawing = true;
+        if !self.texts.contains(&text) && self.texts.len() < usize::from(UNASKED_MAX) {
+            self.texts.push(text);
+        }
+    }
+
+    /// The transaction is over. True if the question is to be waited for.
+    pub fn end_transaction(&mut self) -> bool {
+        if std::mem::take(&mut self.is_drawing) {
+            self.transactions = self.transactions.saturating_add(1);
+            self.between = 0;
+        } else {
+            self.between += 1;
+        }
+        self.transactions < UNASKED_MAX && self.between <= BETWEEN_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client has drawn by that text, and goes on without a question.
+    fn silence(draws: &mut Draws, text: u32) {
+        let mut drawn = Drawn::default();
+        drawn.add(text);
+        assert!(drawn.end_transaction());
+        draws.note_silence(&drawn);
+    }
+
+    #[test]
+    fn a_text_is_watched_until_nobody_asks_and_again_when_somebody_does() {
+        let mut draws = Draws::default();
+        for _ in 0..2 {
+            for _ in 0..UNASKED_MAX {
+                assert!(draws.is_watched(7));
+                silence(&mut draws, 7);
+            }
+            assert!(!draws.is_watched(7) && draws.is_watched(8));
+            draws.note_question(&Drawn::default(), 7, 1);
+        }
+        assert!(draws.is_watched(7));
+    }
+
+    #[test]
+    fn a_question_behind_an_unknown_text_makes_all_watched_once_in_a_while() {
+        let mut draws = Draws::default();
+        for (now, is_watched) in [(1, true), (RENEWAL, false), (RENEWAL + 2, true)] {
+            (0..UNASKED_MAX).for_each(|_| silence(&mut draws, 7));
+            draws.note_question(&Drawn::default(), 0, now);
+            assert_eq!(draws.is_watched(7), is_watched, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_only_draws_is_waited_for_a_few_times() {
+        let (mut draws, mut drawn) = (Draws::default(), Drawn::default());
+        let mut waited = 0;
+        loop {
+            drawn.add(7);
+            if !drawn.end_transaction() {
+                break;
+            }
+            waited += 1;
+        }
+        assert_eq!(waited, UNASKED_MAX - 1);
+        draws.note_silence(&drawn);
+        assert!(!draws.is_watched(7));
+    }
+
+    #[test]
+    fn a_client_that_does_something_else_is_waited_for_a_few_transactions_from_its_last_draw_on() {
+        let mut drawn = Drawn::default();
+        for _ in 0..2 {
+            drawn.add(7);
+            for _ in 0..=BETWEEN_MAX {
+                assert!(drawn.end_transaction());
+            }
+        }
+        assert!(!drawn.end_transaction());
+        assert_eq!(drawn.transactions, 2);
+    }
+
+    #[test]
+    fn a_client_that_is_known_to_ask_is_waited_for_longer() {
+        let (mut draws, mut drawn) = (Draws::default(), Drawn::default());
+        drawn.add(7);
+        assert_eq!(draws.patience(&drawn), PATIENCE);
+        draws.note_question(&Drawn::default(), 7, 1);
+        assert_eq!(draws.patience(&drawn), PATIENCE_IF_ASKED);
+    }
+
+    #[test]
+    fn when_there_are_too_many_texts_all_are_watched() {
+        let mut draws = Draws::default();
+        for text in 0..=TEXTS_MAX as u32 {
+            (0..UNASKED_MAX).for_each(|_| silence(&mut draws, text));
+        }
+        assert!(draws.is_watched(0));
+        assert!(draws.habits.len() <= TEXTS_MAX);
+    }
+}

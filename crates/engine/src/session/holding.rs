@@ -1,0 +1,98 @@
+//! A client that has drawn a number from a sequence keeps its server for a few transactions, one of which
+//! may ask for that number (`pool_mode = auto`). Behind which texts that is so is in `draws.rs`.
+//!
+//! ```text
+//!  a watched text ─► held ─┬─ currval, lastval ─► pinned as `sequence`
+//!                          ├─ another watched text ─► held, a few times
+//!                          ├─ a few other transactions, or the client goes ─► over
+//!                          └─ others wait for the server, and the client is idle ─► over
+//! ```
+
+use crate::client::{Client, ClientPhase};
+use crate::engine::Engine;
+use crate::ids::{ClientId, Micros, ServerId};
+use crate::session::pins::{Pinned, Pins};
+use crate::shell::{Exchange, Io};
+
+impl<X: Exchange> Engine<X> {
+    /// The client's transaction is over.
+    pub(crate) fn review_hold(&mut self, on: ServerId, now: Micros) {
+        let server = self.server_mut(on);
+        if !server.is_held() {
+            return;
+        }
+        if server.has_asked_unseen() {
+            return self.end_hold_asked(on, now);
+        }
+        if !server.drawn.end_transaction() {
+            return self.end_hold(on);
+        }
+        match &mut server.pinned {
+            Some(pinned) => pinned.pins |= Pins::DRAWN,
+            None => {
+                let pins = Pins::DRAWN;
+                server.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint: 0 }));
+            }
+        }
+    }
+
+    /// The question came from within a function.
+    fn end_hold_asked(&mut self, on: ServerId, now: Micros) {
+        let drawn = self.server_mut(on).take_hold();
+        let server = self.server(on);
+        let (pool, drew) = (server.pool, server.drew);
+        if let Some(view) = self.pools.get_mut(pool) {
+            view.lore.draws.note_question(&drawn, drew, now);
+        }
+    }
+
+    /// The question did not come.
+    pub(crate) fn end_hold(&mut self, on: ServerId) {
+        let server = self.server_mut(on);
+        if !server.is_held() {
+            return;
+        }
+        let (drawn, pool) = (server.take_hold(), server.pool);
+        if let Some(view) = self.pools.get_mut(pool) {
+            view.lore.draws.note_silence(&drawn);
+        }
+    }
+
+    /// Servers that idle clients keep for a question, and for which others wait.
+    pub(crate) fn end_long_holds(&mut self, now: Micros, io: &mut impl Io) {
+        let clients = self.clients.iter();
+        let held = clients.filter_map(|(slot, client)| {
+            Some((ClientId(slot as u32), self.held_too_long(client, now)?))
+        });
+        for (id, on) in held.collect::<Vec<_>>() {
+            let server = self.server(on);
+            let (pool, epoch) = (server.pool, server.epoch);
+            let is_leaving = server.doomed.is_some() || self.drain.is_some();
+            if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
+                self.end_hold(on);
+                // Where it listens, too, its channels go over to the listener first.
+                if self.server(on).pinned.is_none() {
+                    self.unlink(id, on, now, io);
+                }
+            }
+        }
+    }
+
+    /// The server that it keeps for nothing else, or while its channels are handed over, and has not
+    /// used for longer than others may wait.
+    fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
+        let on = client.server.filter(|_| matches!(client.phase, ClientPhase::Linked))?;
+        let server = self.servers.get(on.0 as usize)?;
+        let pins = server.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let only_held = pins.without(Pins::LISTEN) == Pins::DRAWN;
+        let is_idle = client.transaction_at == 0
+            && client.stream.at_boundary()
+            && server.is_clean()
+            && server.traces.is_empty();
+        if !only_held || !is_idle {
+            return None;
+        }
+        let patience = self.pools.get(server.pool)?.lore.draws.patience(&server.drawn);
+        (now.saturating_sub(client.request_at) > patience).then_some(on)
+    }
+}

@@ -1,0 +1,471 @@
+//! What a transaction has left in its session, as PostgreSQL itself tells it (`pool_mode = auto`).
+//! The question is asked between transactions, after one whose text may have changed something;
+//! who asks, and what follows from the answer, is in `session/verdict.rs`.
+//!
+//! The question is one SELECT of rows of three texts: what it is (the first column's letter), a
+//! name, a value. Every name and operator in it is qualified, since a client's `search_path` holds (an
+//! IN would look for its operator there). Values come as
+//! bytes of the database's encoding, written in ASCII: the client's own encoding is one of the
+//! things that differ from server to server.
+
+use wire::backend;
+
+use crate::notify::listening::CHANNELS_MAX;
+use crate::session::carried::{Carried, Setting};
+use crate::session::pins::Pins;
+use crate::session::state::Lent;
+use crate::vars::{quote_bytes, quote_literal};
+
+/// Of a transaction, not of a session, though they are shown among the others.
+const OF_TRANSACTION: [&[u8]; 3] =
+    [b"transaction_isolation", b"transaction_read_only", b"transaction_deferrable"];
+
+/// How names of settings of the library `weir` begin.
+pub(crate) const OURS: &[u8] = b"weir.";
+/// Those of them that clients may set.
+const OF_CLIENTS: [&[u8]; 2] = [b"weir.route", b"weir.token"];
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topics {
+    /// What was set.
+    pub settings: bool,
+    /// Whatever keeps a client on its server.
+    pub objects: bool,
+}
+
+/// The answer as far as it has come.
+#[derive(Debug)]
+pub struct Probe {
+    topics: Topics,
+    settings: Vec<Setting>,
+    /// Names, and the texts they were prepared by.
+    prepared: Vec<Setting>,
+    /// Names of statements that were lent and are there.
+    lent: Vec<Box<[u8]>>,
+    channels: Vec<Box<[u8]>>,
+    pins: Pins,
+    malformed: bool,
+}
+
+/// What is left in a session.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// If they were asked for. Also those that are tracked parameters.
+    pub settings: Option<Carried>,
+    /// Statements of SQL's PREPARE that can be prepared elsewhere: a name and a text for each. If
+    /// objects were asked for.
+    pub prepared: Option<Carried>,
+    /// Of the names that were asked for, those under which there is a statement still.
+    pub lent: Vec<Box<[u8]>>,
+    /// Channels that are listened to, if objects were asked for. Where they are too many, or have
+    /// letters beyond ASCII, they are a reason to keep the server.
+    pub channels: Option<Carried>,
+    pub pins: Pins,
+}
+
+impl Left {
+    /// All that is left in a session, where statements were not lent.
+    pub fn of_session(
+        settings: Vec<Setting>,
+        prepared: Vec<Setting>,
+        channels: Vec<Box<[u8]>>,
+        pins: Pins,
+    ) -> Self {
+        let topics = Topics { settings: true, objects: true };
+        Self::new(topics, settings, prepared, channels, pins)
+    }
+
+    fn new(
+        topics: Topics,
+        mut settings: Vec<Setting>,
+        prepared: Vec<Setting>,
+        channels: Vec<Box<[u8]>>,
+        mut pins: Pins,
+    ) -> Self {
+        settings.retain(|one| !OF_TRANSACTION.contains(&&*one.name) && !is_ours(&one.name));
+        let prepared = portable(prepared).unwrap_or_else(|| {
+            pins |= Pins::PREPARED;
+            Carried::default()
+        });
+        if channels.len() > CHANNELS_MAX || channels.iter().any(|name| !name.is_ascii()) {
+            pins |= Pins::LISTEN;
+        }
+        let channels = channels.into_iter().filter(|name| name.is_ascii());
+        Self {
+            settings: topics.settings.then(|| Carried::new(settings)),
+            channels: topics.objects.then(|| Carried::names(channels)),
+            prepared: topics.objects.then_some(prepared),
+            lent: Vec::new(),
+            pins,
+        }
+    }
+}
+
+/// Is it a setting between Weir and the library in the server? Where the library is not loaded,
+/// anybody can set one of that name.
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(OURS) && !OF_CLIENTS.contains(&name)
+}
+
+/// The query. `login`: the user that the server is logged in as. `customs`: names of settings that
+/// PostgreSQL does not list, since nothing has defined them (`app.tenant`). `lent`: names of
+/// statements that do not come from SQL.
+pub(crate) fn question<'a>(
+    topics: Topics,
+    login: &[u8],
+    customs: impl Iterator<Item = &'a [u8]>,
+    lent: &[Lent],
+) -> Vec<u8> {
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    if topics.settings {
+        parts.extend(SETTINGS.iter().map(|part| part.as_bytes().to_vec()));
+        let mut other_user = b"SELECT 's', 'session_authorization', session_user::pg_catalog.text \
+            WHERE session_user OPERATOR(pg_catalog.<>) "
+            .to_vec();
+        quote_literal(login, &mut other_user);
+        other_user.extend_from_slice(b"::pg_catalog.name");
+        parts.push(other_user);
+        parts.extend(custom_settings(customs));
+    }
+    if topics.objects {
+        parts.extend(OBJECTS.iter().map(|part| part.as_bytes().to_vec()));
+    }
+    if !lent.is_empty() {
+        let mut part = b"SELECT 'n', name, NULL FROM pg_catalog.pg_prepared_statements \
+            WHERE name OPERATOR(pg_catalog.=) ANY (ARRAY["
+            .to_vec();
+        quote_list(lent.iter().map(|lent| &*lent.name), &mut part);
+        part.extend_from_slice(b"]::pg_catalog.text[])");
+        parts.push(part);
+    }
+    let given = if topics.settings { given(login) } else { Vec::new() };
+    let parts = parts.join(&b" UNION ALL "[..]);
+    [ASCII_OF, &given, &parts, b") found (kind, name, value)"].concat()
+}
+
+/// Bytes above 127 as `\ooo`, a backslash doubled.
+const ASCII_OF: &[u8] = b"SELECT kind, \
+    pg_catalog.encode(pg_catalog.convert_to(name, pg_catalog.getdatabaseencoding()), 'escape'), \
+    pg_catalog.encode(pg_catalog.convert_to(value, pg_catalog.getdatabaseencoding()), 'escape') \
+    FROM (";
+
+/// Nobody has a role but who has become one, or whose sessions begin with one.
+const SETTINGS: [&str; 2] = [
+    "SELECT 's', name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
+     WHERE source OPERATOR(pg_catalog.=) 'session'",
+    "SELECT 's', 'role', pg_catalog.current_setting('role') \
+     WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none' \
+     OR EXISTS (SELECT 1 FROM given WHERE given.name OPERATOR(pg_catalog.=) 'role')",
+];
+
+/// Temporary objects of every kind depend on their schema.
+const OBJECTS: [&str; 5] = [
+    "SELECT 't', NULL, NULL WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid \
+     AND EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) \
+     'pg_catalog.pg_namespace'::pg_catalog.regclass AND refobjid OPERATOR(pg_catalog.=) \
+     (SELECT pg_catalog.pg_my_temp_schema()))",
+    "SELECT 'a', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
+     WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())",
+    "SELECT 'h', NULL, NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable)",
+    "SELECT 'p', name, statement FROM pg_catalog.pg_prepared_statements WHERE from_sql",
+    "SELECT 'l', NULL, channel FROM pg_catalog.pg_listening_channels() channel",
+];
+
+/// Names of settings of which new sessions are given a value by ALTER ROLE or ALTER DATABASE.
+fn given(login: &[u8]) -> Vec<u8> {
+    let mut sql = b"WITH given (name) AS (\
+        SELECT pg_catalog.lower(pg_catalog.split_part(one.setting, '=', 1)) \
+        FROM pg_catalog.pg_db_role_setting own, pg_catalog.unnest(own.setconfig) one (setting) \
+        WHERE (own.setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+        OR own.setdatabase OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
+        WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) \
+        AND (own.setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+        OR pg_catalog.pg_get_userbyid(own.setrole) OPERATOR(pg_catalog.=) "
+        .to_vec();
+    quote_literal(login, &mut sql);
+    sql.extend_from_slice(b"::pg_catalog.name)) ");
+    sql
+}
+
+/// An empty value is what is left of a setting that was set and reset; it counts as unset, unless
+/// sessions begin with another one.
+fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    let mut list = Vec::new();
+    quote_list(names, &mut list);
+    if list.is_empty() {
+        return None;
+    }
+    let mut sql = b"SELECT 's', custom.name, pg_catalog.current_setting(custom.name, true) \
+        FROM pg_catalog.unnest(ARRAY["
+        .to_vec();
+    sql.extend_from_slice(&list);
+    sql.extend_from_slice(
+        b"]::pg_catalog.text[]) custom (name) \
+        WHERE pg_catalog.current_setting(custom.name, true) IS NOT NULL \
+        AND (pg_catalog.current_setting(custom.name, true) OPERATOR(pg_catalog.<>) '' \
+        OR EXISTS (SELECT 1 FROM given WHERE given.name OPERATOR(pg_catalog.=) custom.name)) \
+        AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_settings known \
+        WHERE known.name OPERATOR(pg_catalog.=) custom.name)",
+    );
+    Some(sql)
+}
+
+fn quote_list<'a>(names: impl Iterator<Item = &'a [u8]>, sql: &mut Vec<u8>) {
+    for (at, name) in names.enumerate() {
+        sql.extend_from_slice(if at == 0 { b"" } else { b"," });
+        quote_bytes(name, sql);
+    }
+}
+
+impl Probe {
+    pub fn new(topics: Topics) -> Self {
+        Self {
+            topics,
+            settings: Vec::new(),
+            prepared: Vec::new(),
+            lent: Vec::new(),
+            channels: Vec::new(),
+            pins: Pins::NONE,
+            malformed: false,
+        }
+    }
+
+    /// One message of the answer.
+    pub fn message(&mut self, code: u8, body: &[u8]) {
+        if code == backend::DATA_ROW {
+            self.malformed |= self.row(body).is_none();
+        }
+    }
+
+    fn row(&mut self, body: &[u8]) -> Option<()> {
+        let (count, mut rest) = body.split_first_chunk()?;
+        if u16::from_be_bytes(*count) != 3 {
+            return None;
+        }
+        let kind = value(&mut rest)??;
+        let mut text = || match value(&mut rest)? {
+            Some(escaped) => Some(Some(unescaped(escaped)?)),
+            None => Some(None),
+        };
+        let (name, text) = (text()?, text()?);
+        self.pins |= match kind {
+            b"s" => {
+                self.settings.push(Setting { name: name?.into(), value: text?.into() });
+                Pins::NONE
+            }
+            b"l" => {
+                self.channels.push(text?.into());
+                Pins::NONE
+            }
+            b"t" => Pins::TEMPORARY,
+            b"a" => Pins::LOCK,
+            b"h" => Pins::CURSOR,
+            b"p" => {
+                self.prepared.push(Setting { name: name?.into(), value: text?.into() });
+                Pins::NONE
+            }
+            b"n" => {
+                self.lent.push(name?.into());
+                Pins::NONE
+            }
+            _ => return None,
+        };
+        Some(())
+    }
+
+    /// None if what came was no answer to the question.
+    pub fn finish(self) -> Option<Left> {
+        let Self { topics, settings, prepared, lent, channels, pins, malformed } = self;
+        let left = Left { lent, ..Left::new(topics, settings, prepared, channels, pins) };
+        (!malformed).then_some(left)
+    }
+}
+
+/// More statements are not carried, nor longer ones: they are all prepared anew on each server that
+/// the client gets.
+const PREPARED_MAX: usize = 16;
+const PREPARED_LEN_MAX: usize = 16_384;
+
+/// The statements with the texts that will prepare them elsewhere; None if one has no such text, or
+/// they are too many.
+fn portable(prepared: Vec<Setting>) -> Option<Carried> {
+    if prepared.len() > PREPARED_MAX {
+        return None;
+    }
+    let own = |one: Setting| {
+        // What it says in other letters depends on the encoding in which it is sent; what it says
+        // behind a backslash, and even how many statements it is, on standard_conforming_strings.
+        if !one.name.is_ascii() || !one.value.is_ascii() || one.value.contains(&b'\\') {
+            return None;
+        }
+        let value = own_text(&one.name, &one.value)?.into();
+        Some(Setting { value, ..one })
+    };
+    let all = prepared.into_iter().map(own).collect::<Option<Vec<_>>>()?;
+    let len: usize = all.iter().map(|one| one.value.len()).sum();
+    (len <= PREPARED_LEN_MAX).then(|| Carried::new(all))
+}
+
+/// PostgreSQL tells the whole text that a PREPARE stood in: its own part of it.
+fn own_text<'a>(name: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
+    if sql::statements(text, true).nth(1).is_none() {
+        // As it was written, down to the semicolon.
+        return Some(text);
+    }
+    let mut found = sql::statements(text, true).filter(|one| {
+        let own = one.name.clone().and_then(|range| text.get(range));
+        one.verb == sql::Verb::Prepare && own.is_some_and(|own| *sql::identifier(own) == *name)
+    });
+    let own = found.next()?;
+    found.next().is_none().then(|| text.get(own.range)).flatten()
+}
+
+/// What PostgreSQL's `encode(…, 'escape')` was made of.
+fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'\\' {
+            bytes.push(byte);
+        } else if let Some(behind) = rest.strip_prefix(b"\\") {
+            bytes.push(b'\\');
+            rest = behind;
+        } else {
+            let (digits, behind) = rest.split_at_checked(3)?;
+            bytes.push(u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok()?);
+            rest = behind;
+        }
+    }
+    Some(bytes)
+}
+
+/// The next value of a DataRow's. The outer None: there is none.
+fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let (len, behind) = rest.split_first_chunk()?;
+    let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else {
+        *rest = behind;
+        return Some(None);
+    };
+    let (text, behind) = behind.split_at_checked(len)?;
+    *rest = behind;
+    Some(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[Option<&str>]) -> Vec<u8> {
+        let mut body = (values.len() as u16).to_be_bytes().to_vec();
+        for value in values {
+            body.extend_from_slice(&value.map_or(-1, |text| text.len() as i32).to_be_bytes());
+            body.extend_from_slice(value.unwrap_or_default().as_bytes());
+        }
+        body
+    }
+
+    fn answer(rows: &[&[Option<&str>]]) -> Option<Left> {
+        let mut probe = Probe::new(Topics { settings: true, objects: true });
+        for values in rows {
+            probe.message(backend::DATA_ROW, &row(values));
+        }
+        probe.finish()
+    }
+
+    #[test]
+    fn settings_and_reasons_are_told_apart() {
+        let left = answer(&[
+            &[Some("s"), Some("role"), Some("bob")],
+            &[Some("s"), Some("transaction_isolation"), Some("serializable")],
+            &[Some("t"), None, None],
+            &[Some("l"), None, Some("news")],
+            &[Some("n"), Some("mine"), None],
+        ])
+        .unwrap();
+        assert_eq!(left.lent, [b"mine"[..].into()]);
+        let settings = left.settings.unwrap();
+        assert_eq!(settings.get(b"role"), Some(&b"bob"[..]));
+        assert_eq!(settings.all().len(), 1);
+        assert_eq!(left.pins, Pins::TEMPORARY);
+        assert_eq!(left.channels, Some(Carried::names(std::iter::once(b"news"[..].into()))));
+        let letters = answer(&[&[Some("l"), None, Some(r"\303\244")]]).unwrap();
+        assert_eq!((letters.channels, letters.pins), (Some(Carried::default()), Pins::LISTEN));
+        let nothing = answer(&[]).unwrap();
+        assert_eq!((nothing.settings, nothing.pins), (Some(Carried::default()), Pins::NONE));
+        let unasked = Probe::new(Topics { settings: false, objects: false }).finish();
+        assert_eq!(unasked, Some(Left::default()));
+    }
+
+    #[test]
+    fn a_statement_is_carried_by_its_own_text() {
+        let prepared = |name: &str, text: &str| {
+            let left = answer(&[&[Some("p"), Some(name), Some(text)]]).unwrap();
+            let own = left.prepared.unwrap();
+            let text = own.get(name.as_bytes()).map(|text| String::from_utf8_lossy(text).into());
+            (text, left.pins)
+        };
+        let carried = |text: &str| (Some(text.to_owned()), Pins::NONE);
+        let pinned = (None, Pins::PREPARED);
+        assert_eq!(prepared("a", "PREPARE a AS SELECT 1;"), carried("PREPARE a AS SELECT 1;"));
+        assert_eq!(
+            prepared("B", "SELECT 1; prepare \"B\"(int) as select $1; DO ''"),
+            carried("prepare \"B\"(int) as select $1")
+        );
+        assert_eq!(prepared("a", "PREPARE b AS SELECT 1; SELECT 2"), pinned);
+        assert_eq!(
+            prepared("a", "PREPARE a AS SELECT 'it\\\\'s'; INSERT INTO t VALUES ('x')"),
+            pinned
+        );
+        assert_eq!(
+            prepared("a", "PREPARE a AS SELECT 1; DEALLOCATE a; PREPARE a AS SELECT 2"),
+            pinned
+        );
+        assert_eq!(prepared("a", &format!("PREPARE a AS SELECT {}", "1".repeat(20_000))), pinned);
+    }
+
+    #[test]
+    fn values_are_bytes_written_in_ascii() {
+        let value = |text: &str| {
+            let left = answer(&[&[Some("s"), Some("a"), Some(text)]])?;
+            left.settings?.get(b"a").map(<[u8]>::to_vec)
+        };
+        assert_eq!(value("it's").unwrap(), b"it's");
+        assert_eq!(value(r"\303\244\\x").unwrap(), b"\xc3\xa4\\x");
+        for broken in [r"\", r"\30", r"\8x1", r"\777"] {
+            assert_eq!(value(broken), None, "{broken}");
+        }
+        let prepared = answer(&[&[Some("p"), Some("a"), Some(r"PREPARE a AS SELECT '\303\244'")]]);
+        assert_eq!(prepared.unwrap().pins, Pins::PREPARED);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_none() {
+        assert_eq!(answer(&[&[Some("s"), Some("a")]]), None);
+        assert_eq!(answer(&[&[Some("s"), None, Some("1")]]), None);
+        assert_eq!(answer(&[&[Some("?"), None, None]]), None);
+        let mut cut = Probe::new(Topics { settings: true, objects: true });
+        cut.message(backend::DATA_ROW, b"\0\x03\0\0\0\x09s");
+        assert_eq!(cut.finish(), None);
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_in_the_question() {
+        let ask = |settings, objects, customs: &[&str]| {
+            let customs = customs.iter().map(|name| name.as_bytes());
+            let sql = question(Topics { settings, objects }, b"o'b", customs, &[]);
+            String::from_utf8(sql).unwrap()
+        };
+        let settings = ask(true, false, &[]);
+        assert!(settings.contains("'o''b'") && !settings.contains("pg_locks"));
+        assert!(!settings.contains("ARRAY["));
+        assert!(ask(true, false, &["app.x", "b.y"]).contains("ARRAY['app.x','b.y']"));
+        let lent = [Lent { name: b"it's"[..].into(), since: 1, is_placeholder: false }];
+        let topics = Topics { settings: false, objects: false };
+        let names = question(topics, b"", std::iter::empty(), &lent);
+        assert!(String::from_utf8(names).unwrap().contains("ANY (ARRAY['it''s']"));
+        let objects = ask(false, true, &["app.x"]);
+        assert!(objects.contains("pg_locks") && !objects.contains("current_setting"));
+    }
+}

@@ -1,0 +1,244 @@
+//! Names in a transaction's texts that may be those of settings of the application's own, such as
+//! `app.tenant` (`pool_mode = auto`). PostgreSQL does not list these settings, so the probe has to ask
+//! about each by its name (`probe.rs`).
+//!
+//! All names are kept until the probe is answered. Where that is not possible it is said so, and the
+//! client keeps its server: a setting that is not asked about would be the next client's.
+
+use std::collections::BTreeMap;
+
+use crate::encoding::Letters;
+
+/// Bytes that a transaction's names may take, with `NAME_COST` for each.
+const COST_MAX: usize = 524_288;
+const NAME_COST: usize = 64;
+/// Longer words are not kept.
+const WORD_LEN_MAX: usize = 4_096;
+
+#[derive(Debug)]
+pub struct SettingNames {
+    pub letters: Letters,
+    /// Whether the text sets something by its own words. Others call functions.
+    all: BTreeMap<Box<[u8]>, bool>,
+    cost: usize,
+    /// There were more names than are kept.
+    overflows: bool,
+    /// There was a name that the probe cannot contain.
+    unaskable: bool,
+    /// A name that was not kept may be that of a setting.
+    pub incomplete: bool,
+}
+
+impl SettingNames {
+    /// `letters`: those that the probe can contain.
+    pub fn new(letters: Letters) -> Self {
+        let all = BTreeMap::new();
+        Self { letters, all, cost: 0, overflows: false, unaskable: false, incomplete: false }
+    }
+
+    /// Notes every `word.word` of a text. `sets`: the text sets something by its own words.
+    pub fn note(&mut self, text: &[u8], sets: bool) {
+        let mut finder = Finder::new(sets);
+        finder.feed(text, self);
+        finder.finish(self);
+        self.settle(sets);
+    }
+
+    /// Takes over what was found in a text that came in parts.
+    pub fn absorb(&mut self, found: Self, sets: bool) {
+        found.all.into_keys().for_each(|name| self.insert(name, sets));
+        self.overflows |= found.overflows;
+        self.unaskable |= found.unaskable;
+        self.settle(sets);
+    }
+
+    /// What a text sets must be asked about. A function may make up its names in any case.
+    fn settle(&mut self, sets: bool) {
+        let unaskable = std::mem::take(&mut self.unaskable);
+        self.incomplete |= self.overflows || (sets && unaskable);
+    }
+
+    /// The names, and whether a text sets something by its own words.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        self.all.iter().map(|(name, sets)| (&**name, *sets))
+    }
+
+    /// A word with a dot in it. A dollar sign may belong to the quotes round a name (`$$a.b$$`).
+    fn add(&mut self, word: &[u8], sets: bool) {
+        let parts = word.split(|byte| *byte == b'$').filter(|_| word.contains(&b'$'));
+        for name in std::iter::once(word).chain(parts).filter(|name| is_name(name)) {
+            match self.letters.include(name) {
+                Some(true) => self.insert(name.to_ascii_lowercase().into(), sets),
+                // PostgreSQL takes no such text.
+                Some(false) => {}
+                None => self.unaskable = true,
+            }
+        }
+    }
+
+    fn insert(&mut self, name: Box<[u8]>, sets: bool) {
+        if let Some(known) = self.all.get_mut(&name) {
+            *known |= sets;
+            return;
+        }
+        let cost = self.cost + name.len() + NAME_COST;
+        if cost > COST_MAX {
+            self.overflows = true;
+            return;
+        }
+        self.cost = cost;
+        self.all.insert(name, sets);
+    }
+}
+
+/// May a setting be called that? PostgreSQL's rule for names of settings that it does not know: letters,
+/// `_` and bytes above 127, then also digits and `$`; and at least one dot between such words.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    let is_first = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | 0x80..);
+    name.contains(&b'.')
+        && name.split(|byte| *byte == b'.').all(|part| {
+            part.first().is_some_and(is_first)
+                && part.iter().all(|byte| is_first(byte) || matches!(byte, b'0'..=b'9' | b'$'))
+        })
+}
+
+/// Finds words with dots in a text that may come in parts. A name may stand in quotes, a part of it at
+/// a time, and with blanks round its dots.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    /// Blanks round dots are looked over: only where a text sets something. Elsewhere the ends of
+    /// sentences would be names.
+    joins: bool,
+    /// Its first bytes.
+    word: Vec<u8>,
+    has_dot: bool,
+    /// There are blanks behind the word.
+    gap: bool,
+}
+
+impl Finder {
+    pub(crate) fn new(joins: bool) -> Self {
+        Self { joins, word: Vec::new(), has_dot: false, gap: false }
+    }
+
+    pub(crate) fn feed(&mut self, text: &[u8], names: &mut SettingNames) {
+        for &byte in text {
+            match byte {
+                b'"' => {}
+                b'.' => {
+                    self.has_dot = true;
+                    self.push(byte);
+                }
+                _ if byte.is_ascii_whitespace() && self.joins => {
+                    self.gap = !self.word.is_empty() && self.word.last() != Some(&b'.');
+                }
+                b'_' | b'$' | 0x80.. => self.letter(byte, names),
+                _ if byte.is_ascii_alphanumeric() => self.letter(byte, names),
+                _ => self.end_word(names),
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self, names: &mut SettingNames) {
+        self.end_word(names);
+    }
+
+    fn letter(&mut self, byte: u8, names: &mut SettingNames) {
+        if self.gap {
+            self.end_word(names);
+        }
+        self.push(byte);
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.gap = false;
+        // One more byte than is kept shows that there were more.
+        if self.word.len() <= WORD_LEN_MAX {
+            self.word.push(byte);
+        }
+    }
+
+    fn end_word(&mut self, names: &mut SettingNames) {
+        self.gap = false;
+        let has_dot = std::mem::take(&mut self.has_dot);
+        if has_dot && self.word.len() > WORD_LEN_MAX {
+            names.unaskable = true;
+        } else if has_dot {
+            names.add(&self.word, self.joins);
+        }
+        self.word.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(letters: Letters, text: &[u8], sets: bool) -> (Vec<String>, bool) {
+        let mut names = SettingNames::new(letters);
+        names.note(text, sets);
+        let all = names.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+        (all.collect(), names.incomplete)
+    }
+
+    fn set(text: &str) -> Vec<String> {
+        found(Letters::Ascii, text.as_bytes(), true).0
+    }
+
+    #[test]
+    fn names_of_an_applications_own_settings_are_found() {
+        assert_eq!(set("SET app.Tenant = '7'"), ["app.tenant"]);
+        assert_eq!(set("select set_config('a.b.c', x.y, false)"), ["a.b.c", "x.y"]);
+        assert_eq!(set("SET \"app\".\"x\" = 1"), ["app.x"]);
+        assert_eq!(set("SET app . tenant = '7'"), ["app.tenant"]);
+        assert_eq!(set("RESET \"app\"\n.\t\"tenant\" . x"), ["app.tenant.x"]);
+        assert_eq!(set("SET work_mem = 1.5; SET a. = .b"), [""; 0]);
+        assert_eq!(set("SELECT set_config($$app.x$$, $q$a.y$q$, false)"), ["a.y", "app.x"]);
+        assert_eq!(set("SET app.a$1 = $1"), ["app.a", "app.a$1"]);
+        let text = b"SELECT mine('The end. Of all.', t.c)";
+        assert_eq!(found(Letters::Ascii, text, false), (vec!["t.c".into()], false));
+    }
+
+    #[test]
+    fn where_a_text_is_cut_makes_no_difference() {
+        let text = b"SET \"app\" . tenant = '7'; SET b.c = x";
+        for at in 0..=text.len() {
+            let mut names = SettingNames::new(Letters::Ascii);
+            let mut finder = Finder::new(true);
+            finder.feed(&text[..at], &mut names);
+            finder.feed(&text[at..], &mut names);
+            finder.finish(&mut names);
+            let all: Vec<_> = names.iter().map(|(name, _)| name).collect();
+            assert_eq!(all, [&b"app.tenant"[..], b"b.c"], "{at}");
+        }
+    }
+
+    #[test]
+    fn only_what_postgresql_takes_for_a_name_is_asked_about() {
+        let utf8 = |text: &[u8]| found(Letters::Utf8, text, true);
+        assert_eq!(utf8(b"\xef\x65\xe8\x2e\x61"), (vec![], false));
+        assert_eq!(utf8("SET \u{e4}.\u{d6} = 1".as_bytes()), (vec!["\u{e4}.\u{d6}".into()], false));
+        assert_eq!(found(Letters::Bytes, b"SET a.\xe4 = 1", true).0.len(), 1);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_asked_about_is_not_passed_over() {
+        let text = "SET a.\u{e4} = 1".as_bytes();
+        assert_eq!(found(Letters::Ascii, text, true), (vec![], true));
+        // A function may make up any.
+        assert_eq!(found(Letters::Ascii, text, false), (vec![], false));
+        let long = format!("SET a.{} = 1", "b".repeat(WORD_LEN_MAX));
+        assert_eq!(found(Letters::Ascii, long.as_bytes(), true), (vec![], true));
+    }
+
+    #[test]
+    fn more_names_than_are_kept_are_not_passed_over() {
+        let many = |count: usize| (0..count).map(|n| format!("a.b{n} ")).collect::<String>();
+        for sets in [true, false] {
+            let (all, incomplete) = found(Letters::Ascii, many(5_000).as_bytes(), sets);
+            assert_eq!((all.len(), incomplete), (5_000, false));
+            let (all, incomplete) = found(Letters::Ascii, many(50_000).as_bytes(), sets);
+            assert!(all.len() < 10_000 && incomplete);
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The state report: what the library `weir` in a server tells of the server's session, as the
+//! ParameterStatus `weir.state` (`pool_mode = auto`). The form is in `extension/README.md`. What
+//! follows from a report is in `session/verdict.rs`.
+//!
+//! A report is believed only from a server that was asked for reports and has sent one at its login.
+//! Each report has the whole state, so only the last one is kept. Events are not part of the state:
+//! they are collected until the transactions that they belong to are judged.
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::carried::Setting;
+use crate::session::pins::Pins;
+use crate::session::probe::Left;
+use crate::vars::Slots;
+
+/// The reported parameter.
+pub const NAME: &[u8] = b"weir.state";
+/// The startup parameter that asks for reports, and the form that is understood.
+pub const ASK: (&str, &[u8]) = ("weir.report", b"1");
+/// The startup parameter that has the library refuse what needs a session of its own.
+pub const REFUSE: (&str, &[u8]) = ("weir.unsupported", b"error");
+
+/// A longer report is not kept and counts as unknown. The library sends at most 61,440 bytes of state
+/// and 256 more.
+const LEN_MAX: usize = 65_536;
+/// What is kept in place of a report that cannot be read.
+const UNKNOWN: &[u8] = b"v1;u";
+
+/// Reasons to keep a server that only events tell.
+pub const OF_EVENTS: Pins = Pins::LOAD.with(Pins::SEED).with(Pins::SEQUENCE);
+
+/// What a server has reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateReport {
+    /// The last report.
+    value: Vec<u8>,
+    /// The report before the first one of the transactions that are not judged yet.
+    before: Option<Vec<u8>>,
+    /// That of the last report with events.
+    number: u64,
+    /// Of the transactions that are not judged yet.
+    events: Events,
+    /// Can the last report be understood?
+    is_known: bool,
+    /// Is there a report that no verdict was taken from?
+    is_news: bool,
+    /// Tracked parameters that have changed since, where no text was seen to change them.
+    unexplained: Slots,
+}
+
+/// What has happened in a session and is not seen in its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// Reasons to keep the server.
+    pub pins: Pins,
+    /// Numbers of sequences were discarded, before those that `pins` stands for were asked for.
+    pub discards: bool,
+}
+
+impl StateReport {
+    /// The report at a server's login. None if the server's reports cannot be used.
+    pub fn at_login(value: &[u8]) -> Option<Self> {
+        let mut report = Self {
+            value: Vec::new(),
+            before: None,
+            number: 0,
+            events: Events::default(),
+            is_known: false,
+            is_news: false,
+            unexplained: Slots::default(),
+        };
+        report.hear(value, false);
+        report.is_known.then_some(report)
+    }
+
+    /// A report has come. `is_clients`: it tells of what a client has asked for, and not Weir.
+    pub fn hear(&mut self, value: &[u8], is_clients: bool) {
+        let (value, number, events) = match read(value) {
+            Some(Read { left, number, events }) => {
+                self.is_known = left.is_some();
+                (value, number, events)
+            }
+            None => {
+                self.is_known = false;
+                (UNKNOWN, None, Events::default())
+            }
+        };
+        if let Some(number) = number {
+            let is_next = number == self.number.wrapping_add(1);
+            self.number = number;
+            if is_clients {
+                self.add(events);
+                if !is_next {
+                    // A report was lost, and nobody knows which events were in it.
+                    self.add(Events { pins: OF_EVENTS, discards: false });
+                }
+            }
+        }
+        let before = std::mem::replace(&mut self.value, value.to_vec());
+        if is_clients {
+            self.before.get_or_insert(before);
+            self.is_news = true;
+        }
+    }
+
+    fn add(&mut self, events: Events) {
+        if events.discards {
+            self.events.pins = self.events.pins.without(Pins::SEQUENCE);
+            self.events.discards = true;
+        }
+        self.events.pins |= events.pins;
+    }
+
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// The state; None if the server cannot tell it.
+    pub fn state(&self) -> Option<Left> {
+        read(&self.value)?.left
+    }
+
+    /// Which settings the session had before the transactions that are not judged yet.
+    pub fn state_before(&self) -> Option<Left> {
+        read(self.before.as_ref().unwrap_or(&self.value))?.left
+    }
+
+    /// Is there anything that is not judged yet?
+    pub fn is_news(&self) -> bool {
+        self.is_news
+    }
+
+    pub fn events(&self) -> Events {
+        self.events
+    }
+
+    /// A tracked parameter has changed, and no text was seen that may have changed it.
+    pub fn note_unexplained(&mut self, slot: usize) {
+        self.unexplained.add(slot);
+        self.is_news = true;
+    }
+
+    pub fn unexplained(&self) -> Slots {
+        self.unexplained
+    }
+
+    /// A verdict was taken from all there is.
+    pub fn judged(&mut self) {
+        self.before = None;
+        self.events = Events::default();
+        self.is_news = false;
+        self.unexplained = Slots::default();
+    }
+
+    /// Nothing could be made of the last report; the next one may tell more.
+    pub fn put_off(&mut self) {
+        self.events = Events::default();
+    }
+
+    /// The server goes to another process, where its transaction counts as not judged.
+    pub fn resume(&mut self) {
+        self.is_news = true;
+    }
+}
+
+/// One report.
+#[derive(Debug)]
+struct Read {
+    /// None if the server cannot tell it, or tells more than is understood.
+    left: Option<Left>,
+    number: Option<u64>,
+    events: Events,
+}
+
+/// None if it is malformed or of another form.
+fn read(value: &[u8]) -> Option<Read> {
+    if value.len() > LEN_MAX {
+        return None;
+    }
+    let mut items = value.split(|byte| *byte == b';');
+    if items.next() != Some(b"v1") {
+        return None;
+    }
+    let (mut settings, mut prepared, mut channels) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut pins, mut is_known) = (Pins::NONE, true);
+    let (mut number, mut events) = (None, Events::default());
+    for item in items {
+        match item {
+            b"t" => pins |= Pins::TEMPORARY,
+            b"k" => pins |= Pins::LOCK,
+            b"c" => pins |= Pins::CURSOR,
+            [b's', b':', pair @ ..] => {
+                let mut setting = pair_of(pair)?;
+                if setting.name.contains(&b'.') {
+                    // As PostgreSQL compares them. Its own names have one spelling.
+                    setting.name.make_ascii_lowercase();
+                }
+                settings.push(setting);
+            }
+            [b'p', b':', pair @ ..] => prepared.push(pair_of(pair)?),
+            [b'l', b':', name @ ..] => channels.push(text(name)?),
+            [b'w', b':', version @ ..] => is_known &= is_version(version),
+            [b'e', b':', numbered @ ..] => {
+                let (told, of_report) = numbered_events(numbered)?;
+                (number, events) = (Some(told), of_report);
+            }
+            _ => is_known = false,
+        }
+    }
+    is_known &= !events.pins.contains(Pins::UNVERIFIED);
+    let left = is_known.then(|| Left::of_session(settings, prepared, channels, pins));
+    Some(Read { left, number, events })
+}
+
+fn numbered_events(numbered: &[u8]) -> Option<(u64, Events)> {
+    let at = numbered.iter().position(|byte| *byte == b':')?;
+    let digits = Some(&numbered[..at]).filter(|digits| is_digits(digits))?;
+    let number = str::from_utf8(digits).ok()?.parse().ok()?;
+    let mut events = Events::default();
+    for event in numbered[at + 1..].split(|byte| *byte == b',') {
+        events.pins |= match event {
+            b"discard" => {
+                events.discards = true;
+                Pins::NONE
+            }
+            b"currval" | b"lastval" => Pins::SEQUENCE,
+            b"setseed" => Pins::SEED,
+            b"load" | b"backup" | b"origin" | b"dblink" | b"slot" => Pins::LOAD,
+            // Whatever it is, it may be there until the connection ends.
+            _ => Pins::LOAD | Pins::UNVERIFIED,
+        };
+    }
+    Some((number, events))
+}
+
+fn is_version(version: &[u8]) -> bool {
+    let mut parts = version.split(|byte| *byte == b'.');
+    let is_number =
+        |part: Option<&[u8]>| part.is_some_and(|part| !part.is_empty() && is_digits(part));
+    is_number(parts.next()) && is_number(parts.next()) && parts.next().is_none()
+}
+
+fn is_digits(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_digit)
+}
+
+fn pair_of(pair: &[u8]) -> Option<Setting> {
+    let at = pair.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = (text(&pair[..at])?, text(&pair[at + 1..])?);
+    Some(Setting { name, value })
+}
+
+/// The bytes that a text was made of. None has a zero: PostgreSQL's texts have none.
+fn text(written: &[u8]) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::with_capacity(written.len());
+    let mut rest = written;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'\\' => {
+                let (digits, behind) = rest.split_first_chunk::<3>()?;
+                let [high, middle, low] = digits.map(|digit| digit.wrapping_sub(b'0'));
+                if high > 3 || middle > 7 || low > 7 || digits == b"000" {
+                    return None;
+                }
+                bytes.push(high << 6 | middle << 3 | low);
+                rest = behind;
+            }
+            b'=' | 0..b' ' | 0x7f.. => return None,
+            plain => bytes.push(plain),
+        }
+    }
+    Some(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn state(value: &str) -> Option<Left> {
+        read(value.as_bytes())?.left
+    }
+
+    fn at_login(value: &str) -> StateReport {
+        StateReport::at_login(value.as_bytes()).expect("a sound report")
+    }
+
+    #[test]
+    fn every_item_is_what_a_probe_would_have_told() {
+        let left = state(
+            "v1;s:work_mem=5MB;s:App.Tenant=;s:a=\\303\\244\\134\\075;p:one=PREPARE one AS SELECT 1\\073;l:news;t;k;c",
+        )
+        .unwrap();
+        let settings = left.settings.unwrap();
+        assert_eq!(settings.get(b"work_mem"), Some(&b"5MB"[..]));
+        assert_eq!(settings.get(b"app.tenant"), Some(&b""[..]));
+        assert_eq!(settings.get(b"a"), Some(&b"\xc3\xa4\\="[..]));
+        let prepared = left.prepared.unwrap();
+        assert_eq!(prepared.get(b"one"), Some(&b"PREPARE one AS SELECT 1;"[..]));
+        assert!(left.channels.unwrap().get(b"news").is_some());
+        assert_eq!(left.pins, Pins::TEMPORARY | Pins::LOCK | Pins::CURSOR);
+        let nothing = state("v1;w:1.0").unwrap();
+        assert_eq!((nothing.settings, nothing.pins), (Some(Default::default()), Pins::NONE));
+    }
+
+    #[test]
+    fn what_cannot_be_carried_is_a_reason_to_stay() {
+        let pins = |value: &str| state(value).unwrap().pins;
+        assert_eq!(pins("v1;l:\\303\\244"), Pins::LISTEN);
+        assert_eq!(pins("v1;p:a=PREPARE a AS SELECT '\\303\\244'"), Pins::PREPARED);
+        let many = |letter: char, tail: &str| {
+            let all = (0..100).map(|number| format!(";{letter}:n{number}{tail}"));
+            format!("v1{}", all.collect::<String>())
+        };
+        assert_eq!(pins(&many('l', "")), Pins::LISTEN);
+        assert_eq!(pins(&many('p', "=SELECT 1")), Pins::PREPARED);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_unknown() {
+        let long = format!("v1;s:a={}", "b".repeat(LEN_MAX));
+        let all = [
+            "",
+            "v",
+            "v2",
+            "v1x",
+            "v1;u",
+            "v1;x",
+            "v1;",
+            "v1;T",
+            "v1;s:a",
+            "v1;s:a=b=c",
+            "v1;l:\\8",
+            "v1;l:\\000",
+            "v1;l:\\400",
+            "v1;l:\\+12",
+            "v1;l:\u{e4}",
+            "v1;l:\n",
+            "v1;w:1",
+            "v1;w:1.2.3",
+            "v1;w:.1",
+            "v1;e:1",
+            "v1;e:+1:load",
+            "v1;e::load",
+            "v1;e:1:unheard_of",
+            "v1;e:1:",
+            &long,
+        ];
+        for value in all {
+            assert_eq!(state(value), None, "{value:.40}");
+            assert!(StateReport::at_login(value.as_bytes()).is_none(), "{value:.40}");
+        }
+    }
+
+    #[test]
+    fn settings_of_a_transaction_and_of_ours_are_not_carried() {
+        let left = state("v1;s:transaction_isolation=serializable;s:weir.report=1;s:weir.route=a");
+        let settings = left.unwrap().settings.unwrap();
+        assert_eq!(settings.all().len(), 1);
+        assert_eq!(settings.get(b"weir.route"), Some(&b"a"[..]));
+    }
+
+    #[test]
+    fn events_are_collected_until_they_are_judged() {
+        let mut report = at_login("v1;w:1.0");
+        report.hear(b"v1;e:1:currval,setseed", true);
+        report.hear(b"v1;e:2:lastval,load", true);
+        let all = Events { pins: OF_EVENTS, discards: false };
+        assert_eq!((report.events(), report.is_news()), (all, true));
+        report.hear(b"v1;e:3:discard", true);
+        let others = Pins::LOAD | Pins::SEED;
+        assert_eq!(report.events(), Events { pins: others, discards: true });
+        report.hear(b"v1;e:4:discard,currval", true);
+        assert!(report.events().pins.contains(Pins::SEQUENCE));
+        report.judged();
+        assert_eq!((report.events(), report.is_news()), (Events::default(), false));
+        // A client does not answer for what Weir itself has asked for.
+        report.hear(b"v1;e:5:load", false);
+        assert_eq!((report.events(), report.is_news()), (Events::default(), false));
+    }
+
+    #[test]
+    fn where_a_report_was_lost_all_events_may_have_been_in_it() {
+        for second in ["v1;e:3:setseed", "v1;e:1:setseed"] {
+            let mut report = at_login("v1");
+            report.hear(b"v1;e:1:setseed", true);
+            report.judged();
+            report.hear(second.as_bytes(), true);
+            assert_eq!(report.events().pins, OF_EVENTS, "{second}");
+        }
+    }
+
+    #[test]
+    fn what_was_before_is_known_until_the_verdict() {
+        let mut report = at_login("v1");
+        let work_mem = |left: Option<Left>| left?.settings?.get(b"work_mem").map(<[u8]>::to_vec);
+        report.hear(b"v1;s:work_mem=1MB", false);
+        report.hear(b"v1;s:work_mem=2MB", true);
+        report.hear(b"v1;s:work_mem=3MB", true);
+        assert_eq!(work_mem(report.state_before()), Some(b"1MB".to_vec()));
+        report.judged();
+        assert_eq!(work_mem(report.state_before()), Some(b"3MB".to_vec()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+            let _ = read(&[b"v1;", &bytes[..]].concat());
+        }
+
+        #[test]
+        fn nor_do_items_of_its_own(
+            items in prop::collection::vec("[spltkcuwe]:?[a-z0-9\\\\=:,.]{0,20}", 0..8)
+        ) {
+            let value = format!("v1;{}", items.join(";"));
+            let mut report = at_login("v1");
+            report.hear(value.as_bytes(), true);
+            let is_unknown = report.state().is_none();
+            prop_assert_eq!(is_unknown, StateReport::at_login(value.as_bytes()).is_none());
+        }
+    }
+}
