@@ -26,7 +26,7 @@ pub struct AuthFile {
 impl AuthFile {
     /// The secret of the user whose name comes next in the alphabet: one who is not here can be met
     /// as that user would be, and always in the same way.
-    pub fn stand_in(&self, user: &str) -> Option<&str> {
+    pub fn decoy_secret(&self, user: &str) -> Option<&str> {
         let behind = self.users.range::<str, _>((Bound::Excluded(user), Bound::Unbounded)).next();
         behind.or_else(|| self.users.first_key_value()).map(|(_, secret)| secret.as_str())
     }

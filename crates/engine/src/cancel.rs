@@ -9,4 +9,4 @@ mod requests;
 mod signal;
 pub mod signaling;
 
-pub use outcome::{CancelEnd, CancelFate};
+pub use outcome::{CancelEnd, CancelOutcome};

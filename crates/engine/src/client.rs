@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::cancel::outcome::CancelFate;
+use crate::cancel::outcome::CancelOutcome;
 use crate::cancel::signaling::Signaling;
 pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
@@ -38,7 +38,7 @@ pub enum ClientPhase {
     /// It has a server.
     Linked,
     /// Its cancel request: answers of so many workers are missing.
-    Canceling { answers_missing: u16, fate: CancelFate },
+    Canceling { answers_missing: u16, outcome: CancelOutcome },
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ pub struct Extended {
     /// answered; 0 = it does not wait for that.
     pub awaits: u64,
     /// How often its next Bind was held back to find out what the statement returns
-    /// ([`crate::relay::kept::QUESTIONS_MAX`]).
+    /// ([`crate::relay::kept_request::QUESTIONS_MAX`]).
     pub questions: u8,
     /// Was the statement of its present request prepared anew, the server having refused it? That is
     /// done once.
@@ -242,8 +242,8 @@ impl Client {
 
     /// In which order its settings are made on another server.
     pub fn order(&self) -> Order {
-        let learnt = self.session.as_ref().and_then(|session| session.order);
-        learnt.unwrap_or_else(|| self.vars.carried.usual_order())
+        let known = self.session.as_ref().and_then(|session| session.order);
+        known.unwrap_or_else(|| self.vars.carried.usual_order())
     }
 
     pub fn name(&self) -> (&str, &str) {

@@ -18,7 +18,7 @@ use crate::login::auth::Credentials;
 use crate::notify::listener::Listener;
 use crate::operator::stats::Stats;
 use crate::server::Server;
-use crate::session::lore::Lore;
+use crate::session::text_history::TextHistory;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::values::SharedVars;
@@ -74,7 +74,7 @@ pub struct Engine<X> {
     /// Has any user limits of its own for its clients' waiting or idling?
     pub(crate) limits_users: bool,
     /// Pools whose database logs in as another user since a reload.
-    pub(crate) renamed: Vec<PoolId>,
+    pub(crate) changed_user: Vec<PoolId>,
     /// Are pools to be looked for that are filled without a client?
     pub(crate) warms_pools: bool,
     /// Those have to go at the next tick who count and do not log in.
@@ -121,7 +121,7 @@ impl<X: Exchange> Engine<X> {
             drain: None,
             new_autodb: None,
             limits_users: limits_users(&config),
-            renamed: Vec::new(),
+            changed_user: Vec::new(),
             warms_pools: true,
             places_wanted: false,
             listeners: BTreeMap::new(),
@@ -200,7 +200,7 @@ impl<X: Exchange> Engine<X> {
                     user: pool.key.user.clone(),
                 }),
                 stats: Stats::default(),
-                lore: Lore::default(),
+                history: TextHistory::default(),
             })
         })
     }

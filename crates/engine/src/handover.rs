@@ -1,11 +1,11 @@
 //! Handover: clients and servers move to another process (online restart).
 //!
-//! `parcel` is the format. `export` reads the tables and changes nothing; `import` fills the tables of
+//! `records` is the format. `export` reads the tables and changes nothing; `import` fills the tables of
 //! the new process. Nothing is sent to any connection.
 
 pub(crate) mod export;
 pub(crate) mod import;
-pub mod parcel;
+pub mod records;
 
 pub use export::{Exported, ExportedClient};
-pub use import::{Imported, Shelf};
+pub use import::{ImportTables, Imported};

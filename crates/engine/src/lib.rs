@@ -48,10 +48,10 @@ pub mod vars;
 
 pub use admission::{limits, pool, shares, switches};
 pub use engine::{Drain, Engine};
-pub use handover::{Exported, ExportedClient, Imported, Shelf, parcel};
+pub use handover::{Exported, ExportedClient, ImportTables, Imported, records};
 pub use lifecycle::replication;
-pub use login::{LOGIN_GRACE, auth, guesses, learnt};
+pub use login::{LOGIN_GRACE, auth, guesses, server_secret};
 pub use operator::inspect::server_row;
 pub use operator::{averages, report, stats};
-pub use relay::{interner, ledger, prepared, realm};
+pub use relay::{interner, ledger, parse_context, prepared};
 pub use session::{pins, state_report};

@@ -5,16 +5,16 @@
 //! client in a pool, or with a refusal.
 
 pub mod auth;
+pub(crate) mod auth_answer;
 mod auth_query;
 mod certificate;
 mod checks;
 mod decoy;
 pub mod guesses;
-pub(crate) mod inquiry;
-pub mod learnt;
 mod patience;
 mod prove;
 mod sasl;
+pub mod server_secret;
 mod startup;
 pub(crate) mod steps;
 

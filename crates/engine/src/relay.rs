@@ -5,13 +5,13 @@
 //! choose no server.
 
 pub mod interner;
-pub(crate) mod kept;
+pub(crate) mod kept_request;
 pub mod ledger;
+pub mod parse_context;
 pub mod prepared;
-pub mod realm;
 mod replies;
 pub(crate) mod requests;
 pub(crate) mod resend;
-pub(crate) mod stand_in;
 pub(crate) mod stream;
+pub(crate) mod substitute;
 pub(crate) mod undo;

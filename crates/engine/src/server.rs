@@ -17,22 +17,22 @@ use crate::encoding::Letters;
 use crate::ids::{ClientId, Handle, Micros, PoolId};
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
-use crate::login::inquiry::Inquiry;
-use crate::login::learnt::Learnt;
-use crate::relay::kept::{Kept, Outline};
+use crate::login::auth_answer::AuthAnswer;
+use crate::login::server_secret::ServerSecret;
+use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
 use crate::session::carried::Carried;
-use crate::session::draws::Drawn;
-use crate::session::lore::{CANDIDATES_MAX, Called};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Probe;
 use crate::session::resets::Resets;
 use crate::session::scanning::Scanning;
+use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
 use crate::session::state::{Deallocations, Lent, Numbers, Traces};
 use crate::session::state_report::StateReport;
+use crate::session::text_history::{CANDIDATES_MAX, Called};
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
 
@@ -70,7 +70,7 @@ impl ServerPhase {
 /// For whose sake a server is opened, if not for that of whoever comes first. Its failure is that
 /// client's own affair and says nothing about the pool.
 #[derive(Debug)]
-pub enum Errand {
+pub enum ServerPurpose {
     /// To find out whether this is the client's password.
     Proof { client: ClientId, password: Vec<u8> },
     /// To be this client's and nobody else's.
@@ -81,8 +81,8 @@ pub enum Errand {
     Listen,
 }
 
-impl Errand {
-    /// Whose errand it is, if it is one client's.
+impl ServerPurpose {
+    /// Whose purpose it is, if it is one client's.
     pub fn client(&self) -> Option<ClientId> {
         match self {
             Self::Proof { client, .. }
@@ -111,9 +111,9 @@ pub struct ServerLogin {
     /// It has agreed to that, or negotiated, or at any rate gone on.
     pub version_settled: bool,
     pub scram: Option<ScramClient>,
-    pub learnt: Option<Learnt>,
+    pub server_secret: Option<ServerSecret>,
     pub welcome: Welcome,
-    pub errand: Option<Errand>,
+    pub purpose: Option<ServerPurpose>,
     /// Did the server ask for a password at all?
     pub challenged: bool,
     pub authenticated: bool,
@@ -145,7 +145,7 @@ impl ServerLogin {
 
     /// The client's password, if that is what is to be found out.
     pub fn proof(&self) -> Option<&[u8]> {
-        self.errand.as_ref().and_then(Errand::password)
+        self.purpose.as_ref().and_then(ServerPurpose::password)
     }
 }
 
@@ -176,7 +176,7 @@ pub struct Server {
     pub vars: Values,
     pub statements: ServerStatements,
     /// The present request, or the last one.
-    pub kept: Option<Box<Kept>>,
+    pub kept: Option<Box<KeptRequest>>,
     /// Serial number of the client's Parse that made the present unnamed statement; 0 = none that
     /// anybody may use.
     pub unnamed: u64,
@@ -201,7 +201,7 @@ pub struct Server {
     /// Its present transaction has changed the schema.
     pub changes_schema: bool,
     /// What it has answered so far to `auth_query`.
-    pub inquiry: Option<Box<Inquiry>>,
+    pub auth_answer: Option<Box<AuthAnswer>>,
     /// What its client's present transaction may have left (`pool_mode = auto`), until a probe has
     /// shown it.
     pub traces: Traces,
@@ -214,7 +214,7 @@ pub struct Server {
     /// What its texts may have set of the application's own settings.
     pub setting_names: Option<Box<SettingNames>>,
     /// May that transaction have changed what texts mean?
-    pub has_moved: bool,
+    pub context_changed: bool,
     /// May it have set a tracked parameter by what its texts say, if only for itself?
     pub may_set: bool,
     /// Statements that it was lent for that transaction, under these names of its client's.
@@ -227,9 +227,9 @@ pub struct Server {
     pub pinned: Option<Box<Pinned>>,
     pub numbers: Numbers,
     /// Numbers for which its client may ask.
-    pub drawn: Drawn,
-    /// The text by which that client may last have drawn one (`draws.rs`); 0 = none.
-    pub drew: u32,
+    pub drawn: DrawnNumbers,
+    /// The text by which that client may last have drawn one (`sequences.rs`); 0 = none.
+    pub last_draw: u32,
     /// It has lost that client, and is discarding what is left.
     pub forgetting: bool,
     /// It has told of what a client listens to that has left it.
@@ -270,21 +270,21 @@ impl Server {
             doomed: None,
             own_error: None,
             changes_schema: false,
-            inquiry: None,
+            auth_answer: None,
             traces: Traces::default(),
             before: None,
             scanning: None,
             resets: Resets::default(),
             setting_names: None,
-            has_moved: false,
+            context_changed: false,
             may_set: false,
             lent: Vec::new(),
             deallocations: Deallocations::default(),
             probe: None,
             pinned: None,
             numbers: Numbers::default(),
-            drawn: Drawn::default(),
-            drew: 0,
+            drawn: DrawnNumbers::default(),
+            last_draw: 0,
             forgetting: false,
             disturbed: false,
             state_report: None,
@@ -305,7 +305,7 @@ impl Server {
     /// May a text mean something else there than elsewhere, which its client's settings do not tell?
     pub fn has_own_meanings(&self) -> bool {
         let pins = self.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
-        self.has_moved || pins.contains(Pins::TEMPORARY)
+        self.context_changed || pins.contains(Pins::TEMPORARY)
     }
 
     /// It goes to another worker, where this worker's serial numbers mean nothing.
@@ -327,8 +327,8 @@ impl Server {
         self.client = None;
         self.before = None;
         self.deallocations.clear();
-        (self.has_moved, self.may_set) = (false, false);
-        self.drew = 0;
+        (self.context_changed, self.may_set) = (false, false);
+        self.last_draw = 0;
         self.numbers = self.numbers.after(serial);
     }
 
@@ -446,9 +446,9 @@ impl Server {
     }
 
     /// It has changed one of its parameters by itself, and its client has another value.
-    pub fn has_strayed(&mut self) {
+    pub fn has_changed_by_itself(&mut self) {
         // What is parsed until the transaction is over is read by it.
-        self.has_moved = true;
+        self.context_changed = true;
         if self.pinned.is_some() {
             // It is not given to its client anew, but asked.
             self.doubt_settings();
@@ -473,7 +473,7 @@ impl Server {
     }
 
     /// Its client does not keep it for a question about numbers any more. Returns what was drawn.
-    pub fn take_hold(&mut self) -> Drawn {
+    pub fn take_hold(&mut self) -> DrawnNumbers {
         if let Some(pinned) = &mut self.pinned {
             pinned.pins = pinned.pins.without(Pins::DRAWN);
         }

@@ -5,14 +5,14 @@
 //! probe, state reports, pins. It never forwards a client's message.
 
 pub(crate) mod carried;
-pub(crate) mod draws;
 mod holding;
-pub(crate) mod lore;
 pub mod pins;
 pub(crate) mod probe;
 pub(crate) mod resets;
 pub(crate) mod scanning;
+pub(crate) mod sequences;
 pub(crate) mod setting_names;
 pub(crate) mod state;
 pub mod state_report;
+pub(crate) mod text_history;
 mod verdict;

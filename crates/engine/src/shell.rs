@@ -8,14 +8,14 @@ use wire::startup::CancelKey;
 
 use crate::admission::limits::Limits;
 use crate::admission::pool::Pool;
-pub use crate::cancel::outcome::{CancelEnd, CancelFate};
+pub use crate::cancel::outcome::{CancelEnd, CancelOutcome};
 use crate::cancel::signaling::Found;
 use crate::ids::{ClientId, Handle, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Judge, Password};
 use crate::notify::listener::{Subscriber, Subscription};
+use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::Statement;
-use crate::relay::realm::Realm;
 use crate::server::Server;
 use crate::settings::{PoolKey, Target};
 
@@ -152,7 +152,7 @@ pub trait Exchange {
     fn post(&mut self, worker: WorkerId, mail: Mail);
 
     /// The one shared copy of this statement, of those prepared since the schema changed last.
-    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement>;
+    fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement>;
 
     /// A server has said that it has changed the schema.
     fn schema_changed(&mut self);
@@ -215,7 +215,7 @@ pub enum Mail {
     CancelDone {
         requester: ClientId,
         serial: u64,
-        fate: CancelFate,
+        outcome: CancelOutcome,
     },
     /// Was one of your clients told this process id? Answer with `ProcessFound`.
     FindProcess {

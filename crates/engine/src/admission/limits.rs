@@ -319,7 +319,7 @@ impl Limits {
 
     /// Who starves for the like of this pool's servers, while this one has had its share for now;
     /// and the serial of that.
-    pub fn creditor(
+    pub fn better_claim(
         &mut self,
         pool: PoolId,
         identity: &Identity,

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::ids::{ClientId, Handle, Micros, PoolId, Waiter, WorkerId, over};
-use crate::login::learnt::Learnt;
+use crate::login::server_secret::ServerSecret;
 use crate::server::Server;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::values::Digest;
@@ -102,7 +102,7 @@ pub struct Pool {
     /// What a client is told at login, learnt from the first server.
     pub welcome: Option<Arc<Welcome>>,
     /// What takes a password's place for further logins to the server.
-    pub learnt: Option<Learnt>,
+    pub server_secret: Option<ServerSecret>,
     /// The password that the server accepted from a client, salted (see `AccessPolicy`).
     pub proven: Option<ScramVerifier>,
     pub failure: Option<Failure>,
@@ -156,7 +156,7 @@ impl Pool {
             key,
             settings,
             welcome: None,
-            learnt: None,
+            server_secret: None,
             proven: None,
             was_entered: false,
             failure: None,

@@ -161,7 +161,7 @@ impl<X: Exchange> Engine<X> {
         let pool = self.server(id).pool;
         let identity = self.view(pool).identity.clone();
         while let Some((rival, since)) =
-            self.exchange.limits(|limits| limits.creditor(pool, &identity, now))
+            self.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
         {
             if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
                 return self.close_server(id, "evicted", now, io);

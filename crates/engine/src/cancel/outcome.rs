@@ -25,7 +25,7 @@ pub enum CancelEnd {
 
 /// What became of a cancel request; of several answers the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CancelFate {
+pub enum CancelOutcome {
     /// Nobody has that key.
     Unknown,
     /// Its owner waits for nothing.
@@ -38,7 +38,7 @@ pub enum CancelFate {
     Sent,
 }
 
-impl CancelFate {
+impl CancelOutcome {
     /// For the log.
     #[must_use]
     pub fn reason(self) -> &'static str {
@@ -56,16 +56,16 @@ impl CancelEnd {
     /// For the log.
     #[must_use]
     pub fn reason(self) -> &'static str {
-        self.fate().reason()
+        self.outcome().reason()
     }
 
     /// What became of the request, ended so.
     #[must_use]
-    pub fn fate(self) -> CancelFate {
+    pub fn outcome(self) -> CancelOutcome {
         match self {
-            Self::Taken => CancelFate::Sent,
-            Self::Unsent => CancelFate::Unsent,
-            Self::Late { .. } => CancelFate::Late,
+            Self::Taken => CancelOutcome::Sent,
+            Self::Unsent => CancelOutcome::Unsent,
+            Self::Late { .. } => CancelOutcome::Late,
         }
     }
 }

@@ -6,7 +6,7 @@
 use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
 
-use crate::cancel::outcome::{Cancel, CancelEnd, CancelFate};
+use crate::cancel::outcome::{Cancel, CancelEnd, CancelOutcome};
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
@@ -36,7 +36,7 @@ impl<X: Exchange> Engine<X> {
         let others = self.ask_other_processes(&key, requester, io);
         let answers_missing = workers + others;
         self.client_mut(id).phase =
-            ClientPhase::Canceling { answers_missing, fate: CancelFate::Unknown };
+            ClientPhase::Canceling { answers_missing, outcome: CancelOutcome::Unknown };
         io.cancel_console(&key);
         for worker in (0..workers).map(WorkerId) {
             if worker != self.worker {
@@ -90,7 +90,7 @@ impl<X: Exchange> Engine<X> {
             return self.drop_client(id, Leaving::Unanswered(why), now, io);
         };
         let client = self.client_mut(id);
-        client.phase = ClientPhase::Canceling { answers_missing: 1, fate: CancelFate::Sent };
+        client.phase = ClientPhase::Canceling { answers_missing: 1, outcome: CancelOutcome::Sent };
         let requester = Some((self.worker, id, self.client(id).serial));
         let mut secret = (number as u32).to_be_bytes().to_vec();
         secret.extend_from_slice(key.secret.get(4..).unwrap_or_default());
@@ -111,7 +111,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         match self.busy_server_of(&key) {
             Ok(on) => self.send_cancel(on, Some(requester), io),
-            Err(fate) => self.answer_cancel(requester, fate, now, io),
+            Err(outcome) => self.answer_cancel(requester, outcome, now, io),
         }
     }
 
@@ -142,12 +142,12 @@ impl<X: Exchange> Engine<X> {
 
     /// The server that is working for the owner of this key. One request at a time is enough for
     /// it: what comes while another is under way changes nothing.
-    fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelFate> {
-        self.busy_server(self.owner_of(key).ok_or(CancelFate::Unknown)?)
+    fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelOutcome> {
+        self.busy_server(self.owner_of(key).ok_or(CancelOutcome::Unknown)?)
     }
 
-    pub(crate) fn busy_server(&self, client: &Client) -> Result<ServerId, CancelFate> {
-        let on = client.server.ok_or(CancelFate::Idle)?;
+    pub(crate) fn busy_server(&self, client: &Client) -> Result<ServerId, CancelOutcome> {
+        let on = client.server.ok_or(CancelOutcome::Idle)?;
         let server = self.server(on);
         // What is found out before the client's own request may wait as long as that would.
         let renews = matches!(server.phase, ServerPhase::Preparing(step) if step.renews());
@@ -155,8 +155,8 @@ impl<X: Exchange> Engine<X> {
         let busy = works && !server.ledger.owes_nothing();
         match (busy, server.cancel_pending) {
             (true, false) => Ok(on),
-            (true, true) => Err(CancelFate::Sent),
-            (false, _) => Err(CancelFate::Idle),
+            (true, true) => Err(CancelOutcome::Sent),
+            (false, _) => Err(CancelOutcome::Idle),
         }
     }
 
@@ -202,22 +202,22 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if let Some(requester) = requester {
-            self.answer_cancel(requester, end.fate(), now, io);
+            self.answer_cancel(requester, end.outcome(), now, io);
         }
     }
 
     pub(crate) fn answer_cancel(
         &mut self,
         requester: (WorkerId, ClientId, u64),
-        fate: CancelFate,
+        outcome: CancelOutcome,
         now: Micros,
         io: &mut impl Io,
     ) {
         let (worker, client, serial) = requester;
         if worker == self.worker {
-            self.cancel_answered(client, serial, fate, now, io);
+            self.cancel_answered(client, serial, outcome, now, io);
         } else {
-            self.exchange.post(worker, Mail::CancelDone { requester: client, serial, fate });
+            self.exchange.post(worker, Mail::CancelDone { requester: client, serial, outcome });
         }
     }
 
@@ -227,7 +227,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         serial: u64,
-        answer: CancelFate,
+        answer: CancelOutcome,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -235,11 +235,11 @@ impl<X: Exchange> Engine<X> {
         if client.serial != serial {
             return;
         }
-        let ClientPhase::Canceling { answers_missing, fate } = &mut client.phase else {
+        let ClientPhase::Canceling { answers_missing, outcome } = &mut client.phase else {
             return self.signaled(id, answer, now, io);
         };
-        *fate = answer.max(*fate);
-        let reason = fate.reason();
+        *outcome = answer.max(*outcome);
+        let reason = outcome.reason();
         *answers_missing -= 1;
         if *answers_missing == 0 {
             self.drop_client(id, Leaving::Unanswered(reason), now, io);

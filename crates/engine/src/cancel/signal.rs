@@ -15,12 +15,12 @@
 use wire::error_fields::ErrorFields;
 use wire::{backend, frontend};
 
-use crate::cancel::outcome::CancelFate;
+use crate::cancel::outcome::CancelOutcome;
 use crate::cancel::signaling::{Call, Found, Owner, Refusal, Signaling, Step, Verdict};
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter, WorkerId};
-use crate::login::inquiry::{Found as Row, Inquiry};
+use crate::login::auth_answer::{AuthAnswer, Found as Row};
 use crate::relay::ledger::Expect;
 use crate::relay::resend::QUERY_CANCELED;
 use crate::server::{Preparation, Server, ServerPhase};
@@ -193,7 +193,7 @@ impl<X: Exchange> Engine<X> {
             frontend::sync(&mut out);
             steps.push(Expect::Sync);
         }
-        server.inquiry = Some(Box::default());
+        server.auth_answer = Some(Box::default());
         server.own_error = None;
         server.asked_at = now;
         if let Some(step) = signal_step(self.client_mut(id)) {
@@ -208,7 +208,8 @@ impl<X: Exchange> Engine<X> {
         let Step::Ask(owner) = std::mem::replace(step, Step::Act) else { return };
         let server = self.server_mut(on);
         let error = server.own_error.take();
-        let inquiry: Inquiry = server.inquiry.take().map_or_else(Inquiry::default, |own| *own);
+        let auth_answer: AuthAnswer =
+            server.auth_answer.take().map_or_else(AuthAnswer::default, |own| *own);
         if let (Some(message), true) = (&error, server.ledger.is_skipping()) {
             // The client's batch has failed with it.
             let code = str::from_utf8(QUERY_CANCELED).unwrap_or_default();
@@ -217,7 +218,7 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &out);
             return self.decide_signal(id, Verdict::Unknown, now, io);
         }
-        let secret = match inquiry.finish(error) {
+        let secret = match auth_answer.finish(error) {
             Ok(Some(Row { secret: Some(secret), .. })) => secret,
             // The role is gone, or it cannot be known.
             Ok(_) | Err(_) => String::new(),
@@ -259,15 +260,15 @@ impl<X: Exchange> Engine<X> {
         let client = self.clients.get(id.0 as usize).filter(|client| client.serial == serial);
         let Some(client) = client else {
             // It has left meanwhile.
-            return self.answer_cancel(requester, CancelFate::Unknown, now, io);
+            return self.answer_cancel(requester, CancelOutcome::Unknown, now, io);
         };
         if terminates {
             self.terminate_client(id, now, io);
-            return self.answer_cancel(requester, CancelFate::Sent, now, io);
+            return self.answer_cancel(requester, CancelOutcome::Sent, now, io);
         }
         match self.busy_server(client) {
             Ok(on) => self.send_cancel(on, Some(requester), io),
-            Err(fate) => self.answer_cancel(requester, fate, now, io),
+            Err(outcome) => self.answer_cancel(requester, outcome, now, io),
         }
     }
 
@@ -275,15 +276,17 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn signaled(
         &mut self,
         id: ClientId,
-        fate: CancelFate,
+        outcome: CancelOutcome,
         now: Micros,
         io: &mut impl Io,
     ) {
         let Some(Step::Act) = signal_step(self.client_mut(id)) else { return };
-        let verdict = match fate {
+        let verdict = match outcome {
             // PostgreSQL says true of a backend that has nothing to cancel, too.
-            CancelFate::Idle | CancelFate::Sent => Verdict::Done,
-            CancelFate::Unknown | CancelFate::Unsent | CancelFate::Late => Verdict::Unknown,
+            CancelOutcome::Idle | CancelOutcome::Sent => Verdict::Done,
+            CancelOutcome::Unknown | CancelOutcome::Unsent | CancelOutcome::Late => {
+                Verdict::Unknown
+            }
         };
         self.decide_signal(id, verdict, now, io);
     }
@@ -334,7 +337,7 @@ fn is_login_user(client: &Client, server: Option<&Server>) -> bool {
         let may_differ = Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE | Signs::LOCAL;
         let pins = server.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         !server.traces.signs.intersects(may_differ)
-            && !server.has_moved
+            && !server.context_changed
             && !pins.contains(Pins::UNVERIFIED)
     });
     let is_itself =

@@ -220,9 +220,9 @@ impl<X: Exchange> Engine<X> {
         for (id, view) in self.pools.iter_mut() {
             let settings = self.exchange.pool(id, |pool| pool.settings.clone());
             if settings.forced_user {
-                self.renamed.retain(|pool| *pool != id);
+                self.changed_user.retain(|pool| *pool != id);
             } else if view.settings.forced_user {
-                self.renamed.push(id);
+                self.changed_user.push(id);
             }
             view.settings = settings;
         }

@@ -22,8 +22,8 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             Mail::Cancel { key, requester } => self.cancel_asked(key, requester, now, io),
-            Mail::CancelDone { requester, serial, fate } => {
-                self.cancel_answered(requester, serial, fate, now, io)
+            Mail::CancelDone { requester, serial, outcome } => {
+                self.cancel_answered(requester, serial, outcome, now, io)
             }
             Mail::FindProcess { process_id, requester } => {
                 self.process_asked(process_id, requester, now, io);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::admission::limits::Claim;
 use crate::ids::{Identity, PoolId};
 use crate::operator::stats::Stats;
-use crate::session::lore::Lore;
+use crate::session::text_history::TextHistory;
 use crate::settings::PoolSettings;
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct PoolView {
     pub(crate) identity: Arc<Identity>,
     pub(crate) stats: Stats,
     /// In auto mode.
-    pub(crate) lore: Lore,
+    pub(crate) history: TextHistory,
 }
 
 impl PoolView {

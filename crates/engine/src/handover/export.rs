@@ -1,4 +1,4 @@
-//! Clients and servers go to another process, or come from one ([`crate::handover::parcel`]).
+//! Clients and servers go to another process, or come from one ([`crate::handover::records`]).
 //!
 //! ```text
 //!  old process: client_can_stop … export ─┬─► cede      (the other has them)
@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use crate::client::{Client, ClientPhase, Extended};
 use crate::engine::Engine;
-use crate::handover::parcel::{
-    ClientRecord, ExtendedRecord, NamedRecord, Parcel, ReplicationRecord, ServerRecord,
-    StatementRecord, VarsRecord, WelcomeRecord,
+use crate::handover::records::{
+    ClientRecord, ExtendedRecord, NamedRecord, ReplicationRecord, ServerRecord, StatementRecord,
+    VarsRecord, WelcomeRecord, WorkerRecords,
 };
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
 use crate::server::{Server, ServerPhase};
-use crate::session::lore::CustomsRecord;
+use crate::session::text_history::CustomsRecord;
 use crate::shell::Exchange;
 use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
@@ -40,18 +40,18 @@ pub struct ExportedClient {
     pub server: Option<ServerId>,
 }
 
-/// A parcel being packed: what many records share is written once.
+/// Writes a worker's records: what many of them share is written once.
 #[derive(Default)]
-struct Packer {
-    parcel: Parcel,
+struct RecordWriter {
+    records: WorkerRecords,
     vars: HashMap<*const Vars, u32>,
     welcomes: HashMap<*const Welcome, u32>,
     statements: HashSet<u64>,
 }
 
-impl Packer {
+impl RecordWriter {
     fn vars(&mut self, vars: &Values) -> u32 {
-        let all = &mut self.parcel.vars;
+        let all = &mut self.records.vars;
         *self.vars.entry(&raw const **vars).or_insert_with(|| {
             all.push(VarsRecord::of(vars));
             all.len() as u32 - 1
@@ -59,7 +59,7 @@ impl Packer {
     }
 
     fn welcome(&mut self, welcome: &Arc<Welcome>) -> u32 {
-        let all = &mut self.parcel.welcomes;
+        let all = &mut self.records.welcomes;
         *self.welcomes.entry(Arc::as_ptr(welcome)).or_insert_with(|| {
             all.push(WelcomeRecord::of(welcome));
             all.len() as u32 - 1
@@ -68,7 +68,7 @@ impl Packer {
 
     fn statement(&mut self, statement: &Statement) -> u64 {
         if self.statements.insert(statement.id) {
-            self.parcel.statements.push(StatementRecord::of(statement));
+            self.records.statements.push(StatementRecord::of(statement));
         }
         statement.id
     }
@@ -218,10 +218,10 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         stays: impl Fn(ClientId, Option<ServerId>) -> bool,
         stays_parked: impl Fn(Handle) -> bool,
-    ) -> (Parcel, Exported) {
+    ) -> (WorkerRecords, Exported) {
         let all: Vec<_> = self.server_ids().collect();
         all.into_iter().for_each(|on| self.remember_setting_names(on));
-        let mut packer = Packer::default();
+        let mut writer = RecordWriter::default();
         let mut exported = Exported::default();
         for id in self.clients_where(|_| true) {
             if !self.may_move(id) {
@@ -231,13 +231,13 @@ impl<X: Exchange> Engine<X> {
             if stays(id, client.server) {
                 continue;
             }
-            let mut record = packer.client(client);
+            let mut record = writer.client(client);
             if let Some(on) = client.server {
                 let server = &self.servers[on.0 as usize];
                 let epoch = self.exchange.pool(server.pool, |pool| pool.epoch());
-                record.server = Some(packer.server(server, epoch, Some(client)));
+                record.server = Some(writer.server(server, epoch, Some(client)));
             }
-            packer.parcel.clients.push(record);
+            writer.records.clients.push(record);
             let (serial, server) = (client.serial, client.server);
             exported.clients.push(ExportedClient { id, serial, server });
         }
@@ -246,19 +246,19 @@ impl<X: Exchange> Engine<X> {
             self.exchange.pool(id, |pool| {
                 let epoch = pool.epoch();
                 for server in pool.idle_at(worker).filter(|one| !stays_parked(one.handle)) {
-                    let record = packer.server(server, epoch, None);
-                    packer.parcel.parked.push(record);
+                    let record = writer.server(server, epoch, None);
+                    writer.records.parked.push(record);
                     exported.parked.push((id, server.handle));
                 }
             });
         }
-        packer.parcel.serial = self.serial;
-        let records = self.pools.iter().map(|(id, view)| view.lore.customs_record(id.0));
+        writer.records.serial = self.serial;
+        let customs = self.pools.iter().map(|(id, view)| view.history.customs_record(id.0));
         let is_empty = |record: &CustomsRecord| {
             *record == CustomsRecord { pool: record.pool, ..CustomsRecord::default() }
         };
-        packer.parcel.customs = records.filter(|record| !is_empty(record)).collect();
-        (packer.parcel, exported)
+        writer.records.customs = customs.filter(|record| !is_empty(record)).collect();
+        (writer.records, exported)
     }
 
     /// What was exported is another process's now: it is forgotten here, without a word to anybody.

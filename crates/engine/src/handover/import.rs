@@ -1,4 +1,4 @@
-//! The new process's half of a hand-over: what came out of the parcels gets slots here. Nothing is
+//! The new process's half of a hand-over: what came out of the records gets slots here. Nothing is
 //! sent before [`Engine::begin_imported`], since until then it may all be the other process's.
 
 use std::collections::{HashMap, HashSet};
@@ -12,8 +12,9 @@ use wire::messages::Parse;
 use crate::admission::pool::REMOVED;
 use crate::client::{Client, ClientPhase, Extended};
 use crate::engine::Engine;
-use crate::handover::parcel::{
-    ClientRecord, ExtendedRecord, Parcel, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
+use crate::handover::records::{
+    ClientRecord, ExtendedRecord, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
+    WorkerRecords,
 };
 use crate::ids::{ClientId, Identity, Micros, ServerId};
 use crate::relay::prepared::{DOUBTFUL, Statement};
@@ -25,9 +26,9 @@ use crate::shell::{Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
-/// What the records of a parcel refer to by number.
+/// What the records of a worker's records refer to by number.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct ImportTables {
     statements: HashMap<u64, Arc<Statement>>,
     vars: Vec<Values>,
     welcomes: Vec<Arc<Welcome>>,
@@ -57,7 +58,7 @@ struct Destination {
     is_same: bool,
 }
 
-impl Shelf {
+impl ImportTables {
     /// `names` are those of the other process, `ours` this one's.
     pub fn new(names: &[String], ours: &TrackedNames) -> Self {
         Self {
@@ -74,16 +75,16 @@ impl Shelf {
         }
     }
 
-    /// The next parcel. Its statements have been restored already.
-    pub fn open(&mut self, parcel: &Parcel, statements: HashMap<u64, Arc<Statement>>) {
+    /// The next worker's records. Their statements have been restored already.
+    pub fn open(&mut self, records: &WorkerRecords, statements: HashMap<u64, Arc<Statement>>) {
         self.statements = statements;
         self.vars.clear();
-        for record in &parcel.vars {
+        for record in &records.vars {
             let vars = self.share(record);
             self.vars.push(vars);
         }
         self.welcomes.clear();
-        for record in &parcel.welcomes {
+        for record in &records.welcomes {
             let welcome = self.welcome_of(record);
             self.welcomes.push(welcome);
         }
@@ -144,24 +145,24 @@ impl Shelf {
 
 impl<X: Exchange> Engine<X> {
     /// The pools come first: what their servers had to tell is known again.
-    pub fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, shelf: &mut Shelf) {
+    pub fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, tables: &mut ImportTables) {
         for record in pools {
             let Some(record) = record else {
-                shelf.pools.push(None);
+                tables.pools.push(None);
                 continue;
             };
             let (database, user) = (record.database.clone(), record.user.clone());
             let found = self.find_pool(&database, &user);
-            let leads_there = !shelf.lacks_names
+            let leads_there = !tables.lacks_names
                 && found.is_some_and(|id| self.settings(id).destination() == record.destination);
             let has_mode = found.is_some_and(|id| self.settings(id).mode.word() == record.mode);
             let is_same = leads_there && has_mode;
             // How to log in does not depend on the mode.
             if let (true, Some(id)) = (leads_there, found) {
-                let welcome = record.welcome.as_ref().map(|welcome| shelf.welcome_of(welcome));
+                let welcome = record.welcome.as_ref().map(|welcome| tables.welcome_of(welcome));
                 self.exchange.pool(id, |pool| record.teach(pool, welcome));
             }
-            shelf.pools.push(Some(Destination { database, user, is_same }));
+            tables.pools.push(Some(Destination { database, user, is_same }));
         }
     }
 
@@ -170,7 +171,7 @@ impl<X: Exchange> Engine<X> {
     pub fn import_client(
         &mut self,
         record: ClientRecord,
-        shelf: &Shelf,
+        tables: &ImportTables,
     ) -> (ClientId, Option<ServerId>) {
         let pool = self.find_pool(&record.database, &record.user);
         let on = record.server.filter(|_| pool.is_some());
@@ -180,7 +181,7 @@ impl<X: Exchange> Engine<X> {
             0
         };
         let has_numbers = on.as_ref().is_some_and(|server| server.numbers_are_clients);
-        let on = on.and_then(|server| self.import_server(server, unnamed, shelf));
+        let on = on.and_then(|server| self.import_server(server, unnamed, tables));
         let identity = Arc::new(Identity { database: record.database, user: record.user });
         let identity = pool
             .map(|pool| self.view(pool).identity.clone())
@@ -206,12 +207,12 @@ impl<X: Exchange> Engine<X> {
         client.notified = record.notified;
         client.key = record.key;
         client.long_key = record.long_key;
-        client.vars = shelf.vars(record.vars);
-        client.given = shelf.given(record.given);
+        client.vars = tables.vars(record.vars);
+        client.given = tables.given(record.given);
         client.stream.held = record.held.into();
-        client.extended = record.extended.map(|own| extended(own, unnamed, shelf));
+        client.extended = record.extended.map(|own| extended(own, unnamed, tables));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
-        client.session = record.startup.map(|at| Box::new(Session::new(shelf.vars(at))));
+        client.session = record.startup.map(|at| Box::new(Session::new(tables.vars(at))));
         client.tracks = record.tracks;
         client.request_at = record.request_at;
         client.transaction_at = record.transaction_at;
@@ -230,8 +231,12 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A server that nobody uses. It is parked when [`Engine::begin_imported`] comes.
-    pub fn import_parked(&mut self, record: ServerRecord, shelf: &Shelf) -> Option<ServerId> {
-        self.import_server(record, 0, shelf)
+    pub fn import_parked(
+        &mut self,
+        record: ServerRecord,
+        tables: &ImportTables,
+    ) -> Option<ServerId> {
+        self.import_server(record, 0, tables)
     }
 
     /// `unnamed`: the number its client's unnamed statement has here.
@@ -239,9 +244,9 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         record: ServerRecord,
         unnamed: u64,
-        shelf: &Shelf,
+        tables: &ImportTables,
     ) -> Option<ServerId> {
-        let destination = shelf.pools.get(record.pool as usize)?.as_ref()?;
+        let destination = tables.pools.get(record.pool as usize)?.as_ref()?;
         let Destination { database, user, is_same } = destination;
         let pool = self.find_pool(database, user)?;
         let is_current = *is_same && !record.is_obsolete;
@@ -260,8 +265,8 @@ impl<X: Exchange> Engine<X> {
         server.status = record.status;
         server.process_id = record.process_id;
         server.secret = record.secret.into();
-        server.welcome = shelf.welcome(record.welcome);
-        server.vars = shelf.vars(record.vars);
+        server.welcome = tables.welcome(record.welcome);
+        server.vars = tables.vars(record.vars);
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
         server.pinned = record.pinned.map(Box::new);
         server.state_report = record.state_report.map(Box::new);
@@ -271,7 +276,7 @@ impl<X: Exchange> Engine<X> {
             server.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
             server.traces.named = record.pins_by_name;
             server.state_report.iter_mut().for_each(|report| report.resume());
-            (server.has_moved, server.may_set) = (true, true);
+            (server.context_changed, server.may_set) = (true, true);
         }
         server.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
@@ -286,7 +291,7 @@ impl<X: Exchange> Engine<X> {
         server.asked_at = record.asked_at;
         server.replied_at = record.replied_at;
         for (id, is_doubtful) in record.statements {
-            if let Some(statement) = shelf.statements.get(&id) {
+            if let Some(statement) = tables.statements.get(&id) {
                 // Older than anything to come.
                 server.statements.insert(statement.clone(), if is_doubtful { DOUBTFUL } else { 0 });
             }
@@ -294,15 +299,15 @@ impl<X: Exchange> Engine<X> {
         Some(ServerId(self.servers.insert(Box::new(server)) as u32))
     }
 
-    /// Each worker is told of each parcel before anything of it comes: numbers in its records are
+    /// Each worker is told of each worker's records before anything of it comes: numbers in its records are
     /// below those given out from now on, and names of settings that were known are so again, since
     /// any of its transactions may have set them.
-    pub fn expect_parcel(&mut self, parcel: &Parcel, shelf: &Shelf) {
-        self.serial = self.serial.max(parcel.serial);
-        for record in &parcel.customs {
-            let pool = shelf.pools.get(record.pool as usize).and_then(Option::as_ref);
+    pub fn expect_records(&mut self, records: &WorkerRecords, tables: &ImportTables) {
+        self.serial = self.serial.max(records.serial);
+        for record in &records.customs {
+            let pool = tables.pools.get(record.pool as usize).and_then(Option::as_ref);
             if let Some(pool) = pool.and_then(|to| self.find_pool(&to.database, &to.user)) {
-                self.view(pool).lore.recall_customs(record);
+                self.view(pool).history.recall_customs(record);
             }
         }
     }
@@ -338,7 +343,7 @@ impl<X: Exchange> Engine<X> {
     }
 }
 
-fn extended(record: ExtendedRecord, unnamed: u64, shelf: &Shelf) -> Box<Extended> {
+fn extended(record: ExtendedRecord, unnamed: u64, tables: &ImportTables) -> Box<Extended> {
     let mut extended = Extended {
         unnamed,
         unnamed_seen: seen_in_parse(&record.unnamed_parse),
@@ -346,7 +351,7 @@ fn extended(record: ExtendedRecord, unnamed: u64, shelf: &Shelf) -> Box<Extended
         ..Extended::default()
     };
     for named in record.names {
-        if let Some(statement) = shelf.statements.get(&named.statement) {
+        if let Some(statement) = tables.statements.get(&named.statement) {
             let (name, since, shape) = (named.name, named.since, named.shape);
             extended.statements.import(name, statement.clone(), since, shape);
         }
@@ -377,8 +382,8 @@ mod tests {
             given
         };
         for (theirs, ours) in [(&many, &few), (&few, &many)] {
-            let shelf = Shelf::new(theirs.all(), ours);
-            let known = shelf.given(given(theirs, "search_path"));
+            let tables = ImportTables::new(theirs.all(), ours);
+            let known = tables.given(given(theirs, "search_path"));
             let has = |name: &str| ours.slot(name.as_bytes()).map(|slot| known.has(slot));
             assert_eq!((has("search_path"), has("TimeZone")), (Some(true), Some(false)));
             // The other process did not look for it.

@@ -19,7 +19,7 @@ use crate::admission::pool::Gate;
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
-use crate::server::{Errand, Preparation, ServerPhase};
+use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io};
 
 const REFUSED: &str = "settings were refused";
@@ -56,12 +56,12 @@ impl<X: Exchange> Engine<X> {
         // configuration was reloaded, the client's own is what the client has given, and is set when it
         // is next given a server.
         let by_itself = &server.welcome.vars;
-        let strayed = |slot: &usize| {
+        let changed_there = |slot: &usize| {
             let value = own.get(*slot).filter(|_| client.given.has(*slot));
             value.is_some() && value == by_itself.get(*slot) && value != vars.get(*slot)
         };
-        let strayed: Vec<_> = (0..self.names.len()).filter(strayed).collect();
-        for &slot in &strayed {
+        let changed_there: Vec<_> = (0..self.names.len()).filter(changed_there).collect();
+        for &slot in &changed_there {
             own.get(slot).into_iter().for_each(|value| wanted.change(|vars| vars.set(slot, value)));
         }
         if client.welcomed && server.mode == PoolMode::Auto {
@@ -70,8 +70,8 @@ impl<X: Exchange> Engine<X> {
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
         let server = self.server_mut(on);
         server.vars = vars;
-        if !strayed.is_empty() {
-            server.has_strayed();
+        if !changed_there.is_empty() {
+            server.has_changed_by_itself();
         }
         let client = self.client_mut(id);
         client.vars = wanted;
@@ -123,8 +123,8 @@ impl<X: Exchange> Engine<X> {
                 _ => now,
             };
             client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since });
-            let errand = Errand::Settings { client: id };
-            return self.replace_server(on, REFUSED, errand, now, io);
+            let purpose = ServerPurpose::Settings { client: id };
+            return self.replace_server(on, REFUSED, purpose, now, io);
         }
         if !stays && !server.is_as_opened() {
             // Perhaps it does not give up what another client has set.

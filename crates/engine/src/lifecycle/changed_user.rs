@@ -10,12 +10,12 @@ use crate::shell::{Exchange, Io};
 impl<X: Exchange> Engine<X> {
     /// Clients that have no server move at once; who waits goes to the end of the new queue.
     pub(crate) fn move_clients(&mut self, now: Micros, io: &mut impl Io) {
-        if self.renamed.is_empty() {
+        if self.changed_user.is_empty() {
             return;
         }
         let is_free =
             |phase: &ClientPhase| matches!(phase, ClientPhase::Idle | ClientPhase::Waiting(_));
-        let renamed = self.renamed.clone();
+        let renamed = self.changed_user.clone();
         let concerns = |pool: Option<PoolId>| pool.is_some_and(|pool| renamed.contains(&pool));
         for id in self.clients_where(|client| is_free(&client.phase) && concerns(client.pool)) {
             let worker = self.worker;
@@ -37,7 +37,7 @@ impl<X: Exchange> Engine<X> {
     /// The pool of the client, which has no server, from now on.
     pub(crate) fn follow_rename(&mut self, id: ClientId) -> Option<PoolId> {
         let old = self.client(id).pool?;
-        if !self.renamed.contains(&old) {
+        if !self.changed_user.contains(&old) {
             return Some(old);
         }
         let identity = self.client(id).identity.clone();

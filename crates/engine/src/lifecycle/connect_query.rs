@@ -21,7 +21,7 @@ use crate::encoding::Letters;
 use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::lifecycle::open::Step;
-use crate::server::{ConnectQuery, Errand};
+use crate::server::{ConnectQuery, ServerPurpose};
 use crate::session::carried::Carried;
 use crate::session::probe::{self, Probe, Topics};
 use crate::session::setting_names::SettingNames;
@@ -32,7 +32,8 @@ const TOPICS: Topics = Topics { settings: true, objects: false };
 impl<X: Exchange> Engine<X> {
     /// Logged in. Who replicates has no use for the query.
     pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io) -> Step {
-        let replicates = matches!(self.server_login(id).errand, Some(Errand::Replication { .. }));
+        let replicates =
+            matches!(self.server_login(id).purpose, Some(ServerPurpose::Replication { .. }));
         let settings = self.settings(self.server(id).pool);
         if replicates {
             return Step::Ready;
@@ -100,8 +101,8 @@ impl<X: Exchange> Engine<X> {
         // Guesses are left out: a server would not be opened for their sake.
         let mut names = SettingNames::new(Letters::Ascii);
         names.note(settings.connect_query.as_bytes(), true);
-        names.iter().for_each(|(name, sets)| view.lore.note_custom(name, sets));
-        let known = view.lore.known_customs().filter(|name| name.is_ascii());
+        names.iter().for_each(|(name, sets)| view.history.note_custom(name, sets));
+        let known = view.history.known_customs().filter(|name| name.is_ascii());
         let customs: BTreeSet<&[u8]> = known.chain(names.iter().map(|(name, _)| name)).collect();
         let login = settings.login_user().as_bytes();
         let question = probe::question(TOPICS, login, customs.into_iter(), &[]);

@@ -10,8 +10,8 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::{Left, Work};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::relay::kept::QUESTIONS_MAX;
-use crate::server::{Errand, LOST, Preparation, Server, ServerPhase};
+use crate::relay::kept_request::QUESTIONS_MAX;
+use crate::server::{LOST, Preparation, Server, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
@@ -413,8 +413,8 @@ impl<X: Exchange> Engine<X> {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, reason, now, io);
         io.close_server(id);
-        let errand = match server.phase {
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.errand,
+        let purpose = match server.phase {
+            ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.purpose,
             _ => None,
         };
         let (pool, epoch) = (server.pool, server.epoch);
@@ -426,8 +426,8 @@ impl<X: Exchange> Engine<X> {
             format!("server login has been failing, cached error: {cause} (server_login_retry)");
         let cached = Arc::new(ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text));
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
-        if let Some(errand) = errand {
-            let listens = matches!(errand, Errand::Listen);
+        if let Some(purpose) = purpose {
+            let listens = matches!(purpose, ServerPurpose::Listen);
             // A wrong password is this client's own affair, and so is a walsender too many.
             let open = self.exchange.pool(pool, |pool| {
                 if listens {
@@ -445,7 +445,7 @@ impl<X: Exchange> Engine<X> {
                 self.work.push_back(Work::Open(pool));
             }
             self.feed(now, io);
-            if let Some(client) = errand.client().filter(|client| server.client == Some(*client)) {
+            if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
                 self.client_mut(client).server = None;
                 if error.sqlstate() == INVALID_PASSWORD {
                     self.note_wrong_proof(client, now);

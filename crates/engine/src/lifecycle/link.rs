@@ -433,7 +433,7 @@ impl<X: Exchange> Engine<X> {
         let serial = client.serial;
         let server = self.server_mut(on);
         server.lose_client(serial);
-        if !self.renamed.is_empty() {
+        if !self.changed_user.is_empty() {
             self.follow_rename(id);
         }
         io.resume_client(id);
@@ -492,8 +492,8 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         debug_assert!(server.client.is_none() && server.is_clean());
         // Nearly always there is neither: a look is cheaper than to drop nothing.
-        if server.inquiry.is_some() || server.probe.is_some() {
-            (server.inquiry, server.probe) = (None, None);
+        if server.auth_answer.is_some() || server.probe.is_some() {
+            (server.auth_answer, server.probe) = (None, None);
         }
         if server.own_error.take().is_some() {
             return self.close_server(on, "reset query failed", now, io);

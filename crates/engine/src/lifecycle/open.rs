@@ -18,8 +18,8 @@ use crate::engine::Engine;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::leave::PROTOCOL_VIOLATION;
 use crate::lifecycle::replicate::replication_parameters;
-use crate::login::learnt::Learnt;
-use crate::server::{Errand, Server, ServerLogin, ServerPhase};
+use crate::login::server_secret::ServerSecret;
+use crate::server::{Server, ServerLogin, ServerPhase, ServerPurpose};
 use crate::session::state_report;
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
@@ -83,23 +83,26 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn connect_server(
         &mut self,
         pool: PoolId,
-        errand: Option<Errand>,
+        purpose: Option<ServerPurpose>,
         now: Micros,
         io: &mut impl Io,
     ) {
         let serial = self.exchange.next_connection();
         let settings = self.view(pool).settings.clone();
         self.learn_from_other_pools(pool);
-        let (minor, may_ask, target, mode, (learnt, epoch)) = self.exchange.pool(pool, |pool| {
-            // Epoch and mode go together, whatever this worker has heard of so far.
-            let mode = pool.settings.mode;
-            let target = pool.choose_target();
-            (pool.minor_version, pool.may_ask_report, target, mode, pool.begin_opening())
-        });
-        let client = errand.as_ref().and_then(Errand::client);
-        let is_used = !matches!(errand, Some(Errand::Replication { .. } | Errand::Listen));
+        let (minor, may_ask, target, mode, (server_secret, epoch)) =
+            self.exchange.pool(pool, |pool| {
+                // Epoch and mode go together, whatever this worker has heard of so far.
+                let mode = pool.settings.mode;
+                let target = pool.choose_target();
+                (pool.minor_version, pool.may_ask_report, target, mode, pool.begin_opening())
+            });
+        let client = purpose.as_ref().and_then(ServerPurpose::client);
+        let is_used =
+            !matches!(purpose, Some(ServerPurpose::Replication { .. } | ServerPurpose::Listen));
         let asks_report = may_ask && is_used && mode == PoolMode::Auto;
-        let login = ServerLogin { minor, errand, learnt, asks_report, ..ServerLogin::default() };
+        let login =
+            ServerLogin { minor, purpose, server_secret, asks_report, ..ServerLogin::default() };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
         (server.epoch, server.mode) = (epoch, mode);
@@ -121,7 +124,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         on: ServerId,
         reason: &str,
-        errand: Errand,
+        purpose: ServerPurpose,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -131,16 +134,23 @@ impl<X: Exchange> Engine<X> {
             pool.reserve_unasked();
         });
         self.exchange.limits(Limits::opening_begins);
-        self.connect_server(server.pool, Some(errand), now, io);
+        self.connect_server(server.pool, Some(purpose), now, io);
     }
 
     pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
         let (minor, asks_report) = (login.minor, login.asks_report);
-        let replicating = match login.errand {
-            Some(Errand::Replication { client }) => server.client.filter(|own| *own == client),
-            Some(Errand::Proof { .. } | Errand::Settings { .. } | Errand::Listen) | None => None,
+        let replicating = match login.purpose {
+            Some(ServerPurpose::Replication { client }) => {
+                server.client.filter(|own| *own == client)
+            }
+            Some(
+                ServerPurpose::Proof { .. }
+                | ServerPurpose::Settings { .. }
+                | ServerPurpose::Listen,
+            )
+            | None => None,
         };
         server.phase = ServerPhase::Login(std::mem::take(login));
         let pool = server.pool;
@@ -250,18 +260,18 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        let errand = self.server_login(id).errand.take();
-        let was_for = errand.as_ref().and_then(Errand::client);
+        let purpose = self.server_login(id).purpose.take();
+        let was_for = purpose.as_ref().and_then(ServerPurpose::client);
         if was_for.is_some() && self.server(id).client.is_none() {
             // For whom it was is gone.
-            self.server_login(id).errand = errand;
+            self.server_login(id).purpose = purpose;
             return self.open_failed(id, why, None, now, io);
         }
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);
         self.exchange.pool(server.pool, remember);
-        self.connect_server(server.pool, errand, now, io);
+        self.connect_server(server.pool, purpose, now, io);
     }
 
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io) -> Step {
@@ -411,29 +421,29 @@ impl<X: Exchange> Engine<X> {
             return;
         };
         let (pool, epoch) = (server.pool, server.epoch);
-        let ServerLogin { scram, welcome, errand, challenged, state_report, .. } = *login;
+        let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = *login;
         let reports = state_report.is_some();
         server.state_report = state_report.map(Box::new);
         self.opening_ended();
-        if let Some(Errand::Replication { client }) = errand {
+        if let Some(ServerPurpose::Replication { client }) = purpose {
             return self.replication_opened(id, client, &welcome, rest, now, io);
         }
-        if let Some(Errand::Listen) = errand {
+        if let Some(ServerPurpose::Listen) = purpose {
             return self.listener_opened(id, welcome, rest, now, io);
         }
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
-        let proven = errand.as_ref().and_then(Errand::password).filter(|_| challenged);
+        let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
         let verifier = proven.map(|password| {
             let mut salt = [0; 16];
             io.random(&mut salt);
             ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
         });
         // Once the password itself is forgotten this opens further servers.
-        let learnt = proven.map(|password| {
+        let server_secret = proven.map(|password| {
             let derived = scram.as_ref().and_then(ScramClient::derived);
             derived.map_or_else(
-                || Learnt::Md5(md5::hash(startup_user(settings).as_bytes(), password)),
-                |(_, _, keys)| Learnt::Scram(keys),
+                || ServerSecret::Md5(md5::hash(startup_user(settings).as_bytes(), password)),
+                |(_, _, keys)| ServerSecret::Scram(keys),
             )
         });
         let mut welcome = Arc::new(welcome);
@@ -450,8 +460,8 @@ impl<X: Exchange> Engine<X> {
             if verifier.is_some() {
                 pool.proven = verifier;
             }
-            if learnt.is_some() {
-                pool.learnt = learnt;
+            if server_secret.is_some() {
+                pool.server_secret = server_secret;
             }
         });
         let server = self.server_mut(id);
@@ -459,12 +469,12 @@ impl<X: Exchange> Engine<X> {
         server.welcome = welcome;
         // Even with a lifetime of nothing it is used once.
         (server.released_at, server.opened_at) = (now, now);
-        let client = match errand {
-            Some(Errand::Settings { client }) => {
+        let client = match purpose {
+            Some(ServerPurpose::Settings { client }) => {
                 return self.apply_to_new(client, id, rest, now, io);
             }
             // As long as it is the one for whom the server was opened.
-            Some(errand) => errand.client().filter(|client| server.client == Some(*client)),
+            Some(purpose) => purpose.client().filter(|client| server.client == Some(*client)),
             None => None,
         };
         let Some(client) = client else {
@@ -514,13 +524,12 @@ fn cleartext_password<'a>(
     login: &'a ServerLogin,
     settings: &'a PoolSettings,
 ) -> Result<&'a str, Unable> {
-    match (login.proof(), &settings.secret, &login.learnt) {
+    match (login.proof(), &settings.secret, &login.server_secret) {
         (Some(_), _, _) => {
             Err("the server asks for cleartext passwords: give user and password in the URL".into())
         }
-        (None, _, Some(Learnt::Password(password))) | (None, Some(Secret::Plain(password)), _) => {
-            Ok(password)
-        }
+        (None, _, Some(ServerSecret::Password(password)))
+        | (None, Some(Secret::Plain(password)), _) => Ok(password),
         (None, None, None) => Ok(NO_PASSWORD),
         (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None, _) => {
             Err(Unable::Secret("cleartext authentication: wrong password type"))
@@ -530,16 +539,18 @@ fn cleartext_password<'a>(
 
 fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
     let hash = |password: &[u8]| md5::hash(startup_user(settings).as_bytes(), password);
-    match (login.proof(), &settings.secret, &login.learnt) {
+    match (login.proof(), &settings.secret, &login.server_secret) {
         (Some(password), _, _) => Some(hash(password)),
-        (None, _, Some(Learnt::Password(password))) => Some(hash(password.as_bytes())),
+        (None, _, Some(ServerSecret::Password(password))) => Some(hash(password.as_bytes())),
         (None, Some(Secret::Plain(password)), _) => Some(hash(password.as_bytes())),
         (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
-        (None, _, Some(Learnt::Md5(stored))) => Some(stored.clone()),
+        (None, _, Some(ServerSecret::Md5(stored))) => Some(stored.clone()),
         (None, None, None) => Some(hash(NO_PASSWORD.as_bytes())),
-        (None, Some(Secret::Scram(_)) | None, Some(Learnt::Scram(_) | Learnt::Verifier) | None) => {
-            None
-        }
+        (
+            None,
+            Some(Secret::Scram(_)) | None,
+            Some(ServerSecret::Scram(_) | ServerSecret::Verifier) | None,
+        ) => None,
     }
 }
 
@@ -548,20 +559,20 @@ fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSec
     if let Some(password) = login.proof() {
         return Ok(ScramSecret::Password(password.to_vec()));
     }
-    match (&settings.secret, &login.learnt) {
-        (_, Some(Learnt::Password(password))) | (Some(Secret::Plain(password)), _) => {
+    match (&settings.secret, &login.server_secret) {
+        (_, Some(ServerSecret::Password(password))) | (Some(Secret::Plain(password)), _) => {
             Ok(ScramSecret::Password(password.clone().into_bytes()))
         }
-        (_, Some(Learnt::Scram(keys))) => Ok(ScramSecret::Keys(keys.clone())),
+        (_, Some(ServerSecret::Scram(keys))) => Ok(ScramSecret::Keys(keys.clone())),
         (None, None) => Ok(ScramSecret::Password(NO_PASSWORD.into())),
         // A verifier alone is no key: the client has not logged in by SCRAM.
-        (Some(Secret::Scram(_)), Some(Learnt::Md5(_)) | None) | (_, Some(Learnt::Verifier)) => {
-            Err(Unable::Secret(
-                "SCRAM authentication: password is SCRAM secret but client authentication did not \
+        (Some(Secret::Scram(_)), Some(ServerSecret::Md5(_)) | None)
+        | (_, Some(ServerSecret::Verifier)) => Err(Unable::Secret(
+            "SCRAM authentication: password is SCRAM secret but client authentication did not \
                  provide SCRAM keys",
-            ))
-        }
-        (Some(Secret::Md5(_)) | None, Some(Learnt::Md5(_))) | (Some(Secret::Md5(_)), None) => {
+        )),
+        (Some(Secret::Md5(_)) | None, Some(ServerSecret::Md5(_)))
+        | (Some(Secret::Md5(_)), None) => {
             Err(Unable::Secret("SCRAM authentication: wrong password type"))
         }
     }

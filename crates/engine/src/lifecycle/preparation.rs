@@ -17,7 +17,7 @@ pub enum Preparation {
     Statements,
     /// Tell which of them there are.
     Recount,
-    /// Come to the end of the batch that was refused (see [`crate::relay::kept`]).
+    /// Come to the end of the batch that was refused (see [`crate::relay::kept_request`]).
     Unwind,
     /// Prepare the refused statement anew.
     Renew,

@@ -6,7 +6,7 @@ use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
-use crate::server::{Errand, ServerPhase};
+use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io};
 use crate::vars::{TrackedNames, Welcome};
 
@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
         if reserved && self.take_seat(pool, now, io) {
             let waiter = Waiter { client: id, ticket: 0, since: now };
             self.client_mut(id).phase = ClientPhase::Preparing(waiter);
-            self.connect_server(pool, Some(Errand::Replication { client: id }), now, io);
+            self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), now, io);
         } else {
             // What it gets in the end is replaced.
             self.link(id, now, io);
@@ -51,8 +51,8 @@ impl<X: Exchange> Engine<X> {
             _ => Waiter { client: id, ticket: 0, since: now },
         };
         self.client_mut(id).phase = ClientPhase::Preparing(waiter);
-        let errand = Errand::Replication { client: id };
-        self.replace_server(on, "evicted", errand, now, io);
+        let purpose = ServerPurpose::Replication { client: id };
+        self.replace_server(on, "evicted", purpose, now, io);
     }
 
     /// The server is logged in. What it has told of itself is this client's welcome, and no

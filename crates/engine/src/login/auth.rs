@@ -17,7 +17,7 @@ use wire::secret::Secret;
 
 use crate::ids::{Micros, PoolId, Waiter};
 use crate::lifecycle::replication::Replication;
-use crate::login::learnt::Learnt;
+use crate::login::server_secret::ServerSecret;
 use crate::vars::Vars;
 
 /// A login in progress.
@@ -38,7 +38,7 @@ pub struct Login {
     pub asked: bool,
     /// What its proof has shown of how its user logs in to servers: its password, which somebody else
     /// has found right, or the keys of SCRAM.
-    pub proven: Option<Box<Learnt>>,
+    pub proven: Option<Box<ServerSecret>>,
     /// Database and user name asked for.
     pub database: String,
     pub user: String,

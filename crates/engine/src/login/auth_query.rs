@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::leave::CONFIG_ERROR;
 use crate::login::auth::{Asking, LoginStep};
-use crate::login::inquiry::{Found, Inquiry};
+use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::steps::Step;
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
@@ -65,7 +65,7 @@ impl Question {
             // Else the answer, or the time it takes, would tell a stranger which databases there are.
             None => {
                 let mut all = config.databases.values();
-                all.find_map(|stand_in| Self::within(config, database, Some(stand_in)))
+                all.find_map(|other| Self::within(config, database, Some(other)))
             }
         }
     }
@@ -231,7 +231,7 @@ impl<X: Exchange> Engine<X> {
         frontend::sync(&mut out);
         let server = self.server_mut(on);
         server.phase = ServerPhase::Preparing(Preparation::Ask);
-        server.inquiry = Some(Box::default());
+        server.auth_answer = Some(Box::default());
         server.own_error = None;
         server.asked_at = now;
         server.unnamed = 0;
@@ -244,8 +244,9 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         let error = server.own_error.take();
-        let inquiry: Inquiry = server.inquiry.take().map_or_else(Inquiry::default, |own| *own);
-        self.answer(on, inquiry.finish(error), now, io);
+        let auth_answer: AuthAnswer =
+            server.auth_answer.take().map_or_else(AuthAnswer::default, |own| *own);
+        self.answer(on, auth_answer.finish(error), now, io);
     }
 
     /// The server goes first, so that the client finds it in the pool if that is its own.

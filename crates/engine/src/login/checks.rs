@@ -10,7 +10,7 @@ use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros};
 use crate::login::auth::{Checking, Judge, LoginStep, Password};
-use crate::login::learnt::Learnt;
+use crate::login::server_secret::ServerSecret;
 use crate::login::steps::Step;
 use crate::shell::{Check, Checked, Exchange, Io};
 
@@ -82,7 +82,7 @@ impl<X: Exchange> Engine<X> {
                 (fits && login.credential.is_some(), NOT_THE_PEER)
             }
             (Checking::Password { judge, password }, Checked::Password(right)) => {
-                login.proven = right.then(|| Box::new(Learnt::Password(password.0)));
+                login.proven = right.then(|| Box::new(ServerSecret::Password(password.0)));
                 (*right, judge.refusal())
             }
             (Checking::Peer(_), Checked::Password(_))

@@ -20,7 +20,7 @@ impl<X: Exchange> Engine<X> {
 
     /// A verifier that nobody satisfies.
     pub(super) fn decoy_verifier(&self, user: &str) -> ScramVerifier {
-        let iterations = match self.stand_in(user) {
+        let iterations = match self.decoy_secret(user) {
             Some(Secret::Scram(verifier)) => verifier.iterations,
             Some(Secret::Plain(_) | Secret::Md5(_)) | None => self.config.global.scram_iterations,
         };
@@ -29,7 +29,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The challenge of an unknown user, where that of the known ones depends on their secrets.
     pub(super) fn decoy_challenge(&self, user: &str, challenge: Challenge) -> Challenge {
-        match (challenge, self.stand_in(user)) {
+        match (challenge, self.decoy_secret(user)) {
             (Challenge::Md5, Some(Secret::Scram(_))) => Challenge::Scram,
             (challenge, _) => challenge,
         }
@@ -42,7 +42,7 @@ impl<X: Exchange> Engine<X> {
         match login.credential.clone() {
             Some(known) => known.accepts(&user, password),
             None => {
-                let secret = match self.stand_in(&user) {
+                let secret = match self.decoy_secret(&user) {
                     Some(Secret::Scram(_)) => Secret::Scram(self.decoy_verifier(&user)),
                     Some(other) => other,
                     None => Secret::Plain(String::new()),
@@ -53,8 +53,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn stand_in(&self, user: &str) -> Option<Secret> {
-        self.config.auth_file.stand_in(user).map(Secret::parse)
+    fn decoy_secret(&self, user: &str) -> Option<Secret> {
+        self.config.auth_file.decoy_secret(user).map(Secret::parse)
     }
 
     /// Keys of passwords that are stored as text are derived when they are first needed, which takes

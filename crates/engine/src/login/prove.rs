@@ -23,7 +23,7 @@ use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::login::auth::{LoginStep, Proving};
 use crate::login::steps::Step;
-use crate::server::{Errand, ServerPhase};
+use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
@@ -103,8 +103,8 @@ impl<X: Exchange> Engine<X> {
             let step = self.authenticated(id, now, io);
             return self.go_on_login(id, step, now, io);
         }
-        let errand = Errand::Proof { client: id, password };
-        self.replace_server(on, "evicted", errand, now, io);
+        let purpose = ServerPurpose::Proof { client: id, password };
+        self.replace_server(on, "evicted", purpose, now, io);
     }
 
     /// Its place and its seat are taken.
@@ -112,14 +112,14 @@ impl<X: Exchange> Engine<X> {
         let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, std::mem::take(&mut proving.password));
-        let errand = Errand::Proof { client: id, password };
-        self.connect_server(pool, Some(errand), now, io);
+        let purpose = ServerPurpose::Proof { client: id, password };
+        self.connect_server(pool, Some(purpose), now, io);
     }
 
     /// Is there nothing yet with which a server of this pool could be opened?
     pub(crate) fn opens_by_proof(&mut self, pool: PoolId) -> bool {
         self.config.access == AccessPolicy::ProvenByServer
-            && self.exchange.pool(pool, |pool| pool.learnt.is_none())
+            && self.exchange.pool(pool, |pool| pool.server_secret.is_none())
     }
 
     /// Is the client that has waited longest, whose login is the next, one of this worker's?

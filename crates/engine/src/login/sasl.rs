@@ -9,7 +9,7 @@ use super::steps::{PASSWORD_FAILED, Step};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::login::auth::LoginStep;
-use crate::login::learnt::Learnt;
+use crate::login::server_secret::ServerSecret;
 use crate::shell::{Exchange, Io};
 
 const SASL_FAILED: &str = "SASL authentication failed";
@@ -60,24 +60,24 @@ impl<X: Exchange> Engine<X> {
             // The same user logs in to the server with the key that the proof has shown us.
             let (client_key, server_key) = (finished.client_key, verifier.server_key);
             let keys = scram::ScramKeys { client_key, server_key };
-            self.login_mut(id).proven = Some(Box::new(Learnt::Scram(keys)));
+            self.login_mut(id).proven = Some(Box::new(ServerSecret::Scram(keys)));
         }
         self.authenticated(id, now, io)
     }
 
-    fn learn(&mut self, pool: PoolId, learnt: Learnt) {
+    fn learn(&mut self, pool: PoolId, server_secret: ServerSecret) {
         self.exchange.pool(pool, |pool| {
             // How a forced user logs in is not this client's to tell.
             if !pool.settings.forced_user {
-                pool.learnt = Some(learnt);
+                pool.server_secret = Some(server_secret);
             }
         });
     }
 
     /// What the client's proof has shown also opens its servers.
     pub(super) fn learn_proof(&mut self, id: ClientId, pool: PoolId) {
-        if let Some(learnt) = self.login_mut(id).proven.take() {
-            self.learn(pool, *learnt);
+        if let Some(server_secret) = self.login_mut(id).proven.take() {
+            self.learn(pool, *server_secret);
         }
     }
 
@@ -87,12 +87,14 @@ impl<X: Exchange> Engine<X> {
         let Some(credential) = login.credential.clone().filter(|_| login.asked) else { return };
         match &credential.secret {
             wire::Secret::Plain(password) if password.is_empty() => {}
-            wire::Secret::Plain(password) => self.learn(pool, Learnt::Password(password.clone())),
-            wire::Secret::Md5(hash) => self.learn(pool, Learnt::Md5(hash.clone())),
+            wire::Secret::Plain(password) => {
+                self.learn(pool, ServerSecret::Password(password.clone()))
+            }
+            wire::Secret::Md5(hash) => self.learn(pool, ServerSecret::Md5(hash.clone())),
             // Only a client's proof yields the keys. Those of an earlier one may still be right.
             wire::Secret::Scram(_) => {
-                if self.exchange.pool(pool, |pool| pool.learnt.is_none()) {
-                    self.learn(pool, Learnt::Verifier);
+                if self.exchange.pool(pool, |pool| pool.server_secret.is_none()) {
+                    self.learn(pool, ServerSecret::Verifier);
                 }
             }
         }
@@ -104,19 +106,19 @@ impl<X: Exchange> Engine<X> {
         let unknown = self.exchange.pool(pool, |pool| {
             let settings = &pool.settings;
             let is_verifier = matches!(settings.secret, Some(wire::Secret::Scram(_)));
-            (is_verifier && pool.learnt.is_none()).then(|| settings.secret.clone())
+            (is_verifier && pool.server_secret.is_none()).then(|| settings.secret.clone())
         });
         let Some(verifier) = unknown else { return };
         let found = self.exchange.pool_ids().into_iter().find_map(|other| {
-            self.exchange.pool(other, |other| match &other.learnt {
-                Some(Learnt::Scram(keys)) if other.settings.secret == verifier => {
+            self.exchange.pool(other, |other| match &other.server_secret {
+                Some(ServerSecret::Scram(keys)) if other.settings.secret == verifier => {
                     Some(keys.clone())
                 }
                 _ => None,
             })
         });
         if let Some(keys) = found {
-            self.exchange.pool(pool, |pool| pool.learnt = Some(Learnt::Scram(keys)));
+            self.exchange.pool(pool, |pool| pool.server_secret = Some(ServerSecret::Scram(keys)));
         }
     }
 

@@ -27,7 +27,7 @@ const NAMELESS: &[u8] = b"app";
 
 /// What the settings in a startup packet are for.
 #[derive(Clone, Copy)]
-struct Purpose<'a> {
+struct LoginTarget<'a> {
     replicates: bool,
     database: &'a str,
     user: &'a str,
@@ -78,9 +78,9 @@ impl<X: Exchange> Engine<X> {
             return Err("pooler is shutting down".into());
         }
         let replication = Replication::of(packet);
-        let purpose =
-            Purpose { replicates: replication.is_some(), database: &database, user: &user };
-        let vars = self.startup_vars(id, packet, purpose, io)?;
+        let target =
+            LoginTarget { replicates: replication.is_some(), database: &database, user: &user };
+        let vars = self.startup_vars(id, packet, target, io)?;
         let known_as = self.user_of_all(&database);
         let user_told = known_as.clone().ok().flatten().unwrap_or_else(|| user.clone());
         let identity = Arc::new(Identity { database: database.clone(), user: user_told });
@@ -109,9 +109,9 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Is any setting this client's own business?
-    fn carries(&self, purpose: Purpose<'_>) -> bool {
-        let found = self.config.database(purpose.database);
-        found.is_some_and(|found| self.config.pool_mode(&found, purpose.user) == PoolMode::Auto)
+    fn carries(&self, target: LoginTarget<'_>) -> bool {
+        let found = self.config.database(target.database);
+        found.is_some_and(|found| self.config.pool_mode(&found, target.user) == PoolMode::Auto)
     }
 
     /// With `auth_type=any` clients are whoever the database's entry says, whatever they say.
@@ -213,14 +213,14 @@ impl<X: Exchange> Engine<X> {
         &self,
         id: ClientId,
         packet: &StartupPacket<'_>,
-        purpose: Purpose<'_>,
+        target: LoginTarget<'_>,
         io: &mut impl Io,
     ) -> Result<Vars, String> {
         let mut vars = Vars::default();
         let mut carried = Vec::new();
         let mut named = false;
-        if let Some(options) = packet.get("options").filter(|_| !purpose.replicates) {
-            self.startup_options(id, options, purpose, (&mut vars, &mut carried), io)?;
+        if let Some(options) = packet.get("options").filter(|_| !target.replicates) {
+            self.startup_options(id, options, target, (&mut vars, &mut carried), io)?;
         }
         for (name, value) in packet.parameters() {
             match name {
@@ -237,7 +237,7 @@ impl<X: Exchange> Engine<X> {
                         if self.ignores(&text) {
                             continue;
                         }
-                        if self.carries(purpose) {
+                        if self.carries(target) {
                             carried.extend(setting(name, value));
                         } else {
                             return Err(self.unsupported(id, "", &text, value, io));
@@ -258,7 +258,7 @@ impl<X: Exchange> Engine<X> {
         &self,
         id: ClientId,
         options: &[u8],
-        purpose: Purpose<'_>,
+        target: LoginTarget<'_>,
         (vars, carried): (&mut Vars, &mut Vec<Setting>),
         io: &mut impl Io,
     ) -> Result<(), String> {
@@ -276,7 +276,7 @@ impl<X: Exchange> Engine<X> {
             if self.ignores(&name) {
                 continue;
             }
-            if self.carries(purpose) {
+            if self.carries(target) {
                 carried.extend(setting(name.as_bytes(), value.as_bytes()));
             } else if !all {
                 return Err(self.unsupported(id, " in options", &name, value.as_bytes(), io));

@@ -15,7 +15,7 @@ use crate::admission::pool::{Gate, Pool};
 use crate::engine::{Drain, Engine};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
 use crate::notify::listener::{Listener, Stage, Subscriber, Subscription};
-use crate::server::{Errand, Server, ServerPhase};
+use crate::server::{Server, ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io, Mail};
 use crate::vars::Welcome;
 
@@ -149,7 +149,7 @@ impl<X: Exchange> Engine<X> {
         listener.lacks_seat = !has_seat;
         if has_seat {
             listener.stage = Stage::Opening;
-            return self.connect_server(pool, Some(Errand::Listen), now, io);
+            return self.connect_server(pool, Some(ServerPurpose::Listen), now, io);
         }
         self.exchange.pool(pool, |pool| {
             pool.listener_gone();

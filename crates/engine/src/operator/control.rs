@@ -107,7 +107,7 @@ impl<X: Exchange> Engine<X> {
             self.pools.remove(*id);
             self.listeners.remove(id);
         }
-        self.renamed.retain(|id| !pools.contains(id));
+        self.changed_user.retain(|id| !pools.contains(id));
         self.exchange.pools_forgotten();
     }
 
@@ -125,7 +125,7 @@ impl<X: Exchange> Engine<X> {
     fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, bool)> {
         let kind = |server: &Server| match &server.phase {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
-                login.errand.is_none().then_some(true)
+                login.purpose.is_none().then_some(true)
             }
             _ => Some(false),
         };

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use foldhash::fast::RandomState;
 
-use crate::handover::parcel::{Numbering, StatementRecord};
+use crate::handover::records::{Numbering, StatementRecord};
+use crate::relay::parse_context::{self, ParseContext};
 use crate::relay::prepared::{SERVER_NAME_PREFIX, Statement};
-use crate::relay::realm::{self, Realm};
 
 #[derive(Debug, Default)]
 pub struct Interner {
@@ -25,43 +25,44 @@ pub struct Interner {
 
 impl Interner {
     /// The shared copy of that statement, or a new one.
-    pub fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
-        let known = self.find(sql, types, realm);
-        known.unwrap_or_else(|| self.add(sql, types, realm, realm::is_of_its_moment(sql)))
+    pub fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement> {
+        let known = self.find(sql, types, context);
+        known.unwrap_or_else(|| self.add(sql, types, context, parse_context::is_of_its_moment(sql)))
     }
 
     /// The shared copy of that statement, if there is one.
-    pub fn find(&self, sql: &[u8], types: &[u8], realm: Realm) -> Option<Arc<Statement>> {
-        let twins = self.known.get(&self.hash(sql, types, realm))?;
+    pub fn find(&self, sql: &[u8], types: &[u8], context: ParseContext) -> Option<Arc<Statement>> {
+        let twins = self.known.get(&self.hash(sql, types, context))?;
         twins.iter().filter_map(Weak::upgrade).find(|known| {
             known.schema == self.schema
-                && known.realm == realm
+                && known.context == context
                 && *known.sql == *sql
                 && *known.types == *types
         })
     }
 
     /// A statement that [`Interner::find`] has not found; somebody else may have added it since.
-    /// `is_of_its_moment`: see [`realm::is_of_its_moment`], which takes its time with a long text.
+    /// `is_of_its_moment`: see [`parse_context::is_of_its_moment`], which takes its time with a long text.
     pub fn add(
         &mut self,
         sql: &[u8],
         types: &[u8],
-        realm: Realm,
+        context: ParseContext,
         is_of_its_moment: bool,
     ) -> Arc<Statement> {
-        if let Some(known) = self.find(sql, types, realm) {
+        if let Some(known) = self.find(sql, types, context) {
             return known;
         }
         self.next_id += 1;
-        let hash = self.hash(sql, types, realm);
-        let realm = if is_of_its_moment { Realm::private(0, self.next_id) } else { realm };
+        let hash = self.hash(sql, types, context);
+        let context =
+            if is_of_its_moment { ParseContext::private(0, self.next_id) } else { context };
         let statement = Arc::new(Statement {
             id: self.next_id,
             server_name: server_name(self.next_id),
             sql: sql.into(),
             types: types.into(),
-            realm,
+            context,
             seen: OnceLock::new(),
             discards: OnceLock::new(),
             schema: self.schema,
@@ -80,8 +81,8 @@ impl Interner {
         self.sweep();
     }
 
-    fn hash(&self, sql: &[u8], types: &[u8], realm: Realm) -> u64 {
-        self.hasher.hash_one((sql, types, realm))
+    fn hash(&self, sql: &[u8], types: &[u8], context: ParseContext) -> u64 {
+        self.hasher.hash_one((sql, types, context))
     }
 
     /// Tables, types or functions are not what they were: what is prepared from now on is not
@@ -122,8 +123,8 @@ impl Interner {
     /// A statement of that other process, which servers know by its number. The numbering has been
     /// resumed before.
     pub fn restore(&mut self, one: &StatementRecord) -> Arc<Statement> {
-        let realm = Realm(one.realm);
-        let hash = self.hash(&one.sql, &one.types, realm);
+        let context = ParseContext(one.context);
+        let hash = self.hash(&one.sql, &one.types, context);
         let twins = self.known.get(&hash).into_iter().flatten();
         // Equal statements that two processes have prepared have two names on the servers.
         if let Some(known) = twins.filter_map(Weak::upgrade).find(|known| known.id == one.id) {
@@ -134,12 +135,12 @@ impl Interner {
             server_name: server_name(one.id),
             sql: one.sql.as_slice().into(),
             types: one.types.as_slice().into(),
-            realm,
+            context,
             seen: OnceLock::new(),
             discards: OnceLock::new(),
             schema: one.schema,
         });
-        if !realm::is_of_its_moment(&one.sql) {
+        if !parse_context::is_of_its_moment(&one.sql) {
             self.share(hash, &statement);
         }
         statement
@@ -197,9 +198,12 @@ mod tests {
     #[test]
     fn equal_text_and_types_are_one_statement() {
         let mut interner = Interner::default();
-        let first = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
-        assert!(Arc::ptr_eq(&first, &interner.intern(b"select 1", b"\0\0", Realm::COMMON)));
-        assert_ne!(first.id, interner.intern(b"select 1", b"\0\x01\0\0\0\x17", Realm::COMMON).id);
+        let first = interner.intern(b"select 1", b"\0\0", ParseContext::COMMON);
+        assert!(Arc::ptr_eq(&first, &interner.intern(b"select 1", b"\0\0", ParseContext::COMMON)));
+        assert_ne!(
+            first.id,
+            interner.intern(b"select 1", b"\0\x01\0\0\0\x17", ParseContext::COMMON).id
+        );
         assert_eq!(&*first.server_name, b"weir_1");
     }
 
@@ -208,18 +212,18 @@ mod tests {
     fn whether_a_text_is_of_its_moment_is_known_beforehand() {
         let mut interner = Interner::default();
         for (sql, is_of_its_moment) in [(b"SELECT 'now'", false), (b"SELECT 'old'", true)] {
-            let mut add = || interner.add(sql, b"", Realm::COMMON, is_of_its_moment);
+            let mut add = || interner.add(sql, b"", ParseContext::COMMON, is_of_its_moment);
             let [one, other] = [add(), add()];
             assert_eq!(Arc::ptr_eq(&one, &other), !is_of_its_moment);
         }
     }
 
     #[test]
-    fn equal_texts_of_two_realms_are_two_statements() {
+    fn equal_texts_of_two_contexts_are_two_statements() {
         let mut interner = Interner::default();
-        let own = Realm::private(1, 2);
+        let own = ParseContext::private(1, 2);
         let statement = interner.intern(b"select 1", b"", own);
-        assert_ne!(statement.id, interner.intern(b"select 1", b"", Realm::COMMON).id);
+        assert_ne!(statement.id, interner.intern(b"select 1", b"", ParseContext::COMMON).id);
         assert!(Arc::ptr_eq(&statement, &interner.intern(b"select 1", b"", own)));
         let mut new = Interner::default();
         let restored = new.restore(&StatementRecord::of(&statement));
@@ -229,31 +233,31 @@ mod tests {
     #[test]
     fn equal_texts_before_and_after_a_change_of_the_schema_are_two_statements() {
         let mut interner = Interner::default();
-        let before = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
+        let before = interner.intern(b"select 1", b"\0\0", ParseContext::COMMON);
         interner.schema_changed();
-        let after = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
+        let after = interner.intern(b"select 1", b"\0\0", ParseContext::COMMON);
         assert_ne!(before.server_name, after.server_name);
-        assert!(Arc::ptr_eq(&after, &interner.intern(b"select 1", b"\0\0", Realm::COMMON)));
+        assert!(Arc::ptr_eq(&after, &interner.intern(b"select 1", b"\0\0", ParseContext::COMMON)));
     }
 
     #[test]
     fn a_restored_statement_keeps_its_name_and_is_not_taken_for_one_of_a_later_schema() {
         let mut old = Interner::default();
-        old.intern(b"select 1", b"", Realm::COMMON);
-        let kept = old.intern(b"select 2", b"", Realm::COMMON);
+        old.intern(b"select 1", b"", ParseContext::COMMON);
+        let kept = old.intern(b"select 2", b"", ParseContext::COMMON);
         old.schema_changed();
         let mut new = Interner::default();
         new.resume(old.numbering());
         let restored = new.restore(&StatementRecord::of(&kept));
         assert_eq!(*restored, *kept);
-        assert_eq!(&*new.intern(b"select 2", b"", Realm::COMMON).server_name, b"weir_3");
+        assert_eq!(&*new.intern(b"select 2", b"", ParseContext::COMMON).server_name, b"weir_3");
     }
 
     #[test]
     fn unused_statements_are_swept_out() {
         let mut interner = Interner::default();
         for n in 0..5000u32 {
-            interner.intern(format!("select {n}").as_bytes(), b"\0\0", Realm::COMMON);
+            interner.intern(format!("select {n}").as_bytes(), b"\0\0", ParseContext::COMMON);
         }
         assert!(interner.len() <= 2048, "{} statements kept", interner.len());
     }
@@ -262,7 +266,7 @@ mod tests {
     fn unused_statements_are_forgotten_when_that_is_asked_for() {
         let mut interner = Interner::default();
         let intern = |interner: &mut Interner, n: u32| {
-            interner.intern(format!("select {n}").as_bytes(), b"", Realm::COMMON)
+            interner.intern(format!("select {n}").as_bytes(), b"", ParseContext::COMMON)
         };
         let mut kept: Vec<_> = (0..5_000).map(|n| intern(&mut interner, n)).collect();
         kept.truncate(10);
@@ -276,7 +280,7 @@ mod tests {
     fn a_text_that_comes_and_goes_leaves_nothing_behind() {
         let mut interner = Interner::default();
         for _ in 0..100 {
-            interner.intern(b"select 1", b"", Realm::COMMON);
+            interner.intern(b"select 1", b"", ParseContext::COMMON);
         }
         assert_eq!(interner.known.values().map(Vec::len).sum::<usize>(), 1);
     }
@@ -284,10 +288,10 @@ mod tests {
     #[test]
     fn memory_is_that_of_what_is_in_use() {
         let mut interner = Interner::default();
-        let kept = interner.intern(b"select 1", b"\0\0", Realm::COMMON);
+        let kept = interner.intern(b"select 1", b"\0\0", ParseContext::COMMON);
         let (count, small) = interner.memory();
         assert_eq!(count, 1);
-        let long = interner.intern(&[b'x'; 10_000], b"\0\0", Realm::COMMON);
+        let long = interner.intern(&[b'x'; 10_000], b"\0\0", ParseContext::COMMON);
         assert_eq!(interner.memory(), (2, 2 * small + 10_000 - "select 1".len()));
         drop(long);
         assert_eq!(interner.memory(), (1, small));
@@ -300,16 +304,16 @@ mod tests {
     #[test]
     fn equal_statements_of_two_processes_keep_their_names() {
         let mut old = Interner::default();
-        old.intern(b"select 1", b"", Realm::COMMON);
+        old.intern(b"select 1", b"", ParseContext::COMMON);
         let mut new = Interner::default();
         new.resume(old.numbering());
         old.number_from(1 << 40);
-        let theirs = old.intern(b"select 2", b"", Realm::COMMON);
-        let ours = new.intern(b"select 2", b"", Realm::COMMON);
+        let theirs = old.intern(b"select 2", b"", ParseContext::COMMON);
+        let ours = new.intern(b"select 2", b"", ParseContext::COMMON);
         let restored = new.restore(&StatementRecord::of(&theirs));
         assert_eq!(restored.server_name, theirs.server_name);
         assert_ne!(restored.server_name, ours.server_name);
-        assert_eq!(new.intern(b"select 3", b"", Realm::COMMON).id, ours.id + 1);
+        assert_eq!(new.intern(b"select 3", b"", ParseContext::COMMON).id, ours.id + 1);
         new.join_schema(0, 0);
         assert!(!new.is_outdated(&restored));
         new.join_schema(0, 1);

@@ -1,7 +1,7 @@
 //! Prepared statements by name, for modes in which a client meets a different server each time.
 //!
 //! A statement is its text, its parameter types, and where the names in the text are looked up
-//! (`realm.rs`). Equal ones are one [`Statement`] with one name on the servers, however many clients
+//! (`parse_context.rs`). Equal ones are one [`Statement`] with one name on the servers, however many clients
 //! call it by whatever names of their own.
 //!
 //! PostgreSQL settles the types that a client leaves open when it reads the text, and keeps to them
@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use foldhash::fast::RandomState;
 use sql::Seen;
 
-use crate::relay::kept::Used;
-use crate::relay::realm::Realm;
+use crate::relay::kept_request::Used;
+use crate::relay::parse_context::ParseContext;
 
 /// Statements whose name begins like this belong to the pooler.
 pub const SERVER_NAME_PREFIX: &[u8] = b"weir_";
@@ -30,7 +30,7 @@ pub struct Statement {
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
     /// What it meant to whoever parsed it.
-    pub(crate) realm: Realm,
+    pub(crate) context: ParseContext,
     /// What it may leave in a session; looked for when that is first of interest.
     pub(crate) seen: OnceLock<Seen>,
     /// Does the text say that prepared statements are discarded? Looked for likewise.
@@ -451,7 +451,8 @@ mod tests {
     fn the_least_recently_used_goes_first() {
         let mut interner = Interner::default();
         let mut server = ServerStatements::default();
-        let all: Vec<_> = (0..3).map(|n| interner.intern(&[n], b"", Realm::COMMON)).collect();
+        let all: Vec<_> =
+            (0..3).map(|n| interner.intern(&[n], b"", ParseContext::COMMON)).collect();
         all.iter().for_each(|statement| server.insert(statement.clone(), 0));
         assert_eq!(server.touch(all[0].id), Some(Standing { since: 0, shape: None }));
         assert_eq!(server.evict(4), None);
@@ -460,7 +461,7 @@ mod tests {
 
     #[test]
     fn what_was_shown_of_a_statement_is_not_said_of_one_that_was_prepared_behind_it() {
-        let statement = Interner::default().intern(b"1", b"", Realm::COMMON);
+        let statement = Interner::default().intern(b"1", b"", ParseContext::COMMON);
         let mut server = ServerStatements::default();
         let shape = |server: &mut ServerStatements| server.touch(statement.id)?.shape;
         server.insert(statement.clone(), 5);
@@ -476,8 +477,8 @@ mod tests {
     fn a_discard_spares_what_was_parsed_behind_it() {
         let mut interner = Interner::default();
         let mut client = ClientStatements::default();
-        client.insert(b"old"[..].into(), interner.intern(b"1", b"", Realm::COMMON), 3);
-        client.insert(b"new"[..].into(), interner.intern(b"2", b"", Realm::COMMON), 5);
+        client.insert(b"old"[..].into(), interner.intern(b"1", b"", ParseContext::COMMON), 3);
+        client.insert(b"new"[..].into(), interner.intern(b"2", b"", ParseContext::COMMON), 5);
         client.discard_before(4);
         assert!(client.find(b"old").is_none() && client.find(b"new").is_some());
     }

@@ -329,9 +329,9 @@ impl Replies<'_> {
             | backend::READY_FOR_QUERY
             | backend::COMMAND_COMPLETE => true,
             backend::ROW_DESCRIPTION => {
-                self.server.ledger.describes_statement() || self.server.inquiry.is_some()
+                self.server.ledger.describes_statement() || self.server.auth_answer.is_some()
             }
-            backend::DATA_ROW => self.server.inquiry.is_some() || self.server.probe.is_some(),
+            backend::DATA_ROW => self.server.auth_answer.is_some() || self.server.probe.is_some(),
             backend::NOTIFICATION => {
                 matches!(self.server.phase, ServerPhase::Listening)
                     || self.client.as_ref().is_some_and(|client| client.session.is_some())
@@ -390,8 +390,8 @@ impl Replies<'_> {
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, String> {
         let settled = self.settle(code)?;
         if settled.owner == Owner::Nobody {
-            if let Some(inquiry) = &mut self.server.inquiry {
-                inquiry.message(code, body);
+            if let Some(auth_answer) = &mut self.server.auth_answer {
+                auth_answer.message(code, body);
             }
             if let Some(probe) = &mut self.server.probe {
                 probe.message(code, body);

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros};
 use crate::lifecycle::leave::Leaving;
 use crate::operator::stats::Stats;
-use crate::relay::kept::Used;
+use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::relay::stream::Splice;
 use crate::server::Server;
@@ -36,7 +36,7 @@ mod texts;
 
 use keeping::Keeping;
 pub(crate) use signals::call_of;
-use texts::{Odd, REMEMBERED_LEN_MAX, Sent, Sight, Texts};
+use texts::{NotPassed, REMEMBERED_LEN_MAX, Sent, TextCheck, Texts};
 
 /// An unnamed Parse up to this length is remembered, in case its Bind comes in another
 /// transaction and finds another server. In auto mode longer ones are, too.
@@ -80,7 +80,7 @@ impl From<String> for Violation {
 }
 
 /// What is done with the message in front.
-enum Fate {
+enum MessageAction {
     Pass,
     /// It is not passed on; its whole body is dropped.
     Drop,
@@ -115,7 +115,7 @@ impl<X: Exchange> Engine<X> {
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let texts = (server.mode == PoolMode::Auto)
-            .then_some(Texts { cache: &mut self.texts, lore: &mut view.lore });
+            .then_some(Texts { cache: &mut self.texts, history: &mut view.history });
         let mut requests = Requests {
             input,
             texts,
@@ -275,8 +275,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
             self.messages += 1;
             let available = rest.len().min(header.total);
-            let fate = match self.message(header, available) {
-                Ok(fate) => fate,
+            let action = match self.message(header, available) {
+                Ok(action) => action,
                 Err(why) => return Stop::Violation(why),
             };
             if self.out.gathered() > self.input.len() + PREPARED_AGAIN_LEN_MAX {
@@ -284,16 +284,16 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 return Stop::Violation(why.into());
             }
             let (from, to) = (self.at, self.at + available);
-            match fate {
-                Fate::Pass => self.out.pass(from, to),
-                Fate::Head(len) => self.out.pass(from + len, to),
-                Fate::Drop | Fate::Replaced => {}
-                Fate::Hold => return self.call.map_or(Stop::Incomplete, Stop::Signal),
-                Fate::Confirm(used) => return Stop::Outdated(used),
+            match action {
+                MessageAction::Pass => self.out.pass(from, to),
+                MessageAction::Head(len) => self.out.pass(from + len, to),
+                MessageAction::Drop | MessageAction::Replaced => {}
+                MessageAction::Hold => return self.call.map_or(Stop::Incomplete, Stop::Signal),
+                MessageAction::Confirm(used) => return Stop::Outdated(used),
             }
             self.at = to;
             self.client.stream.remaining = header.total - available;
-            self.client.stream.dropping = matches!(fate, Fate::Drop);
+            self.client.stream.dropping = matches!(action, MessageAction::Drop);
         }
     }
 
@@ -302,7 +302,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     #[cold]
     fn awaits_half(&mut self) -> bool {
         let ledger = &self.server.ledger;
-        if ledger.in_copy() || ledger.is_skipping() || matches!(self.flush(), Fate::Drop) {
+        if ledger.in_copy() || ledger.is_skipping() || matches!(self.flush(), MessageAction::Drop) {
             return false;
         }
         let Some(serial) = self.server.ledger.middle() else { return false };
@@ -334,7 +334,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         (self.at, self.from) = (taken, taken);
     }
 
-    fn message(&mut self, header: Header, available: usize) -> Result<Fate, Violation> {
+    fn message(&mut self, header: Header, available: usize) -> Result<MessageAction, Violation> {
         use frontend::{
             BIND, CLOSE, COPY_DATA, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, FUNCTION_CALL,
             PARSE, QUERY, SYNC,
@@ -343,7 +343,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         if self.server.ledger.is_skipping() && header.code != SYNC {
             return match header.code {
                 QUERY | PARSE | BIND | DESCRIBE | EXECUTE | CLOSE | FUNCTION_CALL | COPY_DATA
-                | COPY_DONE | COPY_FAIL | FLUSH => Ok(Fate::Drop),
+                | COPY_DONE | COPY_FAIL | FLUSH => Ok(MessageAction::Drop),
                 other => Err(unknown(other)),
             };
         }
@@ -351,7 +351,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             QUERY => {
                 let seen = match self.see_query(header, available) {
                     Ok(seen) => seen,
-                    Err(odd) => return Ok(self.answer_otherwise(odd)),
+                    Err(not_passed) => return Ok(self.answer_otherwise(not_passed)),
                 };
                 let discards = self.query_discards(seen, header, available);
                 let entry = Entry::new(Expect::Query, Verb::Forward);
@@ -360,16 +360,16 @@ impl<'a, X: Exchange> Requests<'a, X> {
                     self.note_query_discards(header, available);
                 }
                 self.note_begin(header, available);
-                Ok(Fate::Pass)
+                Ok(MessageAction::Pass)
             }
             SYNC => {
                 self.owe(Entry::new(Expect::Sync, Verb::Forward));
-                Ok(Fate::Pass)
+                Ok(MessageAction::Pass)
             }
             EXECUTE => {
                 self.owe(Entry::new(Expect::Execute, Verb::Forward));
                 self.note_execute();
-                Ok(Fate::Pass)
+                Ok(MessageAction::Pass)
             }
             PARSE => Ok(self.parse(header, available)?),
             BIND => Ok(self.bind(header, available)?),
@@ -382,21 +382,23 @@ impl<'a, X: Exchange> Requests<'a, X> {
             FUNCTION_CALL => {
                 self.see_unknown();
                 self.owe(Entry::new(Expect::FunctionCall, Verb::Forward));
-                Ok(Fate::Pass)
+                Ok(MessageAction::Pass)
             }
             // Outside a copy the server ignores these, so a client without one is not worth one.
-            COPY_DATA => {
-                Ok(if self.server.ledger.owes_nothing() { Fate::Drop } else { Fate::Pass })
-            }
+            COPY_DATA => Ok(if self.server.ledger.owes_nothing() {
+                MessageAction::Drop
+            } else {
+                MessageAction::Pass
+            }),
             COPY_DONE | COPY_FAIL if header.total - 1 > SMALL_LEN_MAX => {
                 Err("broken CopyDone or CopyFail packet".to_owned().into())
             }
             COPY_DONE | COPY_FAIL => {
                 if self.server.ledger.owes_nothing() {
-                    return Ok(Fate::Drop);
+                    return Ok(MessageAction::Drop);
                 }
                 self.owe(Entry::new(Expect::CopyEnd, Verb::Forward));
-                Ok(Fate::Pass)
+                Ok(MessageAction::Pass)
             }
             other => Err(unknown(other)),
         }
@@ -404,13 +406,13 @@ impl<'a, X: Exchange> Requests<'a, X> {
 
     /// The Query in front is not passed on as it is.
     #[cold]
-    fn answer_otherwise(&mut self, odd: Odd) -> Fate {
-        match odd {
-            Odd::Hold => Fate::Hold,
-            Odd::Replace(text) => {
+    fn answer_otherwise(&mut self, not_passed: NotPassed) -> MessageAction {
+        match not_passed {
+            NotPassed::Hold => MessageAction::Hold,
+            NotPassed::Replace(text) => {
                 self.owe_without_unnamed(Entry::new(Expect::Query, Verb::Forward));
                 frontend::query(self.out.insert(), &text);
-                Fate::Replaced
+                MessageAction::Replaced
             }
         }
     }
@@ -461,63 +463,65 @@ impl<'a, X: Exchange> Requests<'a, X> {
 
     /// With nothing but made-up replies due there is nothing the server could flush. In the middle
     /// of a message of the server's they come when it is at its end.
-    fn flush(&mut self) -> Fate {
+    fn flush(&mut self) -> MessageAction {
         let ledger = &mut self.server.ledger;
         if self.server.stream.remaining > 0 || ledger.owes_nothing() || !ledger.only_synthesized() {
-            return Fate::Pass;
+            return MessageAction::Pass;
         }
         while let Some(reply) = ledger.next_synthesized() {
             write_reply(reply, &mut self.answers);
         }
-        Fate::Drop
+        MessageAction::Drop
     }
 
-    fn parse(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+    fn parse(&mut self, header: Header, available: usize) -> Result<MessageAction, String> {
         if !self.tracks() {
             self.owe(Entry::new(Expect::Parse, Verb::Forward));
-            return Ok(Fate::Pass);
+            return Ok(MessageAction::Pass);
         }
         let whole = available == header.total;
         if available <= HEADER_LEN {
             // Without even the end of a name it will never be more than that.
-            return if whole { Err(BROKEN_PARSE.into()) } else { Ok(Fate::Hold) };
+            return if whole { Err(BROKEN_PARSE.into()) } else { Ok(MessageAction::Hold) };
         }
         let unnamed = self.input[self.at + HEADER_LEN] == 0;
         if unnamed {
             if !whole && header.total <= UNNAMED_KEPT_LEN_MAX {
-                return Ok(Fate::Hold);
+                return Ok(MessageAction::Hold);
             }
             self.stats.client_parses += 1;
             return self.parse_unnamed(header, available);
         }
         if !whole {
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
         let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
         if self.awaits_name(parse.name) {
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         }
         // What the text itself changes comes later.
-        let realm = self.realm();
+        let context = self.parse_context();
         let mut parse = parse;
         match self.see(parse.sql, Sent::Parse) {
-            Sight::Pass(_) => {}
-            Sight::Hold => return Ok(Fate::Hold),
-            Sight::Replace(sql) => parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse },
+            TextCheck::Pass(_) => {}
+            TextCheck::Hold => return Ok(MessageAction::Hold),
+            TextCheck::Replace(sql) => {
+                parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse }
+            }
         }
         self.stats.client_parses += 1;
-        self.parse_named(&parse, realm);
-        Ok(Fate::Replaced)
+        self.parse_named(&parse, context);
+        Ok(MessageAction::Replaced)
     }
 
-    fn parse_unnamed(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+    fn parse_unnamed(&mut self, header: Header, available: usize) -> Result<MessageAction, String> {
         let whole = available == header.total;
         let (seen, replaced) = match self.see_parse(header, available)? {
-            Sight::Pass(seen) => (seen, None),
-            Sight::Hold => return Ok(Fate::Hold),
-            Sight::Replace(text) => (Seen::default(), Some(text)),
+            TextCheck::Pass(seen) => (seen, None),
+            TextCheck::Hold => return Ok(MessageAction::Hold),
+            TextCheck::Replace(text) => (Seen::default(), Some(text)),
         };
         self.stats.server_parses += 1;
         let serial = self.next_serial();
@@ -550,10 +554,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
         let undo = Undo::ParseUnnamed { before, message };
         self.owe(Entry::new(Expect::Parse, Verb::Forward).undo(undo));
         Ok(match replaced {
-            None => Fate::Pass,
+            None => MessageAction::Pass,
             Some(text) => {
                 frontend::parse(self.out.insert(), b"", text, frontend::NO_TYPES);
-                Fate::Replaced
+                MessageAction::Replaced
             }
         })
     }

@@ -1,6 +1,6 @@
 //! A request is sent once more: to another server, when the first was lost before it could have
 //! done anything, or to the same one, when that refused a statement which another client had
-//! prepared. What may be sent again, and why nothing else ever is, stands in `kept.rs`.
+//! prepared. What may be sent again, and why nothing else ever is, stands in `kept_request.rs`.
 //!
 //! ```text
 //!                                      outdated
@@ -13,7 +13,7 @@
 //! but its client was told (`confirm_shape`): `Confirm` does as Renew, and then the request is
 //! dealt with, or refused, by what is known. Where the client means something else by the text now,
 //! the copy is not prepared anew but only described; if that fails the next question is about
-//! what the client means now (`stand_in.rs`).
+//! what the client means now (`substitute.rs`).
 //!
 //! Neither can go on for ever: a request is sent again once, and a Bind is held back
 //! [`QUESTIONS_MAX`] times.
@@ -24,11 +24,13 @@ use wire::{backend, frontend};
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
-use crate::relay::kept::{Kept, Outline, QUESTIONS_MAX, Refused, Used, changed_result};
+use crate::relay::kept_request::{
+    KeptRequest, Outline, QUESTIONS_MAX, Refused, Used, changed_result,
+};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::relay::requests::write_reply;
-use crate::relay::stand_in::stand_in;
+use crate::relay::substitute::substitute;
 use crate::relay::undo::undo;
 use crate::server::{LOST, Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
@@ -172,7 +174,7 @@ impl<X: Exchange> Engine<X> {
         let refused =
             Refused { error: changed_result(), was_older: false, synced: false, shape: None };
         let outline = Outline { uses: Some(used), ..Outline::default() };
-        *kept = Kept { outline, refused: Some(refused), ..Kept::default() };
+        *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
         server.asked_at = now;
         server.own_error = None;
         let waiter = Waiter { client: id, ticket: 0, since: now };
@@ -203,7 +205,8 @@ impl<X: Exchange> Engine<X> {
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
         let client = &self.clients[id.0 as usize];
-        if let Some(other) = stand_in(&statement, client, server, &self.names, &mut self.exchange) {
+        if let Some(other) = substitute(&statement, client, server, &self.names, &mut self.exchange)
+        {
             if server.statements.is_sure(statement.id) {
                 return self.describe_copy(on, step, &statement, io);
             }

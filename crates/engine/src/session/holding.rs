@@ -1,5 +1,5 @@
 //! A client that has drawn a number from a sequence keeps its server for a few transactions, one of which
-//! may ask for that number (`pool_mode = auto`). Behind which texts that is so is in `draws.rs`.
+//! may ask for that number (`pool_mode = auto`). Behind which texts that is so is in `sequences.rs`.
 //!
 //! ```text
 //!  a watched text ─► held ─┬─ currval, lastval ─► pinned as `sequence`
@@ -40,9 +40,9 @@ impl<X: Exchange> Engine<X> {
     fn end_hold_asked(&mut self, on: ServerId, now: Micros) {
         let drawn = self.server_mut(on).take_hold();
         let server = self.server(on);
-        let (pool, drew) = (server.pool, server.drew);
+        let (pool, last_draw) = (server.pool, server.last_draw);
         if let Some(view) = self.pools.get_mut(pool) {
-            view.lore.draws.note_question(&drawn, drew, now);
+            view.history.sequences.note_question(&drawn, last_draw, now);
         }
     }
 
@@ -54,7 +54,7 @@ impl<X: Exchange> Engine<X> {
         }
         let (drawn, pool) = (server.take_hold(), server.pool);
         if let Some(view) = self.pools.get_mut(pool) {
-            view.lore.draws.note_silence(&drawn);
+            view.history.sequences.note_silence(&drawn);
         }
     }
 
@@ -92,7 +92,7 @@ impl<X: Exchange> Engine<X> {
         if !only_held || !is_idle {
             return None;
         }
-        let patience = self.pools.get(server.pool)?.lore.draws.patience(&server.drawn);
+        let patience = self.pools.get(server.pool)?.history.sequences.patience(&server.drawn);
         (now.saturating_sub(client.request_at) > patience).then_some(on)
     }
 }

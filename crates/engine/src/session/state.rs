@@ -9,8 +9,8 @@ use sql::Signs;
 
 use crate::notify::listening::Listening;
 use crate::session::carried::Order;
-use crate::session::lore::Called;
 use crate::session::pins::Pins;
+use crate::session::text_history::Called;
 use crate::values::Values;
 
 /// What has to be known of a client's session besides its present settings (`Client::vars`).

@@ -26,13 +26,13 @@ use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::carried::{Carried, ROLE, Setting};
-use crate::session::draws::Drawn;
-use crate::session::lore::CANDIDATES_MAX;
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{self, Left, Probe, Topics};
 use crate::session::resets::Resets;
+use crate::session::sequences::DrawnNumbers;
 use crate::session::state::{Lent, Numbers, Traces};
 use crate::session::state_report;
+use crate::session::text_history::CANDIDATES_MAX;
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars};
@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
         let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
         let signs = server.traces.signs;
-        (server.has_moved, server.may_set) = (server.traces.put_off, server.traces.put_off);
+        (server.context_changed, server.may_set) = (server.traces.put_off, server.traces.put_off);
         if server.state_report.is_some() && !server.needs_verdict() && !is_held {
             // What there was is there still, and nothing else.
             (server.traces, server.resets) = (Traces::default(), Resets::default());
@@ -89,7 +89,7 @@ impl<X: Exchange> Engine<X> {
         let found =
             server.setting_names.iter().flat_map(|names| names.iter()).map(|(name, _)| name);
         let customs = carried.filter(|name| name.contains(&b'.')).chain(found);
-        let customs: BTreeSet<&[u8]> = view.lore.customs().chain(customs).collect();
+        let customs: BTreeSet<&[u8]> = view.history.customs().chain(customs).collect();
         let letters = server.letters();
         let customs = customs.into_iter().filter(|name| letters.include(name) == Some(true));
         let login = view.settings.login_user().as_bytes();
@@ -105,7 +105,7 @@ impl<X: Exchange> Engine<X> {
         let Some(names) = &server.setting_names else { return };
         for kind in [true, false] {
             let names = names.iter().filter(|(_, sets)| *sets == kind).take(CANDIDATES_MAX);
-            names.for_each(|(name, sets)| view.lore.note_custom(name, sets));
+            names.for_each(|(name, sets)| view.history.note_custom(name, sets));
         }
     }
 
@@ -176,7 +176,7 @@ impl<X: Exchange> Engine<X> {
             // It has changed what nobody knows: none of that may be forgotten.
             None => {
                 server.traces.put_off = true;
-                (server.has_moved, server.may_set) = (true, true);
+                (server.context_changed, server.may_set) = (true, true);
             }
         }
         let lent = std::mem::take(&mut server.lent);
@@ -204,7 +204,7 @@ impl<X: Exchange> Engine<X> {
                 // Nobody else's question may fail for the sake of names that were only guessed.
                 let pool = self.server(on).pool;
                 let view = self.pools.get_mut(pool);
-                view.into_iter().for_each(|view| view.lore.forget_candidates());
+                view.into_iter().for_each(|view| view.history.forget_candidates());
             }
         }
         if pins.is_empty() {
@@ -240,7 +240,7 @@ impl<X: Exchange> Engine<X> {
         }
         if let Some(view) = self.pools.get_mut(pool) {
             // From now on nobody in the pool is to find a stranger's.
-            view.lore.asks_numbers |= events.pins.contains(Pins::SEQUENCE);
+            view.history.asks_numbers |= events.pins.contains(Pins::SEQUENCE);
             if view.settings.auto_unsupported == Unsupported::Warn {
                 pins = pins.without(state_report::OF_EVENTS);
             }
@@ -369,7 +369,7 @@ impl<X: Exchange> Engine<X> {
         let pool = self.server(on).pool;
         let Some(view) = self.pools.get_mut(pool) else { return };
         for setting in there.all().iter().filter(|setting| setting.name.contains(&b'.')) {
-            view.lore.learn_custom(&setting.name);
+            view.history.learn_custom(&setting.name);
         }
     }
 
@@ -408,9 +408,9 @@ impl<X: Exchange> Engine<X> {
             return;
         };
         if changed || !(pins.is_empty() || was_pinned) {
-            view.lore.has_left_something(called);
+            view.history.has_left_something(called);
         } else if pins.is_empty() && traces.outcome.is_proof() {
-            view.lore.has_left_nothing(called, schema, now);
+            view.history.has_left_nothing(called, schema, now);
         }
     }
 
@@ -429,7 +429,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         server.traces = Traces::default();
         server.pinned = None;
-        server.drawn = Drawn::default();
+        server.drawn = DrawnNumbers::default();
         server.forgetting = false;
         server.lent.clear();
         server.resets = Resets::default();

@@ -2,7 +2,7 @@
 
 use config::{AccessPolicy, AuthType, PoolMode};
 use engine::auth::Peer;
-use engine::learnt::Learnt;
+use engine::server_secret::ServerSecret;
 use wire::backend;
 use wire::md5;
 use wire::messages::{AuthenticationRequest, SaslInitialResponse};
@@ -491,5 +491,5 @@ fn the_keys_go_along_to_a_process_with_another_mode() {
     prove(&client, "secret");
     client.take();
     rig.hand_over_to(|config| config.global.pool_mode = PoolMode::Session);
-    assert!(rig.pool(|pool| matches!(pool.learnt, Some(Learnt::Scram(_)))));
+    assert!(rig.pool(|pool| matches!(pool.server_secret, Some(ServerSecret::Scram(_)))));
 }

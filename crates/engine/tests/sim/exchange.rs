@@ -8,10 +8,10 @@ use std::sync::Arc;
 use engine::ids::{Micros, PoolId, WorkerId};
 use engine::interner::Interner;
 use engine::limits::{Limits, OPENINGS_MAX};
-use engine::parcel::Parcel;
+use engine::parse_context::ParseContext;
 use engine::pool::Pool;
 use engine::prepared::Statement;
-use engine::realm::Realm;
+use engine::records::WorkerRecords;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 use engine::switches::Switches;
@@ -55,14 +55,14 @@ impl Shared {
     }
 
     /// The numbers given out so far, of statements and connections.
-    pub(crate) fn numbering(&self) -> (engine::parcel::Numbering, u64) {
+    pub(crate) fn numbering(&self) -> (engine::records::Numbering, u64) {
         (self.interner.numbering(), self.connections)
     }
 
     /// What the workers of another process share, which goes on with these numbers.
     pub(crate) fn successor(
         &mut self,
-        statements: engine::parcel::Numbering,
+        statements: engine::records::Numbering,
         connections: u64,
     ) -> Self {
         let workers = self.mail.len() as u16;
@@ -73,9 +73,9 @@ impl Shared {
         new
     }
 
-    /// The statements of a parcel, by their numbers.
-    pub(crate) fn restore(&mut self, parcel: &Parcel) -> HashMap<u64, Arc<Statement>> {
-        let all = parcel.statements.iter();
+    /// The statements of a worker's records, by their numbers.
+    pub(crate) fn restore(&mut self, records: &WorkerRecords) -> HashMap<u64, Arc<Statement>> {
+        let all = records.statements.iter();
         all.map(|one| (one.id, self.interner.restore(one))).collect()
     }
 
@@ -152,9 +152,9 @@ impl Exchange for SimExchange {
         shared.mail[usize::from(worker.0)].push_back((due, mail));
     }
 
-    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
+    fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement> {
         let shared = &mut *self.0.borrow_mut();
-        let mut statement = shared.interner.intern(sql, types, realm);
+        let mut statement = shared.interner.intern(sql, types, context);
         if shared.harms(Sabotage::SwapStatement, 20)
             && let Some(other) = shared.last_statement.clone()
         {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use engine::ids::{PoolId, WorkerId};
 use engine::interner::Interner;
 use engine::limits::Limits;
+use engine::parse_context::ParseContext;
 use engine::pool::Pool;
 use engine::prepared::Statement;
-use engine::realm::Realm;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 
@@ -60,8 +60,8 @@ impl Exchange for Shared {
         self.state(|state| state.mail.push_back(mail));
     }
 
-    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
-        self.state(|state| state.interner.intern(sql, types, realm))
+    fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement> {
+        self.state(|state| state.interner.intern(sql, types, context))
     }
 
     fn next_connection(&mut self) -> u64 {

@@ -117,7 +117,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "handover/import.rs",
-            "server.vars = shelf.vars(record.vars);",
+            "server.vars = tables.vars(record.vars);",
             "server.vars = server.welcome.vars.clone();",
         )],
     },

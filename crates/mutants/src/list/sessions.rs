@@ -223,7 +223,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "session/lore.rs",
+            "session/text_history.rs",
             "Some(Standing::Watched { .. }) | None => «false»,",
             "true",
         )],
@@ -260,7 +260,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "relay/requests/numbers.rs",
-            "if «texts.lore.asks_numbers || texts.is_watched(seen)» {",
+            "if «texts.history.asks_numbers || texts.is_watched(seen)» {",
             "seen.signs.intersects(Signs::SEQUENCE)",
         )],
     },

@@ -124,9 +124,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "relay/stand_in.rs",
-            "false => «Realm::of(&client.vars, names)»,",
-            "Realm::COMMON",
+            "relay/substitute.rs",
+            "false => «ParseContext::of(&client.vars, names)»,",
+            "ParseContext::COMMON",
         )],
     },
     Mutant {

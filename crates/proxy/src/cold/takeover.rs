@@ -48,7 +48,7 @@ use std::{
     time::Duration,
 };
 
-use engine::parcel::{Estate, Malformed};
+use engine::records::{HandoverState, Malformed};
 
 use net::sys::rights;
 
@@ -93,7 +93,7 @@ pub enum TakeOverError {
 }
 
 fn request() -> String {
-    format!("{REQUEST} {PROTOCOL}.{}", engine::parcel::FORMAT)
+    format!("{REQUEST} {PROTOCOL}.{}", engine::records::FORMAT)
 }
 
 fn write_frame(mut to: &UnixStream, letter: u8, body: &[u8]) -> io::Result<()> {
@@ -136,8 +136,8 @@ fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, TakeOverError>
         counts[at..at + 4].iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte))
     };
     let (listeners, sockets) = (count(0), count(4));
-    let estate = Estate::from_bytes(state)?;
-    let expected: usize = estate.parcels.iter().map(adopt::sockets_of).sum();
+    let handover_state = HandoverState::from_bytes(state)?;
+    let expected: usize = handover_state.worker_records.iter().map(adopt::sockets_of).sum();
     if expected != sockets {
         return Err(TakeOverError::Descriptors(expected.abs_diff(sockets)));
     }
@@ -146,12 +146,12 @@ fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, TakeOverError>
         return Err(TakeOverError::Descriptors(fds.len().abs_diff(listeners + sockets)));
     }
     let listeners = fds.drain(..listeners).collect();
-    Ok(Received { estate, listeners, fds })
+    Ok(Received { handover_state, listeners, fds })
 }
 
 /// A state and the descriptors behind it.
 struct Received {
-    estate: Estate,
+    handover_state: HandoverState,
     listeners: Vec<OwnedFd>,
     fds: VecDeque<OwnedFd>,
 }

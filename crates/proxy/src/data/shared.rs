@@ -17,7 +17,7 @@ use config::{Config, SessionSchedule};
 use engine::{
     Drain,
     ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
-    parcel::{Estate, Parcel},
+    records::{HandoverState, WorkerRecords},
     shell::{CancelEnd, Checked, Mail},
 };
 use tokio::sync::mpsc;
@@ -172,7 +172,7 @@ pub(crate) struct Rest {
 #[derive(Debug)]
 pub(crate) struct WorkerExport {
     pub(crate) worker: WorkerId,
-    pub(crate) parcel: Parcel,
+    pub(crate) records: WorkerRecords,
     /// The parameters that are tracked.
     pub(crate) names: Vec<String>,
     /// In the order of the records: each client's, with its server's behind it; parked servers'.
@@ -212,8 +212,8 @@ impl Origin {
         Self { clock: Clock::starting_at(1_000_000), seed }
     }
 
-    pub(crate) fn of(estate: &Estate) -> Self {
-        Self { clock: Clock::starting_at(estate.now), seed: estate.seed }
+    pub(crate) fn of(handover_state: &HandoverState) -> Self {
+        Self { clock: Clock::starting_at(handover_state.now), seed: handover_state.seed }
     }
 }
 

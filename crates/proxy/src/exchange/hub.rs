@@ -15,10 +15,10 @@ use engine::{
     ids::{PoolId, WorkerId},
     interner::Interner,
     limits::Limits,
-    parcel::{Numbering, StatementRecord},
+    parse_context::{ParseContext, is_of_its_moment},
     pool::{Gate, Pool, REMOVED},
     prepared::Statement,
-    realm::{Realm, is_of_its_moment},
+    records::{Numbering, StatementRecord},
     settings::{PoolKey, settings_for},
     shell::{Exchange, Mail},
     switches::Switches,
@@ -321,13 +321,13 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         self.hub.mailbox(worker).post(mail.into());
     }
 
-    fn intern(&mut self, sql: &[u8], types: &[u8], realm: Realm) -> Arc<Statement> {
+    fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement> {
         let interner = &self.hub.interner;
-        let known = lock(interner).find(sql, types, realm);
+        let known = lock(interner).find(sql, types, context);
         known.unwrap_or_else(|| {
             // A long text is looked through while others have the lock.
             let is_of_its_moment = is_of_its_moment(sql);
-            lock(interner).add(sql, types, realm, is_of_its_moment)
+            lock(interner).add(sql, types, context, is_of_its_moment)
         })
     }
 

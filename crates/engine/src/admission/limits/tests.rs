@@ -174,18 +174,22 @@ fn a_seat_goes_to_who_has_had_least() {
     let (rich, poor) = (claim(0, "d", "u", [2, 0, 0]), claim(1, "d", "v", [2, 0, 0]));
     assert!(all.seat(&rich, 0).is_ok() && all.seat(&rich, 0).is_ok());
     starving(all.seat(&poor, 1_000_000));
-    let creditor = |all: &mut Limits, now| all.creditor(rich.pool, &rich.identity, now);
-    assert_eq!(creditor(&mut all, 1_000_001), None, "nobody else wanted what it has had");
+    let better_claim = |all: &mut Limits, now| all.better_claim(rich.pool, &rich.identity, now);
+    assert_eq!(better_claim(&mut all, 1_000_001), None, "nobody else wanted what it has had");
     let turn = 1_000_000 + TURN / 2;
-    assert_eq!(creditor(&mut all, turn - 1), None);
-    assert_eq!(creditor(&mut all, turn), Some((poor.pool, 1)));
+    assert_eq!(better_claim(&mut all, turn - 1), None);
+    assert_eq!(better_claim(&mut all, turn), Some((poor.pool, 1)));
     all.vacate(rich.pool, &rich.identity, turn);
     // It would like to have it back at once.
     assert!(matches!(all.seat(&rich, turn), Err(Denied::Behind)));
     assert_eq!(all.next_fed(0), Some(poor.pool));
     assert!(all.seat(&poor, turn).is_ok());
     starving(all.seat(&rich, turn));
-    assert_eq!(all.creditor(poor.pool, &poor.identity, turn + 10 * TURN), None, "they are even");
+    assert_eq!(
+        all.better_claim(poor.pool, &poor.identity, turn + 10 * TURN),
+        None,
+        "they are even"
+    );
 }
 
 #[test]
@@ -194,8 +198,8 @@ fn who_has_no_limit_in_common_does_not_compete() {
     let (one, other) = (claim(0, "d", "u", [1, 0, 0]), claim(1, "e", "u", [1, 0, 0]));
     assert!(all.seat(&one, 0).is_ok() && all.seat(&other, 0).is_ok());
     starving(all.seat(&claim(2, "d", "v", [1, 0, 0]), 0));
-    assert_eq!(all.creditor(other.pool, &other.identity, 100 * TURN), None);
-    assert!(all.creditor(one.pool, &one.identity, 100 * TURN).is_some());
+    assert_eq!(all.better_claim(other.pool, &other.identity, 100 * TURN), None);
+    assert!(all.better_claim(one.pool, &one.identity, 100 * TURN).is_some());
 }
 
 /// Nor does it while somebody starves elsewhere: what was there for anybody to take is nobody's debt.
@@ -211,12 +215,12 @@ fn who_starves_in_one_database_makes_no_debts_in_another() {
         starving(all.seat(&poor, 0));
         let now = 5 * TURN;
         starving(all.seat(&comes, now));
-        let creditor = |all: &mut Limits, claim: &Claim, now| {
-            all.creditor(claim.pool, &claim.identity, now).map(|(pool, _)| pool)
+        let better_claim = |all: &mut Limits, claim: &Claim, now| {
+            all.better_claim(claim.pool, &claim.identity, now).map(|(pool, _)| pool)
         };
-        assert_eq!(creditor(&mut all, &rich, now), Some(poor.pool));
-        assert_eq!(creditor(&mut all, &holds, now), None);
-        assert_eq!(creditor(&mut all, &holds, now + TURN), Some(comes.pool));
+        assert_eq!(better_claim(&mut all, &rich, now), Some(poor.pool));
+        assert_eq!(better_claim(&mut all, &holds, now), None);
+        assert_eq!(better_claim(&mut all, &holds, now + TURN), Some(comes.pool));
     }
 }
 
@@ -237,7 +241,7 @@ fn room_in_one_limit_is_held_while_the_other_is_full() {
     assert_eq!(starving(all.seat(&both, now)).scope, Scope::User, "now for the other");
     assert_eq!(starving(all.seat(&by_database, now)).scope, Scope::Database, "it is held");
     assert_eq!(
-        all.creditor(by_user.pool, &by_user.identity, now).map(|(pool, _)| pool),
+        all.better_claim(by_user.pool, &by_user.identity, now).map(|(pool, _)| pool),
         Some(both.pool)
     );
     all.vacate(by_user.pool, &by_user.identity, now + 1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Pool;
 use crate::ids::{Handle, Waiter, WorkerId};
-use crate::login::learnt::Learnt;
+use crate::login::server_secret::ServerSecret;
 use crate::server::Server;
 use crate::settings::PoolSettings;
 
@@ -90,9 +90,9 @@ impl Pool {
 
     /// A place that was reserved is being used: what there is to log in with, and the present
     /// epoch, which is the new server's for good.
-    pub fn begin_opening(&mut self) -> (Option<Learnt>, u64) {
+    pub fn begin_opening(&mut self) -> (Option<ServerSecret>, u64) {
         self.unbegun = self.unbegun.saturating_sub(1);
-        (self.learnt.clone(), self.epoch)
+        (self.server_secret.clone(), self.epoch)
     }
 
     /// Servers of other epochs are to be replaced.

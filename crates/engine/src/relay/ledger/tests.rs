@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::relay::interner::Interner;
-use crate::relay::realm::Realm;
+use crate::relay::parse_context::ParseContext;
 
 /// One step of a conversation.
 enum Step {
@@ -519,7 +519,7 @@ fn out_of_the_blue() {
 #[test]
 fn a_reply_tells_its_entry() {
     let mut ledger = Ledger::default();
-    let statement = Interner::default().intern(b"select 1", &[0, 0], Realm::COMMON);
+    let statement = Interner::default().intern(b"select 1", &[0, 0], ParseContext::COMMON);
     let mut entry = Entry::new(Parse, Replace).undo(Undo::Prepare { statement });
     (entry.serial, entry.statement) = (3, 7);
     ledger.owe(entry);

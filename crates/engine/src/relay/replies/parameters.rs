@@ -45,7 +45,7 @@ impl Replies<'_> {
             }
             if client.given.has(slot) {
                 set(&mut self.server.vars);
-                self.server.has_strayed();
+                self.server.has_changed_by_itself();
                 return Owner::Nobody;
             }
             if !reports {

@@ -5,7 +5,7 @@ use wire::backend;
 use wire::error_fields::ErrorFields;
 
 use super::{OUT_OF_STEP, Replies};
-use crate::relay::kept::{
+use crate::relay::kept_request::{
     KEPT_LEN_MAX, Refused, Used, changed_result, is_changed_result, is_of_changed_name,
 };
 use crate::relay::ledger::{Owner, Settled};

@@ -15,8 +15,8 @@ use wire::{HEADER_LEN, Header, frontend};
 use super::Requests;
 use super::texts::text_of;
 use crate::client::Discarding;
+use crate::relay::parse_context;
 use crate::relay::prepared::{Found, SERVER_NAME_PREFIX};
-use crate::relay::realm;
 use crate::shell::Exchange;
 
 /// Words of the texts that take prepared statements away.
@@ -209,5 +209,5 @@ impl<X: Exchange> Requests<'_, X> {
 }
 
 fn says_discard(text: &[u8]) -> bool {
-    DISCARDING.iter().any(|word| realm::contains(text, word))
+    DISCARDING.iter().any(|word| parse_context::contains(text, word))
 }

@@ -1,10 +1,10 @@
 //! Which request of a client is kept, in case that it has to be sent once more. What for is told
-//! in `kept.rs`. Most requests end as soon as it is known what they do: nothing of them is copied.
+//! in `kept_request.rs`. Most requests end as soon as it is known what they do: nothing of them is copied.
 
 use wire::Header;
 
 use super::{HEADER_LEN, Requests};
-use crate::relay::kept::{KEPT_LEN_MAX, Outline, is_lone_begin};
+use crate::relay::kept_request::{KEPT_LEN_MAX, Outline, is_lone_begin};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::relay::prepared::Found;
 use crate::server::Server;

@@ -14,10 +14,10 @@ use sql::{Signs, Verb};
 use wire::frontend;
 
 use super::Requests;
-use crate::relay::ledger::{Entry, Expect, Undo, Verb as Fate};
+use crate::relay::ledger::{Entry, Expect, Undo, Verb as ReplyVerb};
 use crate::relay::prepared::SERVER_NAME_PREFIX;
-use crate::session::lore::Called;
 use crate::session::state::Lent;
+use crate::session::text_history::Called;
 use crate::shell::Exchange;
 
 /// Lent where the statement need only be there: it can be prepared whatever has become of its
@@ -78,7 +78,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.server.lent.swap_remove(at);
             frontend::close_statement(self.out.insert(), name);
             *self.serial += 1;
-            let mut close = Entry::new(Expect::Close, Fate::Internal);
+            let mut close = Entry::new(Expect::Close, ReplyVerb::Internal);
             close.serial = *self.serial;
             self.server.ledger.owe(close);
         }
@@ -94,12 +94,13 @@ impl<X: Exchange> Requests<'_, X> {
         self.server.lent.push(Lent { name: found.name, since, is_placeholder });
         if has_open_batch {
             // If it fails, the client's message would have failed, too.
-            return self.owe(Entry::new(Expect::Parse, Fate::Swallow).undo(Undo::Lend { since }));
+            return self
+                .owe(Entry::new(Expect::Parse, ReplyVerb::Swallow).undo(Undo::Lend { since }));
         }
         // If it fails the text is to have its say all the same.
         frontend::sync(self.out.insert());
-        let parse = Entry::new(Expect::Parse, Fate::Internal).undo(Undo::Lend { since });
-        for mut entry in [parse, Entry::new(Expect::Sync, Fate::Internal)] {
+        let parse = Entry::new(Expect::Parse, ReplyVerb::Internal).undo(Undo::Lend { since });
+        for mut entry in [parse, Entry::new(Expect::Sync, ReplyVerb::Internal)] {
             *self.serial += 1;
             entry.serial = *self.serial;
             self.server.ledger.owe(entry);

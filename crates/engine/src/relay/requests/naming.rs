@@ -8,12 +8,12 @@ use wire::{HEADER_LEN, Header, frontend};
 
 use super::statements::{Name, Naming};
 use super::texts::ANSWERED;
-use super::{Fate, Requests};
-use crate::relay::kept::CHANGED_NAME;
+use super::{MessageAction, Requests};
+use crate::relay::kept_request::CHANGED_NAME;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::relay::prepared::SERVER_NAME_PREFIX;
-use crate::session::lore::Called;
 use crate::session::pins::Pins;
+use crate::session::text_history::Called;
 use crate::shell::Exchange;
 
 /// No statement has the number 0.
@@ -24,10 +24,14 @@ const NAMES_LEN_MAX: usize = 65_536;
 
 impl<'a, X: Exchange> Requests<'a, X> {
     #[inline(never)]
-    pub(super) fn bind(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+    pub(super) fn bind(
+        &mut self,
+        header: Header,
+        available: usize,
+    ) -> Result<MessageAction, String> {
         if !self.tracks() {
             self.owe(Entry::new(Expect::Bind, Verb::Forward));
-            return Ok(Fate::Pass);
+            return Ok(MessageAction::Pass);
         }
         self.stats.binds += 1;
         let input = self.input;
@@ -37,15 +41,15 @@ impl<'a, X: Exchange> Requests<'a, X> {
             if available == header.total || available > NAMES_LEN_MAX {
                 return Err("broken Bind packet".into());
             }
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         };
         if self.needs_more(name, header, available) {
             self.stats.binds -= 1;
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         }
         if self.awaits_used(name) {
             self.stats.binds -= 1;
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         }
         let mut entry = Entry::new(Expect::Bind, Verb::Forward);
         let mut used = None;
@@ -57,17 +61,17 @@ impl<'a, X: Exchange> Requests<'a, X> {
             Name::Unknown(_) | Name::Outdated(_) | Name::Changed(_) => Signs::NONE,
         };
         if signs.intersects(ANSWERED) {
-            if let Some(fate) = self.bind_signal(header, body, &found, signs) {
-                return Ok(fate);
+            if let Some(action) = self.bind_signal(header, body, &found, signs) {
+                return Ok(action);
             }
             found = self.name_for_numbers(found, signs);
         }
-        let fate = match found {
+        let action = match found {
             Name::Outdated(outdated) => {
                 self.stats.binds -= 1;
-                return Ok(Fate::Confirm(outdated));
+                return Ok(MessageAction::Confirm(outdated));
             }
-            Name::AsItIs => Fate::Pass,
+            Name::AsItIs => MessageAction::Pass,
             Name::Statement(found) => {
                 let statement = &found.used.statement;
                 let rest_len = header.total - HEADER_LEN - rest_at;
@@ -78,7 +82,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                     self.undescribed = statement.id;
                 }
                 used = Some(found);
-                Fate::Head(HEADER_LEN + rest_at)
+                MessageAction::Head(HEADER_LEN + rest_at)
             }
             // PostgreSQL is to fail the message, and with it what depends on it.
             Name::Changed(found) => {
@@ -86,35 +90,39 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 frontend::bind_header(self.out.insert(), portal, CHANGED_NAME, rest_len);
                 entry.verb = Verb::Replace;
                 entry.statement = found.used.statement.id;
-                Fate::Head(HEADER_LEN + rest_at)
+                MessageAction::Head(HEADER_LEN + rest_at)
             }
             Name::Unknown(escaped) => {
                 let rest_len = header.total - HEADER_LEN - rest_at;
                 frontend::bind_header(self.out.insert(), portal, &escaped, rest_len);
-                Fate::Head(HEADER_LEN + rest_at)
+                MessageAction::Head(HEADER_LEN + rest_at)
             }
         };
         self.note_discards(portal, name, used.as_ref());
         self.owe(entry);
         self.note_use(used);
         self.extended().questions = 0;
-        Ok(fate)
+        Ok(action)
     }
 
     #[inline(never)]
-    pub(super) fn describe(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+    pub(super) fn describe(
+        &mut self,
+        header: Header,
+        available: usize,
+    ) -> Result<MessageAction, String> {
         let mut entry = Entry::new(Expect::Describe, Verb::Forward);
         if !self.tracks() {
             self.owe(entry);
-            return Ok(Fate::Pass);
+            return Ok(MessageAction::Pass);
         }
         let Some(named) = self.whole(header, available, "broken Describe packet")? else {
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         };
-        let mut fate = Fate::Pass;
+        let mut action = MessageAction::Pass;
         let mut used = None;
         if named.kind == b'S' && self.awaits_used(named.name) {
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         }
         if named.kind == b'S' {
             match self.resolve(named.name, Naming::Describe) {
@@ -126,11 +134,11 @@ impl<'a, X: Exchange> Requests<'a, X> {
                     entry.verb = self.describe_verb();
                     entry.statement = statement.id;
                     used = Some(found);
-                    fate = Fate::Replaced;
+                    action = MessageAction::Replaced;
                 }
                 Name::Unknown(escaped) => {
                     frontend::describe_statement(self.out.insert(), &escaped);
-                    fate = Fate::Replaced;
+                    action = MessageAction::Replaced;
                 }
             }
         }
@@ -139,35 +147,39 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         self.owe(entry);
         self.note_use(used);
-        Ok(fate)
+        Ok(action)
     }
 
     #[inline(never)]
-    pub(super) fn close(&mut self, header: Header, available: usize) -> Result<Fate, String> {
+    pub(super) fn close(
+        &mut self,
+        header: Header,
+        available: usize,
+    ) -> Result<MessageAction, String> {
         let entry = Entry::new(Expect::Close, Verb::Forward);
         if !self.tracks() {
             self.owe(entry);
-            return Ok(Fate::Pass);
+            return Ok(MessageAction::Pass);
         }
         let Some(named) = self.whole(header, available, "broken Close packet")? else {
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         };
         if named.kind != b'S' {
             self.owe(entry);
-            return Ok(Fate::Pass);
+            return Ok(MessageAction::Pass);
         }
         if named.name.is_empty() {
             self.owe_without_unnamed(entry);
-            return Ok(Fate::Pass);
+            return Ok(MessageAction::Pass);
         }
         if self.awaits_name(named.name) {
-            return Ok(Fate::Hold);
+            return Ok(MessageAction::Hold);
         }
         if self.is_prepared_by_sql(named.name) {
             self.client.session_mut();
             self.server.suspect(Signs::PREPARED, Called::default(), 0);
             self.owe(entry);
-            return Ok(Fate::Pass);
+            return Ok(MessageAction::Pass);
         }
         // Others may use the statement: only the client's name for it goes. Closing a name that
         // does not exist is no error.
@@ -190,7 +202,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             entry = entry.undo(Undo::Close { name, statement, since, lent });
         }
         self.owe(entry);
-        Ok(Fate::Replaced)
+        Ok(MessageAction::Replaced)
     }
 
     /// May the client have a statement of that name by SQL's PREPARE, and by that alone? The server

@@ -4,7 +4,7 @@
 //!
 //! What a client has drawn on its present server, and what others have, cannot be told apart. So a
 //! client's server forgets a stranger's before a text that may draw a number and is watched
-//! (`draws.rs`); and once somebody in a pool asks for numbers, before each client's first message. Of
+//! (`sequences.rs`); and once somebody in a pool asks for numbers, before each client's first message. Of
 //! a first question behind any other text it is not known beforehand that it will come: the client's
 //! own numbers are forgotten with the others. Where the server cannot forget
 //! before it is asked, behind messages that are not answered yet, the question is refused; unless it
@@ -39,8 +39,8 @@ impl<X: Exchange> Requests<'_, X> {
 
     pub(super) fn guard_numbers_now(&mut self, seen: Seen) {
         let Some(texts) = &mut self.texts else { return };
-        texts.lore.asks_numbers |= seen.signs.intersects(Signs::SEQUENCE);
-        if texts.lore.asks_numbers || texts.is_watched(seen) {
+        texts.history.asks_numbers |= seen.signs.intersects(Signs::SEQUENCE);
+        if texts.history.asks_numbers || texts.is_watched(seen) {
             self.forget_strangers();
         }
     }
@@ -57,10 +57,10 @@ impl<X: Exchange> Requests<'_, X> {
         let asks = seen.signs.intersects(Signs::SEQUENCE);
         if asks {
             let drawn = std::mem::take(&mut self.server.drawn);
-            texts.lore.draws.note_question(&drawn, self.server.drew, self.now);
+            texts.history.sequences.note_question(&drawn, self.server.last_draw, self.now);
         }
         if seen.draws != 0 {
-            self.server.drew = seen.draws;
+            self.server.last_draw = seen.draws;
             let pins = self.settings.auto_unsupported == Unsupported::Pin;
             // A client that asks keeps its server in any case.
             let is_kept = asks || self.server.keeps_numbers();

@@ -19,8 +19,8 @@ use wire::{HEADER_LEN, Header, cancel_key, frontend};
 
 use super::numbers::NO_NUMBER;
 use super::statements::Name;
-use super::texts::Odd;
-use super::{Fate, Requests};
+use super::texts::NotPassed;
+use super::{MessageAction, Requests};
 use crate::cancel::signaling::{Call, Step, answer, on_itself};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::relay::prepared::Statement;
@@ -37,9 +37,9 @@ const VARCHAR: u32 = 1043;
 impl<X: Exchange> Requests<'_, X> {
     /// A Query whose text has one of the signs of `ANSWERED`.
     #[cold]
-    pub(super) fn see_answered(&mut self, seen: Seen, text: &[u8]) -> Result<Seen, Odd> {
+    pub(super) fn see_answered(&mut self, seen: Seen, text: &[u8]) -> Result<Seen, NotPassed> {
         if self.tells_strangers(seen.signs) {
-            return Err(Odd::Replace(Box::new(NO_NUMBER.to_vec())));
+            return Err(NotPassed::Replace(Box::new(NO_NUMBER.to_vec())));
         }
         if !seen.signs.contains(Signs::SIGNALS) {
             return Ok(seen);
@@ -57,7 +57,7 @@ impl<X: Exchange> Requests<'_, X> {
         body: &[u8],
         named: &Name,
         signs: Signs,
-    ) -> Option<Fate> {
+    ) -> Option<MessageAction> {
         let is_whole = body.len() == header.total - HEADER_LEN;
         if !is_whole || !signs.contains(Signs::SIGNALS) {
             return None;
@@ -65,14 +65,14 @@ impl<X: Exchange> Requests<'_, X> {
         let (text, types) = self.text_of_name(named)?;
         match self.signal(&text, Some((&types, body))) {
             Ok(()) => None,
-            Err(Odd::Hold) => {
+            Err(NotPassed::Hold) => {
                 self.stats.binds -= 1;
-                Some(Fate::Hold)
+                Some(MessageAction::Hold)
             }
-            Err(Odd::Replace(text)) => {
+            Err(NotPassed::Replace(text)) => {
                 let types = declared(&types, parameter_count(body));
-                let realm = self.realm();
-                let statement = self.exchange.intern(&text, &types, realm);
+                let context = self.parse_context();
+                let statement = self.exchange.intern(&text, &types, context);
                 let statement = self.prepare(statement);
                 Some(self.bind_answer(header, body, &statement))
             }
@@ -96,8 +96,8 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// The Bind names this statement, which is run in the other one's place.
-    fn bind_answer(&mut self, header: Header, body: &[u8], statement: &Statement) -> Fate {
-        let Some((portal, name, rest_at)) = bind_names(body) else { return Fate::Pass };
+    fn bind_answer(&mut self, header: Header, body: &[u8], statement: &Statement) -> MessageAction {
+        let Some((portal, name, rest_at)) = bind_names(body) else { return MessageAction::Pass };
         let rest_len = header.total - HEADER_LEN - rest_at;
         frontend::bind_header(self.out.insert(), portal, &statement.server_name, rest_len);
         let mut entry = Entry::new(Expect::Bind, Verb::Replace);
@@ -105,13 +105,13 @@ impl<X: Exchange> Requests<'_, X> {
         self.note_discards(portal, name, None);
         self.owe(entry);
         self.extended().questions = 0;
-        Fate::Head(HEADER_LEN + rest_at)
+        MessageAction::Head(HEADER_LEN + rest_at)
     }
 
     /// A text that may be a call. `bind`: the types of its parameters, and the Bind's body. Ok: it is no
     /// call of ours. It is held until what is owed has come, or the call is decided ([`Requests::call`]).
-    fn signal(&mut self, text: &[u8], bind: Option<(&[u8], &[u8])>) -> Result<(), Odd> {
-        let replace = |text| Err(Odd::Replace(Box::new(text)));
+    fn signal(&mut self, text: &[u8], bind: Option<(&[u8], &[u8])>) -> Result<(), NotPassed> {
+        let replace = |text| Err(NotPassed::Replace(Box::new(text)));
         let Some((call, column)) = call_of(text, bind) else { return Ok(()) };
         let server = &self.server;
         // A failed transaction refuses everything, and a copy ends with an error.
@@ -131,14 +131,14 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if server.ledger.is_untouched() || self.can_take_back() {
             self.call = Some(call);
-            return Err(Odd::Hold);
+            return Err(NotPassed::Hold);
         }
         match server.ledger.last() {
             Some(last) => self.await_answer(last),
             // In the middle of a batch, of which everything so far is answered.
             None => self.call = Some(call),
         }
-        Err(Odd::Hold)
+        Err(NotPassed::Hold)
     }
 }
 

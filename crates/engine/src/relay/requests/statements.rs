@@ -10,11 +10,11 @@ use wire::messages::Parse;
 use super::Requests;
 use super::numbers::is_lone_set;
 use super::texts::text_of;
-use crate::relay::kept::{QUESTIONS_MAX, Used};
+use crate::relay::kept_request::{QUESTIONS_MAX, Used};
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Shape, Statement};
-use crate::relay::realm::Realm;
-use crate::relay::stand_in;
+use crate::relay::substitute;
 use crate::shell::Exchange;
 
 /// A statement's name on the server.
@@ -37,17 +37,17 @@ pub(super) enum Naming {
 
 impl<X: Exchange> Requests<'_, X> {
     /// What a text means that is parsed now.
-    pub(super) fn realm(&self) -> Realm {
-        stand_in::realm(self.client, self.server, self.names, self.next_serial())
+    pub(super) fn parse_context(&self) -> ParseContext {
+        substitute::parse_context(self.client, self.server, self.names, self.next_serial())
     }
 
     /// What has to be prepared in the statement's place, which the server has not got.
     #[cold]
-    fn stand_in(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
-        stand_in::stand_in(statement, self.client, self.server, self.names, self.exchange)
+    fn substitute(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
+        substitute::substitute(statement, self.client, self.server, self.names, self.exchange)
     }
 
-    pub(super) fn parse_named(&mut self, parse: &Parse<'_>, realm: Realm) {
+    pub(super) fn parse_named(&mut self, parse: &Parse<'_>, context: ParseContext) {
         if let Some(found) = self.extended().statements.find(parse.name) {
             // Let the server itself say that the name is taken (42P05), after anything else that
             // is wrong with the text: under the existing name the message must fail.
@@ -60,7 +60,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.owe(entry);
             return;
         }
-        let statement = self.exchange.intern(parse.sql, parse.types_raw, realm);
+        let statement = self.exchange.intern(parse.sql, parse.types_raw, context);
         let name: Arc<[u8]> = parse.name.into();
         // In a failed transaction the server must have its say about the text; and while a
         // ReadyForQuery is awaited nobody knows whether this is one.
@@ -92,7 +92,7 @@ impl<X: Exchange> Requests<'_, X> {
         if self.has(&statement) {
             return statement;
         }
-        let here = self.stand_in(&statement).unwrap_or(statement);
+        let here = self.substitute(&statement).unwrap_or(statement);
         if !self.has(&here) {
             self.prepare_missing(&here);
         }
@@ -167,7 +167,7 @@ impl<X: Exchange> Requests<'_, X> {
         if !copy.is_none_or(is_other) {
             return None;
         }
-        let other = self.stand_in(statement)?;
+        let other = self.substitute(statement)?;
         let its_copy = self.copy_of(&other);
         let is_better =
             copy.is_none() || its_copy == Some(told) || self.asks_first(statement, its_copy);

@@ -12,10 +12,10 @@ use wire::{HEADER_LEN, Header};
 
 use super::{BROKEN_PARSE, Requests};
 use crate::relay::ledger::{Entry, Expect, Reply, Verb};
+use crate::relay::parse_context::{self, ParseContext};
 use crate::relay::prepared::Statement;
-use crate::relay::realm::{self, Realm};
-use crate::session::lore::{Called, Lore};
 use crate::session::scanning::{HEAD_LEN_MAX, Scanning, Searched};
+use crate::session::text_history::{Called, TextHistory};
 use crate::shell::Exchange;
 use crate::vars::STANDARD_CONFORMING_STRINGS;
 
@@ -44,14 +44,14 @@ const REFUSAL: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '0A000',
 /// What is known of texts.
 pub(super) struct Texts<'a> {
     pub(super) cache: &'a mut sql::Cache,
-    pub(super) lore: &'a mut Lore,
+    pub(super) history: &'a mut TextHistory,
 }
 
 impl Texts<'_> {
     /// May a text draw a number for which its client asks in its next transaction?
     #[inline]
     pub(super) fn is_watched(&self, seen: Seen) -> bool {
-        seen.draws != 0 && self.lore.draws.is_watched(seen.draws)
+        seen.draws != 0 && self.history.sequences.is_watched(seen.draws)
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Sent<'a> {
 }
 
 /// What becomes of a text.
-pub(super) enum Sight {
+pub(super) enum TextCheck {
     Pass(Seen),
     /// More of it is needed.
     Hold,
@@ -76,7 +76,7 @@ pub(super) enum Sight {
 }
 
 /// What becomes of a Query that is not passed on as it is.
-pub(super) enum Odd {
+pub(super) enum NotPassed {
     Hold,
     /// This text goes in its place.
     #[expect(clippy::box_collection, reason = "what is returned for every Query should be small")]
@@ -88,13 +88,17 @@ const HIDDEN: [&[u8]; 2] = [b"dynamic_library_path", b"extension_control_path"];
 
 impl<X: Exchange> Requests<'_, X> {
     /// A Query is in front. Ok: what was seen in it, which is passed on.
-    pub(super) fn see_query(&mut self, header: Header, available: usize) -> Result<Seen, Odd> {
+    pub(super) fn see_query(
+        &mut self,
+        header: Header,
+        available: usize,
+    ) -> Result<Seen, NotPassed> {
         if self.texts.is_none() {
             return Ok(Seen::default());
         }
         if available < header.total {
             if header.total <= HELD_LEN_MAX {
-                return Err(Odd::Hold);
+                return Err(NotPassed::Hold);
             }
             self.begin_scan(Sent::Query, header, available);
             return Ok(Seen::default());
@@ -103,21 +107,27 @@ impl<X: Exchange> Requests<'_, X> {
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
         let text = body.strip_suffix(&[0]).unwrap_or(body);
         match self.see(text, Sent::Query) {
-            Sight::Pass(seen) if seen.signs.intersects(ANSWERED) => self.see_answered(seen, text),
-            Sight::Pass(seen) => Ok(seen),
-            Sight::Hold => Err(Odd::Hold),
-            Sight::Replace(text) => Err(Odd::Replace(Box::new(text.to_vec()))),
+            TextCheck::Pass(seen) if seen.signs.intersects(ANSWERED) => {
+                self.see_answered(seen, text)
+            }
+            TextCheck::Pass(seen) => Ok(seen),
+            TextCheck::Hold => Err(NotPassed::Hold),
+            TextCheck::Replace(text) => Err(NotPassed::Replace(Box::new(text.to_vec()))),
         }
     }
 
     /// A Parse of the unnamed statement, which may not be there as a whole.
-    pub(super) fn see_parse(&mut self, header: Header, available: usize) -> Result<Sight, String> {
+    pub(super) fn see_parse(
+        &mut self,
+        header: Header,
+        available: usize,
+    ) -> Result<TextCheck, String> {
         if self.texts.is_none() {
-            return Ok(Sight::Pass(Seen::default()));
+            return Ok(TextCheck::Pass(Seen::default()));
         }
         if available < header.total {
             self.begin_scan(Sent::Parse, header, available);
-            return Ok(Sight::Pass(Seen { signs: Signs::OPAQUE, ..Seen::default() }));
+            return Ok(TextCheck::Pass(Seen { signs: Signs::OPAQUE, ..Seen::default() }));
         }
         let input = self.input;
         let body = &input[self.at + HEADER_LEN..self.at + header.total];
@@ -136,32 +146,32 @@ impl<X: Exchange> Requests<'_, X> {
     /// is not answered yet, may change it, if only for the transaction.
     fn is_unsure_of_strings(&self) -> bool {
         let signs = self.server.traces.signs;
-        self.server.has_moved || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
+        self.server.context_changed || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
     }
 
     /// A text.
-    pub(super) fn see(&mut self, text: &[u8], sent: Sent<'_>) -> Sight {
+    pub(super) fn see(&mut self, text: &[u8], sent: Sent<'_>) -> TextCheck {
         let standard = self.has_standard_strings();
         let unsure = self.is_unsure_of_strings();
-        let Some(texts) = &mut self.texts else { return Sight::Pass(Seen::default()) };
+        let Some(texts) = &mut self.texts else { return TextCheck::Pass(Seen::default()) };
         let seen = texts.cache.scan(text);
         let refuses = self.settings.auto_unsupported == Unsupported::Error;
         if refuses && seen.signs.intersects(UNSEEN) {
             // What it says in one reading alone is no reason to refuse it.
             let is_certain = |standard| sql::scan(text, standard).signs.intersects(UNSEEN);
             if unsure || is_certain(standard) {
-                return Sight::Replace(REFUSAL);
+                return TextCheck::Replace(REFUSAL);
             }
         }
         let names_others = seen.signs.contains(Signs::PREPARED);
         if names_others && self.awaits_names_in(text) {
-            return Sight::Hold;
+            return TextCheck::Hold;
         }
         self.leaves(seen, text, sent);
         if names_others {
             self.lend(text);
         }
-        Sight::Pass(seen)
+        TextCheck::Pass(seen)
     }
 
     /// The message in front, a Query or an unnamed Parse, has a long text, the first part of which is
@@ -214,7 +224,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if seen.signs.intersects(Signs::SETTINGS | Signs::LOCAL) {
             // It may set anything behind its beginning, which alone was kept.
-            (self.server.has_moved, self.server.may_set) = (true, true);
+            (self.server.context_changed, self.server.may_set) = (true, true);
             self.server.traces.outcome.doubtful = true;
         }
         let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
@@ -295,14 +305,14 @@ impl<X: Exchange> Requests<'_, X> {
         if self.looks_at(seen) {
             self.leave_traces(seen, text, sent);
         } else if seen.draws != 0 {
-            self.server.drew = seen.draws;
+            self.server.last_draw = seen.draws;
         }
     }
 
     #[inline]
     fn looks_at(&self, seen: Seen) -> bool {
         let Some(texts) = &self.texts else { return false };
-        texts.lore.asks_numbers
+        texts.history.asks_numbers
             || !self.settings.pin_functions.is_empty()
             || !seen.signs.is_empty()
             || texts.is_watched(seen)
@@ -326,7 +336,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let mut signs = seen.signs.without(quiet);
         let parameters = if let Sent::Bind(parameters) = sent { parameters } else { &[] };
-        let moves = realm::may_move(seen.signs, text, parameters);
+        let moves = parse_context::may_change_context(seen.signs, text, parameters);
         let reports = self.server.state_report.is_some();
         let called = match reports {
             true => Called::default(),
@@ -343,11 +353,11 @@ impl<X: Exchange> Requests<'_, X> {
         // Where the question is asked anyway it is asked about them as well.
         let may_pass = signs == Signs::OPAQUE && called.here != 0 && !self.server.has_traces();
         let is_harmless =
-            may_pass && texts.lore.is_harmless(called, self.exchange.schema(), self.now);
+            may_pass && texts.history.is_harmless(called, self.exchange.schema(), self.now);
         let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
         // A temporary table hides another one.
         let may_hide = signs.intersects(Signs::TEMPORARY);
-        self.server.has_moved |= moves || is_unknown || may_hide;
+        self.server.context_changed |= moves || is_unknown || may_hide;
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
@@ -394,7 +404,8 @@ impl<X: Exchange> Requests<'_, X> {
     /// May a text with these signs set a tracked parameter? What is set for the transaction only is
     /// mostly something else. `parts`: the text, and what it is run with.
     fn may_set(&self, signs: Signs, moves: bool, parts: [&[u8]; 2]) -> bool {
-        let says = |name: &String| parts.iter().any(|part| realm::contains(part, name.as_bytes()));
+        let says =
+            |name: &String| parts.iter().any(|part| parse_context::contains(part, name.as_bytes()));
         signs.intersects(Signs::SETTINGS | Signs::OPAQUE | Signs::DISCARD)
             || signs.contains(Signs::LOCAL) && (moves || self.names.all().iter().any(says))
     }
@@ -405,10 +416,10 @@ impl<X: Exchange> Requests<'_, X> {
         // What is suspected already is so of being moved elsewhere, too, and may be the same.
         let traces = &self.server.traces;
         let is_suspect = !traces.is_empty() && traces.called.names == functions;
-        let is_unknown = moves || (self.server.has_moved && !is_suspect);
+        let is_unknown = moves || (self.server.context_changed && !is_suspect);
         let here = match functions == 0 || is_unknown {
             true => 0,
-            false => Realm::of(&self.client.vars, self.names).digest(functions),
+            false => ParseContext::of(&self.client.vars, self.names).digest(functions),
         };
         Called { names: functions, here }
     }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use engine::ids::WorkerId;
-use engine::parcel::{Estate, Parcel, PoolRecord};
 use engine::pool::Gate;
+use engine::records::{HandoverState, PoolRecord, WorkerRecords};
 use engine::report::{ServerPlace, ServerState};
-use engine::{Engine, Exported, Imported, Shelf};
+use engine::{Engine, Exported, ImportTables, Imported};
 
 use super::net::{Net, Place};
 use super::shared::Shared;
@@ -27,13 +27,13 @@ impl World {
         let pools = self
             .shared
             .state(|state| state.pools.iter().map(|pool| Some(PoolRecord::of(pool))).collect());
-        let (parcels, exported) = self.export();
+        let (worker_records, exported) = self.export();
         let ends: Vec<_> =
             exported.iter().enumerate().map(|(at, all)| ends(&self.net, at, all)).collect();
         let disabled = Vec::new();
         let statements = self.shared.state(|state| state.interner.numbering());
         let connections = self.shared.state(|state| state.connections);
-        let estate = Estate {
+        let handover_state = HandoverState {
             now: self.now,
             seed: [7; 32],
             names,
@@ -41,9 +41,9 @@ impl World {
             connections,
             pools,
             disabled,
-            parcels,
+            worker_records,
         };
-        let bytes = estate.to_bytes().expect("plain data");
+        let bytes = handover_state.to_bytes().expect("plain data");
         self.cede(exported);
         for engine in &self.engines {
             assert_eq!((engine.client_count(), engine.busy_servers()), (0, 0));
@@ -55,11 +55,11 @@ impl World {
             assert_eq!(counted.sum::<u32>(), listeners);
             assert_eq!((state.limits.clients(), state.limits.servers()), (0, listeners));
         });
-        self.begin_anew(Estate::from_bytes(&bytes).expect("what was written"), ends);
+        self.begin_anew(HandoverState::from_bytes(&bytes).expect("what was written"), ends);
     }
 
     /// One for each worker.
-    pub(crate) fn export(&mut self) -> (Vec<Parcel>, Vec<Exported>) {
+    pub(crate) fn export(&mut self) -> (Vec<WorkerRecords>, Vec<Exported>) {
         self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip()
     }
 
@@ -88,33 +88,33 @@ impl World {
         count
     }
 
-    fn begin_anew(&mut self, estate: Estate, ends: Vec<Vec<Ends>>) {
+    fn begin_anew(&mut self, handover_state: HandoverState, ends: Vec<Vec<Ends>>) {
         let count = self.engines.len();
         self.shared = Shared::new(count);
         let engine = |at| {
             let worker = WorkerId(at as u16);
-            Engine::new(worker, self.config.clone(), self.shared.clone(), estate.seed)
+            Engine::new(worker, self.config.clone(), self.shared.clone(), handover_state.seed)
         };
         self.engines = (0..count).map(engine).collect();
-        let mut shelf = Shelf::new(&estate.names, self.engines[0].tracked_names());
+        let mut tables = ImportTables::new(&handover_state.names, self.engines[0].tracked_names());
         self.shared.state(|state| {
-            state.interner.resume(estate.statements);
-            state.connections = estate.connections;
+            state.interner.resume(handover_state.statements);
+            state.connections = handover_state.connections;
         });
-        self.engines[0].import_pools(estate.pools, &mut shelf);
+        self.engines[0].import_pools(handover_state.pools, &mut tables);
         let mut imported: Vec<_> = (0..count).map(|_| Imported::default()).collect();
         let mut turns = (0..count).cycle();
-        for (parcel, ends) in estate.parcels.into_iter().zip(ends) {
-            self.engines.iter_mut().for_each(|engine| engine.expect_parcel(&parcel, &shelf));
+        for (records, ends) in handover_state.worker_records.into_iter().zip(ends) {
+            self.engines.iter_mut().for_each(|engine| engine.expect_records(&records, &tables));
             let statements: HashMap<_, _> = self.shared.state(|state| {
-                let all = parcel.statements.iter();
+                let all = records.statements.iter();
                 all.map(|one| (one.id, state.interner.restore(one))).collect()
             });
-            shelf.open(&parcel, statements);
+            tables.open(&records, statements);
             let mut ends = ends.into_iter();
-            for record in parcel.clients {
+            for record in records.clients {
                 let worker = turns.next().expect("there are workers");
-                let (id, server) = self.engines[worker].import_client(record, &shelf);
+                let (id, server) = self.engines[worker].import_client(record, &tables);
                 imported[worker].clients.push(id);
                 let Ends { client, server: at } = ends.next().expect("a socket");
                 let end = &mut self.net.clients[client.expect("a client's")];
@@ -124,9 +124,9 @@ impl World {
                     self.net.servers[at].place = server.map_or(Place::Closed, Place::Table);
                 }
             }
-            for record in parcel.parked {
+            for record in records.parked {
                 let worker = turns.next().expect("there are workers");
-                let id = self.engines[worker].import_parked(record, &shelf).expect("its pool");
+                let id = self.engines[worker].import_parked(record, &tables).expect("its pool");
                 imported[worker].parked.push(id);
                 let at = ends.next().and_then(|ends| ends.server).expect("a socket");
                 self.net.servers[at].worker = worker;

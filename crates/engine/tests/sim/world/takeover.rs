@@ -11,9 +11,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ids::WorkerId;
-use engine::parcel::{Estate, Parcel, PoolRecord};
 use engine::pool::Gate;
-use engine::{Engine, Exported, Imported, Shelf};
+use engine::records::{HandoverState, PoolRecord, WorkerRecords};
+use engine::{Engine, Exported, ImportTables, Imported};
 
 use super::World;
 use super::links::Links;
@@ -60,20 +60,29 @@ impl World {
             shared.pools.iter_mut().for_each(|pool| pool.set_gate(Gate::Held));
             shared.pools.iter().map(|pool| Some(PoolRecord::of(pool))).collect()
         };
-        let (parcels, exported): (Vec<Parcel>, Vec<Exported>) =
+        let (worker_records, exported): (Vec<WorkerRecords>, Vec<Exported>) =
             self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip();
         let ends: Vec<Vec<Ends>> =
             exported.iter().enumerate().map(|(at, all)| self.ends(at, all)).collect();
         let (statements, connections) = self.shared.borrow().numbering();
         let (seed, now, disabled) = ([5; 32], self.net.now, Vec::new());
-        let estate = Estate { now, seed, names, statements, connections, pools, disabled, parcels };
-        let bytes = estate.to_bytes().expect("plain data");
+        let handover_state = HandoverState {
+            now,
+            seed,
+            names,
+            statements,
+            connections,
+            pools,
+            disabled,
+            worker_records,
+        };
+        let bytes = handover_state.to_bytes().expect("plain data");
         for (engine, exported) in self.engines.iter_mut().zip(exported) {
             engine.cede(exported, now);
         }
         let kept = ends.iter().flatten().filter_map(|(_, server)| *server).collect::<Vec<_>>();
         self.end_all_but(&kept);
-        self.begin_anew(Estate::from_bytes(&bytes).expect("what was written"), ends);
+        self.begin_anew(HandoverState::from_bytes(&bytes).expect("what was written"), ends);
     }
 
     /// Where the sockets of what that worker has exported are.
@@ -105,25 +114,28 @@ impl World {
         self.net.server_slots.iter_mut().for_each(HashMap::clear);
     }
 
-    fn begin_anew(&mut self, estate: Estate, ends: Vec<Vec<Ends>>) {
+    fn begin_anew(&mut self, handover_state: HandoverState, ends: Vec<Vec<Ends>>) {
         let count = self.engines.len();
-        let shared = self.shared.borrow_mut().successor(estate.statements, estate.connections);
+        let shared = self
+            .shared
+            .borrow_mut()
+            .successor(handover_state.statements, handover_state.connections);
         self.shared = Rc::new(RefCell::new(shared));
         (self.queues, self.links) = (Queues::default(), Links::default());
         let config = Arc::new(self.setup.config.clone());
         let engine = |at| {
             let exchange = SimExchange(self.shared.clone());
-            Engine::new(WorkerId(at as u16), config.clone(), exchange, estate.seed)
+            Engine::new(WorkerId(at as u16), config.clone(), exchange, handover_state.seed)
         };
         self.engines = (0..count).map(engine).collect();
-        let mut shelf = Shelf::new(&estate.names, self.engines[0].tracked_names());
-        self.engines[0].import_pools(estate.pools, &mut shelf);
+        let mut tables = ImportTables::new(&handover_state.names, self.engines[0].tracked_names());
+        self.engines[0].import_pools(handover_state.pools, &mut tables);
         let mut imported: Vec<_> = (0..count).map(|_| Imported::default()).collect();
-        for (parcel, ends) in estate.parcels.into_iter().zip(ends) {
-            self.engines.iter_mut().for_each(|engine| engine.expect_parcel(&parcel, &shelf));
-            let restored = self.shared.borrow_mut().restore(&parcel);
-            shelf.open(&parcel, restored);
-            self.import(parcel, ends, &shelf, &mut imported);
+        for (records, ends) in handover_state.worker_records.into_iter().zip(ends) {
+            self.engines.iter_mut().for_each(|engine| engine.expect_records(&records, &tables));
+            let restored = self.shared.borrow_mut().restore(&records);
+            tables.open(&records, restored);
+            self.import(records, ends, &tables, &mut imported);
         }
         for (worker, imported) in imported.into_iter().enumerate() {
             let now = self.net.now;
@@ -134,15 +146,15 @@ impl World {
 
     fn import(
         &mut self,
-        parcel: Parcel,
+        records: WorkerRecords,
         ends: Vec<Ends>,
-        shelf: &Shelf,
+        tables: &ImportTables,
         imported: &mut [Imported],
     ) {
         let mut ends = ends.into_iter();
-        for record in parcel.clients {
+        for record in records.clients {
             let worker = self.rng.below(self.engines.len());
-            let (id, on) = self.engines[worker].import_client(record, shelf);
+            let (id, on) = self.engines[worker].import_client(record, tables);
             imported[worker].clients.push(id);
             let (client, server) = ends.next().expect("its sockets");
             let client = client.expect("a client's");
@@ -154,9 +166,9 @@ impl World {
                 self.put(at, worker, on);
             }
         }
-        for record in parcel.parked {
+        for record in records.parked {
             let worker = self.rng.below(self.engines.len());
-            let on = self.engines[worker].import_parked(record, shelf).expect("its pool");
+            let on = self.engines[worker].import_parked(record, tables).expect("its pool");
             imported[worker].parked.push(on);
             let at = ends.next().and_then(|(_, server)| server).expect("its socket");
             self.put(at, worker, on);

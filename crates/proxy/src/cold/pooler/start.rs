@@ -59,7 +59,7 @@ pub(super) fn start(
     let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
     let Service { listeners, notifier } = options.service;
     let mut handover = options.handover;
-    let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.estate));
+    let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.handover_state));
     let listeners = match &mut handover {
         Some(own) => listener::take_over(&config.global, std::mem::take(&mut own.listeners)),
         None => listener::open_all(&config.global, listeners)?,
@@ -148,8 +148,8 @@ fn worker_count(config: &Config) -> u16 {
 
 /// What another process had is this one's when that has said so; nothing is done with it before.
 fn inherit(handover: Handover, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
-    let (stream, estate, fds) = handover.into_parts();
-    takeover::adopt(workers, shared, estate, fds)?;
+    let (stream, handover_state, fds) = handover.into_parts();
+    takeover::adopt(workers, shared, handover_state, fds)?;
     Handover::accept(&stream)?;
     shared.listeners.iter().for_each(Listener::own);
     Ok(stream)

@@ -8,16 +8,16 @@ use std::{
 };
 
 use engine::{
-    Shelf,
-    parcel::{Estate, Parcel},
+    ImportTables,
+    records::{HandoverState, WorkerRecords},
 };
 
 use crate::data::{shared::Shared, worker::Worker};
 
 /// How many descriptors go with it.
-pub(super) fn sockets_of(parcel: &Parcel) -> usize {
-    let servers = parcel.clients.iter().filter(|client| client.server.is_some()).count();
-    parcel.clients.len() + servers + parcel.parked.len()
+pub(super) fn sockets_of(records: &WorkerRecords) -> usize {
+    let servers = records.clients.iter().filter(|client| client.server.is_some()).count();
+    records.clients.len() + servers + records.parked.len()
 }
 
 /// # Errors
@@ -25,12 +25,13 @@ pub(super) fn sockets_of(parcel: &Parcel) -> usize {
 pub(crate) fn adopt(
     workers: &mut [Worker],
     shared: &Shared,
-    estate: Estate,
+    handover_state: HandoverState,
     mut fds: VecDeque<OwnedFd>,
 ) -> io::Result<()> {
-    let Estate { names, statements, connections, pools, disabled, parcels, .. } = estate;
-    let mut shelf = Shelf::new(&names, workers[0].tracked_names());
-    workers[0].import_pools(pools, &mut shelf);
+    let HandoverState { names, statements, connections, pools, disabled, worker_records, .. } =
+        handover_state;
+    let mut tables = ImportTables::new(&names, workers[0].tracked_names());
+    workers[0].import_pools(pools, &mut tables);
     let _ = shared.hub.switch(|switches| {
         disabled.iter().for_each(|name| switches.database_mut(name).disabled = true);
         Ok::<(), ()>(())
@@ -38,28 +39,28 @@ pub(crate) fn adopt(
     shared.hub.resume_numbering(statements);
     shared.hub.resume_connections(connections);
     // All of them before anything of our own could get one of their numbers.
-    let statements = parcels.iter().map(|parcel| {
-        let all = parcel.statements.iter();
+    let statements = worker_records.iter().map(|records| {
+        let all = records.statements.iter();
         let known = all.map(|one| (one.id, shared.hub.restore(one)));
         known.collect::<HashMap<_, _>>()
     });
     let statements: Vec<_> = statements.collect();
-    for parcel in &parcels {
-        workers.iter_mut().for_each(|worker| worker.expect_parcel(parcel, &shelf));
+    for records in &worker_records {
+        workers.iter_mut().for_each(|worker| worker.expect_records(records, &tables));
     }
     let mut turns = (0..workers.len()).cycle();
     let mut next = || fds.pop_front().ok_or(io::ErrorKind::UnexpectedEof);
-    for (parcel, statements) in parcels.into_iter().zip(statements) {
-        shelf.open(&parcel, statements);
-        for record in parcel.clients {
+    for (records, statements) in worker_records.into_iter().zip(statements) {
+        tables.open(&records, statements);
+        for record in records.clients {
             let client = next()?;
             let server = if record.server.is_some() { Some(next()?) } else { None };
             let at = turns.next().unwrap_or_default();
-            workers[at].import_client(record, &shelf, client, server);
+            workers[at].import_client(record, &tables, client, server);
         }
-        for record in parcel.parked {
+        for record in records.parked {
             let at = turns.next().unwrap_or_default();
-            workers[at].import_parked(record, &shelf, next()?);
+            workers[at].import_parked(record, &tables, next()?);
         }
     }
     Ok(())

@@ -21,8 +21,8 @@ use std::{
 
 use engine::{
     ids::PoolId,
-    parcel::{Estate, PoolRecord, Usage, UsageRecord},
     pool::Pool,
+    records::{HandoverState, PoolRecord, Usage, UsageRecord},
     shell::OtherProcess,
 };
 use tokio::{
@@ -382,7 +382,7 @@ fn pack(
     let slots = shared.hub.slots();
     let pools = slots.iter().map(|slot| slot.as_ref().map(|pool| PoolRecord::of(&lock(pool))));
     let names = exports.first().map_or_else(Vec::new, |export| export.names.clone());
-    let mut estate = Estate {
+    let mut handover_state = HandoverState {
         now: shared.clock.now(),
         seed: shared.seed,
         names,
@@ -390,17 +390,17 @@ fn pack(
         connections: shared.hub.connections(),
         pools: pools.collect(),
         disabled: shared.hub.switches().disabled().cloned().collect(),
-        parcels: Vec::new(),
+        worker_records: Vec::new(),
     };
     let open = shared.listeners.iter().filter(|listener| with_listeners && listener.is_open());
     let mut fds: Vec<_> = open.map(|listener| listener.fd()).collect();
     let listeners = fds.len();
     for export in exports {
-        estate.parcels.push(export.parcel);
+        handover_state.worker_records.push(export.records);
         fds.extend(export.fds);
     }
     let head = head(listeners, fds.len() - listeners);
-    let state = estate.to_bytes().map_err(io::Error::other)?;
+    let state = handover_state.to_bytes().map_err(io::Error::other)?;
     Ok(Baggage { body: [&head, &state[..]].concat(), fds })
 }
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use engine::{
-    parcel::{ClientRecord, Estate, ServerRecord, Usage, UsageRecord},
     prepared::Statement,
+    records::{ClientRecord, HandoverState, ServerRecord, Usage, UsageRecord},
     shell::OtherProcess,
 };
 use tokio::sync::mpsc;
@@ -32,8 +32,8 @@ type ClientParts = (ClientRecord, OwnedFd, Option<OwnedFd>);
 /// What all workers have to know of a late hand-over. The clients and servers themselves are not in it.
 #[derive(Debug)]
 pub(crate) struct Inheritance {
-    pub(crate) estate: Estate,
-    /// Those of each parcel, by number.
+    pub(crate) handover_state: HandoverState,
+    /// Those of each old worker's records, by number.
     pub(crate) statements: Vec<HashMap<u64, Arc<Statement>>>,
 }
 
@@ -41,11 +41,11 @@ pub(crate) struct Inheritance {
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) inheritance: Arc<Inheritance>,
-    /// One for each parcel.
-    pub(crate) parcels: Vec<Parts>,
+    /// One for each worker of the old process.
+    pub(crate) parts: Vec<Parts>,
 }
 
-/// One worker's part of a parcel.
+/// The part that one worker gets of the records of one old worker.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) clients: Vec<ClientParts>,
@@ -127,20 +127,20 @@ impl Heir {
 
     /// It is all ours: the workers get it in turn.
     fn adopt(&mut self, received: Received) -> io::Result<()> {
-        let Received { mut estate, mut fds, .. } = received;
+        let Received { mut handover_state, mut fds, .. } = received;
         let shared = &self.shared;
-        estate.date_back_to(shared.clock.now());
-        shared.hub.join_schema(self.schema, estate.statements.schema);
-        shared.hub.resume_connections(estate.connections);
+        handover_state.date_back_to(shared.clock.now());
+        shared.hub.join_schema(self.schema, handover_state.statements.schema);
+        shared.hub.resume_connections(handover_state.connections);
         self.schema = shared.hub.numbering().schema;
         let count = usize::from(shared.hub.worker_count());
-        let shares = deal(&mut estate, &mut fds, count)?;
-        let statements = estate.parcels.iter().map(|parcel| {
-            let all = parcel.statements.iter();
+        let shares = deal(&mut handover_state, &mut fds, count)?;
+        let statements = handover_state.worker_records.iter().map(|records| {
+            let all = records.statements.iter();
             all.map(|one| (one.id, shared.hub.restore(one))).collect()
         });
         let statements = statements.collect();
-        let inheritance = Arc::new(Inheritance { estate, statements });
+        let inheritance = Arc::new(Inheritance { handover_state, statements });
         shared.tell_all(|| ShellMail::Expect(Arc::clone(&inheritance)));
         // A server that one worker gets may be used by all.
         let (done, mut all_done) = mpsc::unbounded_channel();
@@ -148,8 +148,8 @@ impl Heir {
         drop(done);
         while all_done.blocking_recv().is_some() {}
         let moved: usize = shares.iter().flatten().map(|parts| parts.clients.len()).sum();
-        for (mailbox, parcels) in shared.hub.mailboxes().iter().zip(shares) {
-            let share = Share { inheritance: Arc::clone(&inheritance), parcels };
+        for (mailbox, parts) in shared.hub.mailboxes().iter().zip(shares) {
+            let share = Share { inheritance: Arc::clone(&inheritance), parts };
             mailbox.post(ShellMail::Adopt(Box::new(share)));
         }
         log!("{moved} clients that were busy have come from the process before this one");
@@ -157,25 +157,25 @@ impl Heir {
     }
 }
 
-/// One share for each worker: the records of all parcels, in turn.
+/// One share for each worker: the records of all old workers, in turn.
 fn deal(
-    estate: &mut Estate,
+    handover_state: &mut HandoverState,
     fds: &mut VecDeque<OwnedFd>,
     workers: usize,
 ) -> io::Result<Vec<Vec<Parts>>> {
-    let parcels = estate.parcels.len();
-    let empty = || (0..parcels).map(|_| Parts::default()).collect::<Vec<_>>();
+    let old_workers = handover_state.worker_records.len();
+    let empty = || (0..old_workers).map(|_| Parts::default()).collect::<Vec<_>>();
     let mut shares: Vec<_> = (0..workers).map(|_| empty()).collect();
     let mut turns = (0..workers).cycle();
     let mut next = || fds.pop_front().ok_or(io::ErrorKind::UnexpectedEof);
-    for (at, parcel) in estate.parcels.iter_mut().enumerate() {
-        for record in std::mem::take(&mut parcel.clients) {
+    for (at, records) in handover_state.worker_records.iter_mut().enumerate() {
+        for record in std::mem::take(&mut records.clients) {
             let client = next()?;
             let server = if record.server.is_some() { Some(next()?) } else { None };
             let worker = turns.next().unwrap_or_default();
             shares[worker][at].clients.push((record, client, server));
         }
-        for record in std::mem::take(&mut parcel.parked) {
+        for record in std::mem::take(&mut records.parked) {
             let worker = turns.next().unwrap_or_default();
             shares[worker][at].parked.push((record, next()?));
         }

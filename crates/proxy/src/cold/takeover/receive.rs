@@ -10,7 +10,7 @@ use std::{
 };
 
 use config::Global;
-use engine::parcel::Estate;
+use engine::records::HandoverState;
 
 use super::{
     PATIENCE, REFUSAL, Received, TakeOverError, read_frame, read_state, request, write_frame,
@@ -23,7 +23,7 @@ use net::sys::{process, socket};
 #[derive(Debug)]
 pub struct Handover {
     stream: UnixStream,
-    pub(crate) estate: Estate,
+    pub(crate) handover_state: HandoverState,
     /// The sockets that clients come to.
     pub(crate) listeners: Vec<OwnedFd>,
     /// Those of the records, in their order.
@@ -72,8 +72,8 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
     if letter != b'S' {
         return Err(TakeOverError::Refused(String::from_utf8_lossy(&state).into_owned()));
     }
-    let Received { estate, listeners, fds } = read_state(&stream, &state)?;
-    Ok(Some(Handover { stream, estate, listeners, fds }))
+    let Received { handover_state, listeners, fds } = read_state(&stream, &state)?;
+    Ok(Some(Handover { stream, handover_state, listeners, fds }))
 }
 
 impl Handover {
@@ -91,7 +91,7 @@ impl Handover {
         }
     }
 
-    pub(crate) fn into_parts(self) -> (UnixStream, Estate, VecDeque<OwnedFd>) {
-        (self.stream, self.estate, self.fds)
+    pub(crate) fn into_parts(self) -> (UnixStream, HandoverState, VecDeque<OwnedFd>) {
+        (self.stream, self.handover_state, self.fds)
     }
 }

@@ -4,9 +4,9 @@
 use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 
 use engine::{
-    Exported, Shelf,
+    Exported, ImportTables,
     ids::{ClientId, ServerId},
-    parcel::{ClientRecord, Parcel, PoolRecord, ServerRecord},
+    records::{ClientRecord, PoolRecord, ServerRecord, WorkerRecords},
     vars::TrackedNames,
 };
 
@@ -55,7 +55,7 @@ impl Worker {
     pub(super) fn export(&mut self) -> WorkerExport {
         self.hold = Hold::Still;
         let (sockets, shared) = (&self.sockets, &self.shared);
-        let (mut parcel, exported) = self.engine.export(
+        let (mut records, exported) = self.engine.export(
             |client, server| {
                 let has_stuck = sockets.client_has_pending(client)
                     || server.is_some_and(|server| sockets.server_has_pending(server));
@@ -64,7 +64,7 @@ impl Worker {
             |handle| shared.has_parked_tls(Token::from_handle(handle).0.fd()),
         );
         let mut fds = Vec::new();
-        for (client, record) in exported.clients.iter().zip(&mut parcel.clients) {
+        for (client, record) in exported.clients.iter().zip(&mut records.clients) {
             record.address = self.sockets.peer(client.id).announced();
             fds.push(self.sockets.client_fd(client.id));
             fds.extend(client.server.map(|server| self.sockets.server_fd(server)));
@@ -73,7 +73,7 @@ impl Worker {
         fds.extend(parked.map(|(_, handle)| Token::from_handle(*handle).0.fd()));
         self.exported = exported;
         let names = self.engine.tracked_names().all().to_vec();
-        WorkerExport { worker: self.id, parcel, names, fds }
+        WorkerExport { worker: self.id, records, names, fds }
     }
 
     /// Is it clear already that this client cannot go? The keys of TLS connections cannot be
@@ -116,18 +116,22 @@ impl Worker {
         self.engine.tracked_names()
     }
 
-    pub(crate) fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, shelf: &mut Shelf) {
-        self.engine.import_pools(pools, shelf);
+    pub(crate) fn import_pools(
+        &mut self,
+        pools: Vec<Option<PoolRecord>>,
+        tables: &mut ImportTables,
+    ) {
+        self.engine.import_pools(pools, tables);
     }
 
-    pub(crate) fn expect_parcel(&mut self, parcel: &Parcel, shelf: &Shelf) {
-        self.engine.expect_parcel(parcel, shelf);
+    pub(crate) fn expect_records(&mut self, records: &WorkerRecords, tables: &ImportTables) {
+        self.engine.expect_records(records, tables);
     }
 
     pub(crate) fn import_client(
         &mut self,
         record: ClientRecord,
-        shelf: &Shelf,
+        tables: &ImportTables,
         fd: OwnedFd,
         server_fd: Option<OwnedFd>,
     ) {
@@ -136,7 +140,7 @@ impl Worker {
             || socket::peer_address(fd.as_raw_fd()).unwrap_or_default(),
             Address::Inet,
         );
-        let (client, server) = self.engine.import_client(record, shelf);
+        let (client, server) = self.engine.import_client(record, tables);
         let peer = Peer::new(fd.as_raw_fd(), &address);
         self.shared.gauge(self.id).load.enter(false);
         self.sockets.import_client(client, fd.into_raw_fd(), peer);
@@ -146,9 +150,14 @@ impl Worker {
         self.imported.clients.push(client);
     }
 
-    pub(crate) fn import_parked(&mut self, record: ServerRecord, shelf: &Shelf, fd: OwnedFd) {
+    pub(crate) fn import_parked(
+        &mut self,
+        record: ServerRecord,
+        tables: &ImportTables,
+        fd: OwnedFd,
+    ) {
         // Of a database that is not configured any more, it is closed here.
-        if let Some(server) = self.engine.import_parked(record, shelf) {
+        if let Some(server) = self.engine.import_parked(record, tables) {
             self.sockets.import_server(server, fd.into_raw_fd());
             self.imported.parked.push(server);
         }
@@ -163,9 +172,9 @@ impl Worker {
 
     /// Clients and servers of the process before this one are to come, to any worker.
     pub(super) fn expect(&mut self, inheritance: &Inheritance) {
-        let shelf = self.shelf(inheritance);
-        for parcel in &inheritance.estate.parcels {
-            self.engine.expect_parcel(parcel, &shelf);
+        let tables = self.tables(inheritance);
+        for records in &inheritance.handover_state.worker_records {
+            self.engine.expect_records(records, &tables);
         }
     }
 
@@ -173,25 +182,25 @@ impl Worker {
     pub(super) fn adopt(&mut self, share: Share) {
         // Nothing of it is later than that.
         self.sockets.now = self.shared.clock.now();
-        let Share { inheritance, parcels } = share;
-        let mut shelf = self.shelf(&inheritance);
-        for (at, Parts { clients, parked }) in parcels.into_iter().enumerate() {
+        let Share { inheritance, parts } = share;
+        let mut tables = self.tables(&inheritance);
+        for (at, Parts { clients, parked }) in parts.into_iter().enumerate() {
             let statements = inheritance.statements[at].clone();
-            shelf.open(&inheritance.estate.parcels[at], statements);
+            tables.open(&inheritance.handover_state.worker_records[at], statements);
             for (record, client, server) in clients {
-                self.import_client(record, &shelf, client, server);
+                self.import_client(record, &tables, client, server);
             }
             for (record, server) in parked {
-                self.import_parked(record, &shelf, server);
+                self.import_parked(record, &tables, server);
             }
         }
         self.begin_imported();
     }
 
-    fn shelf(&mut self, inheritance: &Inheritance) -> Shelf {
-        let estate = &inheritance.estate;
-        let mut shelf = Shelf::new(&estate.names, self.engine.tracked_names());
-        self.engine.import_pools(estate.pools.clone(), &mut shelf);
-        shelf
+    fn tables(&mut self, inheritance: &Inheritance) -> ImportTables {
+        let handover_state = &inheritance.handover_state;
+        let mut tables = ImportTables::new(&handover_state.names, self.engine.tracked_names());
+        self.engine.import_pools(handover_state.pools.clone(), &mut tables);
+        tables
     }
 }

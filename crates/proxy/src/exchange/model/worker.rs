@@ -235,7 +235,7 @@ impl Worker {
     fn loses(&mut self, server: &Server, serial: u64) -> bool {
         let (pool, now) = (server.pool, self.now());
         while let Some((rival, since)) =
-            self.exchange.limits(|limits| limits.creditor(pool, &nobody(), now))
+            self.exchange.limits(|limits| limits.better_claim(pool, &nobody(), now))
         {
             if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
                 note(&LOST);

@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use crate::admission::pool::Pool;
 use crate::ids::Micros;
 use crate::lifecycle::replication::{Replication, ReplicationKind};
-use crate::login::learnt::Learnt;
+use crate::login::server_secret::ServerSecret;
 use crate::relay::prepared::Statement;
 use crate::session::carried::Setting;
-use crate::session::lore::CustomsRecord;
 use crate::session::pins::Pinned;
 use crate::session::state_report::StateReport;
+use crate::session::text_history::CustomsRecord;
 use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
@@ -30,7 +30,7 @@ pub const FORMAT: u32 = 13;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parcel {
+pub struct WorkerRecords {
     /// The worker's counter of messages: every number in the records is below it.
     pub serial: u64,
     pub statements: Vec<StatementRecord>,
@@ -44,7 +44,7 @@ pub struct Parcel {
 
 /// Everything of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Estate {
+pub struct HandoverState {
     /// What the clock says.
     pub now: Micros,
     /// The secret behind long cancel keys.
@@ -58,13 +58,13 @@ pub struct Estate {
     /// In the order of their numbers; nothing where a number is free.
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
-    pub parcels: Vec<Parcel>,
+    pub worker_records: Vec<WorkerRecords>,
 }
 
 /// Values of parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VarsRecord {
-    /// In the order of [`Estate::names`].
+    /// In the order of [`HandoverState::names`].
     pub tracked: Vec<Option<Vec<u8>>>,
     /// Names and values.
     pub carried: Vec<(Vec<u8>, Vec<u8>)>,
@@ -90,7 +90,7 @@ pub struct StatementRecord {
     pub sql: Vec<u8>,
     pub types: Vec<u8>,
     /// A digest of what it means.
-    pub realm: u64,
+    pub context: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,7 +103,7 @@ pub struct PoolRecord {
     pub mode: String,
     /// `None` if there is no welcome yet.
     pub welcome: Option<WelcomeRecord>,
-    pub learnt: Option<LearntRecord>,
+    pub server_secret: Option<ServerSecretRecord>,
     /// A verifier in its stored form.
     pub proven: Option<String>,
     pub minor_version: u16,
@@ -118,7 +118,7 @@ pub struct WelcomeRecord {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LearntRecord {
+pub enum ServerSecretRecord {
     Scram { client_key: [u8; 32], server_key: [u8; 32] },
     Md5(String),
     Password(String),
@@ -136,14 +136,14 @@ pub struct ClientRecord {
     pub notified: bool,
     pub key: u64,
     pub long_key: bool,
-    /// Into [`Parcel::vars`].
+    /// Into [`WorkerRecords::vars`].
     pub vars: u32,
-    /// Of [`Estate::names`], those of which it has said itself what it wants.
+    /// Of [`HandoverState::names`], those of which it has said itself what it wants.
     pub given: Slots,
     pub held: Vec<u8>,
     pub extended: Option<ExtendedRecord>,
     pub replication: Option<ReplicationRecord>,
-    /// Into [`Parcel::vars`], if its session has settings of its own to go back to.
+    /// Into [`WorkerRecords::vars`], if its session has settings of its own to go back to.
     pub startup: Option<u32>,
     pub tracks: bool,
     pub connected_at: Micros,
@@ -178,7 +178,7 @@ pub struct NamedRecord {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
-    /// Into [`Estate::pools`].
+    /// Into [`HandoverState::pools`].
     pub pool: u32,
     /// The mode it is used in, as the configuration spells it.
     pub mode: String,
@@ -187,9 +187,9 @@ pub struct ServerRecord {
     pub status: u8,
     pub process_id: u32,
     pub secret: Vec<u8>,
-    /// Into [`Parcel::welcomes`].
+    /// Into [`WorkerRecords::welcomes`].
     pub welcome: u32,
-    /// Into [`Parcel::vars`].
+    /// Into [`WorkerRecords::vars`].
     pub vars: u32,
     pub pinned: Option<Pinned>,
     /// The least recently used first; `true` if nobody knows whether it is there.
@@ -234,7 +234,7 @@ impl PoolRecord {
             destination: pool.settings.destination(),
             mode: pool.settings.mode.word().to_owned(),
             welcome: pool.welcome.as_deref().map(WelcomeRecord::of),
-            learnt: pool.learnt.as_ref().map(LearntRecord::of),
+            server_secret: pool.server_secret.as_ref().map(ServerSecretRecord::of),
             proven: pool.proven.as_ref().map(ToString::to_string),
             minor_version: pool.minor_version,
             may_ask_report: pool.may_ask_report,
@@ -247,9 +247,9 @@ impl PoolRecord {
         if pool.welcome.is_some() {
             return;
         }
-        let Self { learnt, proven, minor_version, may_ask_report, .. } = self;
+        let Self { server_secret, proven, minor_version, may_ask_report, .. } = self;
         pool.welcome = welcome;
-        pool.learnt = learnt.map(LearntRecord::into_learnt);
+        pool.server_secret = server_secret.map(ServerSecretRecord::into_secret);
         pool.proven = proven.as_deref().and_then(ScramVerifier::parse);
         pool.minor_version = minor_version;
         pool.may_ask_report = may_ask_report;
@@ -262,26 +262,26 @@ impl WelcomeRecord {
     }
 }
 
-impl LearntRecord {
-    fn of(learnt: &Learnt) -> Self {
-        match learnt {
-            Learnt::Scram(ScramKeys { client_key, server_key }) => {
+impl ServerSecretRecord {
+    fn of(server_secret: &ServerSecret) -> Self {
+        match server_secret {
+            ServerSecret::Scram(ScramKeys { client_key, server_key }) => {
                 Self::Scram { client_key: *client_key, server_key: *server_key }
             }
-            Learnt::Md5(hash) => Self::Md5(hash.clone()),
-            Learnt::Password(password) => Self::Password(password.clone()),
-            Learnt::Verifier => Self::Verifier,
+            ServerSecret::Md5(hash) => Self::Md5(hash.clone()),
+            ServerSecret::Password(password) => Self::Password(password.clone()),
+            ServerSecret::Verifier => Self::Verifier,
         }
     }
 
-    fn into_learnt(self) -> Learnt {
+    fn into_secret(self) -> ServerSecret {
         match self {
             Self::Scram { client_key, server_key } => {
-                Learnt::Scram(ScramKeys { client_key, server_key })
+                ServerSecret::Scram(ScramKeys { client_key, server_key })
             }
-            Self::Md5(hash) => Learnt::Md5(hash),
-            Self::Password(password) => Learnt::Password(password),
-            Self::Verifier => Learnt::Verifier,
+            Self::Md5(hash) => ServerSecret::Md5(hash),
+            Self::Password(password) => ServerSecret::Password(password),
+            Self::Verifier => ServerSecret::Verifier,
         }
     }
 }
@@ -311,7 +311,7 @@ impl StatementRecord {
             schema: statement.schema,
             sql: statement.sql.to_vec(),
             types: statement.types.to_vec(),
-            realm: statement.realm.0,
+            context: statement.context.0,
         }
     }
 }
@@ -347,18 +347,18 @@ impl Usage {
     }
 }
 
-impl Estate {
+impl HandoverState {
     /// No time in the records is later than `now`, whatever the other process's clock shows.
     pub fn date_back_to(&mut self, now: Micros) {
         let clamp = |time: &mut Micros| *time = (*time).min(now);
-        for parcel in &mut self.parcels {
-            for client in &mut parcel.clients {
+        for records in &mut self.worker_records {
+            for client in &mut records.clients {
                 clamp(&mut client.connected_at);
                 clamp(&mut client.request_at);
                 clamp(&mut client.transaction_at);
             }
-            let used = parcel.clients.iter_mut().filter_map(|client| client.server.as_mut());
-            for server in used.chain(&mut parcel.parked) {
+            let used = records.clients.iter_mut().filter_map(|client| client.server.as_mut());
+            for server in used.chain(&mut records.parked) {
                 clamp(&mut server.connected_at);
                 clamp(&mut server.released_at);
                 clamp(&mut server.asked_at);
@@ -374,10 +374,10 @@ impl Estate {
     }
 
     /// # Errors
-    /// When that is not what [`Estate::to_bytes`] wrote.
+    /// When that is not what [`HandoverState::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         match postcard::take_from_bytes(bytes) {
-            Ok((estate, [])) => Ok(estate),
+            Ok((handover_state, [])) => Ok(handover_state),
             Ok((_, rest)) => Err(Malformed(format!("{} bytes too many", rest.len()))),
             Err(error) => Err(Malformed(error.to_string())),
         }

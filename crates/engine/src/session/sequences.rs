@@ -29,7 +29,7 @@ const RENEWAL: Micros = 60_000_000;
 
 /// What a worker has seen in a pool.
 #[derive(Debug, Default)]
-pub(crate) struct Draws {
+pub(crate) struct SequenceHabits {
     habits: HashMap<u32, Habit, RandomState>,
     /// When all texts were last watched anew.
     renewed_at: Micros,
@@ -43,26 +43,26 @@ struct Habit {
     is_asked: bool,
 }
 
-impl Draws {
+impl SequenceHabits {
     pub(crate) fn is_watched(&self, text: u32) -> bool {
         self.habits.get(&text).is_none_or(|habit| habit.unasked < UNASKED_MAX)
     }
 
-    /// The question came from a client that has drawn these, and last by the text `drew`. If it has
+    /// The question came from a client that has drawn these, and last by the text `last_draw`. If it has
     /// drawn by none of them, it may have been by any text.
-    pub(crate) fn note_question(&mut self, drawn: &Drawn, drew: u32, now: Micros) {
-        for text in drawn.texts.iter().copied().chain((drew != 0).then_some(drew)) {
+    pub(crate) fn note_question(&mut self, drawn: &DrawnNumbers, last_draw: u32, now: Micros) {
+        for text in drawn.texts.iter().copied().chain((last_draw != 0).then_some(last_draw)) {
             *self.habit(text) = Habit { unasked: 0, is_asked: true };
         }
         let is_due = self.renewed_at == 0 || now.saturating_sub(self.renewed_at) > RENEWAL;
-        if drawn.is_empty() && drew == 0 && is_due {
+        if drawn.is_empty() && last_draw == 0 && is_due {
             self.habits.clear();
             self.renewed_at = now;
         }
     }
 
     /// It did not come behind these.
-    pub(crate) fn note_silence(&mut self, drawn: &Drawn) {
+    pub(crate) fn note_silence(&mut self, drawn: &DrawnNumbers) {
         for text in &drawn.texts {
             let habit = self.habit(*text);
             habit.unasked = habit.unasked.saturating_add(drawn.transactions.max(1));
@@ -71,7 +71,7 @@ impl Draws {
     }
 
     /// How long the client that has drawn these keeps a server that others wait for.
-    pub(crate) fn patience(&self, drawn: &Drawn) -> Micros {
+    pub(crate) fn patience(&self, drawn: &DrawnNumbers) -> Micros {
         let is_asked = |text| self.habits.get(text).is_some_and(|habit| habit.is_asked);
         if drawn.texts.iter().any(is_asked) { PATIENCE_IF_ASKED } else { PATIENCE }
     }
@@ -86,7 +86,7 @@ impl Draws {
 
 /// The watched texts by which a server's client may have drawn numbers since it last asked.
 #[derive(Debug, Default)]
-pub struct Drawn {
+pub struct DrawnNumbers {
     pub texts: Vec<u32>,
     /// Transactions with such a text.
     transactions: u8,
@@ -96,7 +96,7 @@ pub struct Drawn {
     is_drawing: bool,
 }
 
-impl Drawn {
+impl DrawnNumbers {
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     /// A client has drawn by that text, and goes on without a question.
-    fn silence(draws: &mut Draws, text: u32) {
-        let mut drawn = Drawn::default();
+    fn silence(draws: &mut SequenceHabits, text: u32) {
+        let mut drawn = DrawnNumbers::default();
         drawn.add(text);
         assert!(drawn.end_transaction());
         draws.note_silence(&drawn);
@@ -134,31 +134,31 @@ mod tests {
 
     #[test]
     fn a_text_is_watched_until_nobody_asks_and_again_when_somebody_does() {
-        let mut draws = Draws::default();
+        let mut draws = SequenceHabits::default();
         for _ in 0..2 {
             for _ in 0..UNASKED_MAX {
                 assert!(draws.is_watched(7));
                 silence(&mut draws, 7);
             }
             assert!(!draws.is_watched(7) && draws.is_watched(8));
-            draws.note_question(&Drawn::default(), 7, 1);
+            draws.note_question(&DrawnNumbers::default(), 7, 1);
         }
         assert!(draws.is_watched(7));
     }
 
     #[test]
     fn a_question_behind_an_unknown_text_makes_all_watched_once_in_a_while() {
-        let mut draws = Draws::default();
+        let mut draws = SequenceHabits::default();
         for (now, is_watched) in [(1, true), (RENEWAL, false), (RENEWAL + 2, true)] {
             (0..UNASKED_MAX).for_each(|_| silence(&mut draws, 7));
-            draws.note_question(&Drawn::default(), 0, now);
+            draws.note_question(&DrawnNumbers::default(), 0, now);
             assert_eq!(draws.is_watched(7), is_watched, "{now}");
         }
     }
 
     #[test]
     fn a_client_that_only_draws_is_waited_for_a_few_times() {
-        let (mut draws, mut drawn) = (Draws::default(), Drawn::default());
+        let (mut draws, mut drawn) = (SequenceHabits::default(), DrawnNumbers::default());
         let mut waited = 0;
         loop {
             drawn.add(7);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_client_that_does_something_else_is_waited_for_a_few_transactions_from_its_last_draw_on() {
-        let mut drawn = Drawn::default();
+        let mut drawn = DrawnNumbers::default();
         for _ in 0..2 {
             drawn.add(7);
             for _ in 0..=BETWEEN_MAX {
@@ -187,16 +187,16 @@ mod tests {
 
     #[test]
     fn a_client_that_is_known_to_ask_is_waited_for_longer() {
-        let (mut draws, mut drawn) = (Draws::default(), Drawn::default());
+        let (mut draws, mut drawn) = (SequenceHabits::default(), DrawnNumbers::default());
         drawn.add(7);
         assert_eq!(draws.patience(&drawn), PATIENCE);
-        draws.note_question(&Drawn::default(), 7, 1);
+        draws.note_question(&DrawnNumbers::default(), 7, 1);
         assert_eq!(draws.patience(&drawn), PATIENCE_IF_ASKED);
     }
 
     #[test]
     fn when_there_are_too_many_texts_all_are_watched() {
-        let mut draws = Draws::default();
+        let mut draws = SequenceHabits::default();
         for text in 0..=TEXTS_MAX as u32 {
             (0..UNASKED_MAX).for_each(|_| silence(&mut draws, text));
         }

@@ -112,28 +112,28 @@ fn client() -> impl Strategy<Value = ClientRecord> {
         )
 }
 
-fn learnt() -> impl Strategy<Value = LearntRecord> {
+fn server_secret() -> impl Strategy<Value = ServerSecretRecord> {
     let scram = any::<([u8; 32], [u8; 32])>()
-        .prop_map(|(client_key, server_key)| LearntRecord::Scram { client_key, server_key });
+        .prop_map(|(client_key, server_key)| ServerSecretRecord::Scram { client_key, server_key });
     prop_oneof![
         scram,
-        ".{0,9}".prop_map(LearntRecord::Md5),
-        ".{0,9}".prop_map(LearntRecord::Password),
-        Just(LearntRecord::Verifier)
+        ".{0,9}".prop_map(ServerSecretRecord::Md5),
+        ".{0,9}".prop_map(ServerSecretRecord::Password),
+        Just(ServerSecretRecord::Verifier)
     ]
 }
 
 fn pool() -> impl Strategy<Value = PoolRecord> {
     let texts = (".{0,9}", ".{0,9}", ".{0,9}", ".{0,9}", prop::option::of(".{0,9}"));
-    (texts, prop::option::of(welcome()), prop::option::of(learnt()), any::<u16>()).prop_map(
-        |((database, user, destination, mode, proven), welcome, learnt, minor_version)| {
+    (texts, prop::option::of(welcome()), prop::option::of(server_secret()), any::<u16>()).prop_map(
+        |((database, user, destination, mode, proven), welcome, server_secret, minor_version)| {
             PoolRecord {
                 database,
                 user,
                 destination,
                 mode,
                 welcome,
-                learnt,
+                server_secret,
                 proven,
                 minor_version,
                 may_ask_report: minor_version > 7,
@@ -142,9 +142,9 @@ fn pool() -> impl Strategy<Value = PoolRecord> {
     )
 }
 
-fn parcel() -> impl Strategy<Value = Parcel> {
+fn records() -> impl Strategy<Value = WorkerRecords> {
     let statement = (any::<(u64, u64, u64)>(), bytes(), bytes()).prop_map(
-        |((id, schema, realm), sql, types)| StatementRecord { id, schema, sql, types, realm },
+        |((id, schema, context), sql, types)| StatementRecord { id, schema, sql, types, context },
     );
     let statements = prop::collection::vec(statement, 0..4);
     let vars = prop::collection::vec(vars(), 0..4);
@@ -156,7 +156,7 @@ fn parcel() -> impl Strategy<Value = Parcel> {
         .prop_map(|(pool, known, likely, others)| CustomsRecord { pool, known, likely, others });
     let customs = prop::collection::vec(customs, 0..3);
     (any::<u64>(), statements, vars, welcomes, clients, parked, customs).prop_map(
-        |(serial, statements, vars, welcomes, clients, parked, customs)| Parcel {
+        |(serial, statements, vars, welcomes, clients, parked, customs)| WorkerRecords {
             serial,
             statements,
             vars,
@@ -168,23 +168,25 @@ fn parcel() -> impl Strategy<Value = Parcel> {
     )
 }
 
-fn estate() -> impl Strategy<Value = Estate> {
+fn handover_state() -> impl Strategy<Value = HandoverState> {
     let names = prop::collection::vec(".{0,9}", 0..4);
     let pools = prop::collection::vec(prop::option::of(pool()), 0..4);
-    let parcels = prop::collection::vec(parcel(), 0..3);
+    let worker_records = prop::collection::vec(records(), 0..3);
     let statements =
         any::<(u64, u64)>().prop_map(|(last_id, schema)| Numbering { last_id, schema });
     let numbers = (any::<u64>(), statements, any::<u64>());
-    (numbers, any::<[u8; 32]>(), names.clone(), pools, names, parcels).prop_map(
-        |((now, statements, connections), seed, names, pools, disabled, parcels)| Estate {
-            now,
-            seed,
-            names,
-            statements,
-            connections,
-            pools,
-            disabled,
-            parcels,
+    (numbers, any::<[u8; 32]>(), names.clone(), pools, names, worker_records).prop_map(
+        |((now, statements, connections), seed, names, pools, disabled, worker_records)| {
+            HandoverState {
+                now,
+                seed,
+                names,
+                statements,
+                connections,
+                pools,
+                disabled,
+                worker_records,
+            }
         },
     )
 }
@@ -193,34 +195,34 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_estate_is_read_as_it_was_written(estate in estate()) {
-        let bytes = estate.to_bytes().unwrap();
-        prop_assert_eq!(Estate::from_bytes(&bytes).unwrap(), estate);
+    fn a_handover_state_is_read_as_it_was_written(handover_state in handover_state()) {
+        let bytes = handover_state.to_bytes().unwrap();
+        prop_assert_eq!(HandoverState::from_bytes(&bytes).unwrap(), handover_state);
     }
 
     #[test]
-    fn a_part_of_an_estate_is_none(estate in estate(), cut in 1usize..50) {
-        let bytes = estate.to_bytes().unwrap();
+    fn a_part_of_a_handover_state_is_none(handover_state in handover_state(), cut in 1usize..50) {
+        let bytes = handover_state.to_bytes().unwrap();
         let part = &bytes[..bytes.len().saturating_sub(cut)];
-        prop_assert!(Estate::from_bytes(part).is_err());
-        prop_assert!(Estate::from_bytes(&[&bytes[..], b"x"].concat()).is_err());
+        prop_assert!(HandoverState::from_bytes(part).is_err());
+        prop_assert!(HandoverState::from_bytes(&[&bytes[..], b"x"].concat()).is_err());
     }
 
     #[test]
     fn any_bytes_are_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Estate::from_bytes(&bytes);
+        let _ = HandoverState::from_bytes(&bytes);
     }
 }
 
 fn a_pool(welcome: WelcomeRecord) -> PoolRecord {
-    let learnt = LearntRecord::Scram { client_key: [7; 32], server_key: [8; 32] };
+    let server_secret = ServerSecretRecord::Scram { client_key: [7; 32], server_key: [8; 32] };
     PoolRecord {
         database: "app".into(),
         user: "alice".into(),
         destination: "there".into(),
         mode: "auto".into(),
         welcome: Some(welcome),
-        learnt: Some(learnt),
+        server_secret: Some(server_secret),
         proven: Some("SCRAM-SHA-256$".into()),
         minor_version: 2,
         may_ask_report: true,
@@ -268,14 +270,14 @@ fn the_format_is_that_of_its_number() {
         },
     };
     let pool = a_pool(welcome.clone());
-    let parcel = Parcel {
+    let records = WorkerRecords {
         serial: 9,
         statements: vec![StatementRecord {
             id: 2,
             schema: 1,
             sql: b"s".to_vec(),
             types: vec![0],
-            realm: 14,
+            context: 14,
         }],
         vars: vec![VarsRecord {
             tracked: vec![None, Some(b"UTC".to_vec())],
@@ -290,7 +292,7 @@ fn the_format_is_that_of_its_number() {
             ..CustomsRecord::default()
         }],
     };
-    let estate = Estate {
+    let handover_state = HandoverState {
         now: 10,
         seed: [11; 32],
         names: vec!["TimeZone".into()],
@@ -298,9 +300,9 @@ fn the_format_is_that_of_its_number() {
         connections: 12,
         pools: vec![None, Some(pool)],
         disabled: vec!["shut".into()],
-        parcels: vec![parcel],
+        worker_records: vec![records],
     };
-    let bytes = estate.to_bytes().unwrap();
+    let bytes = handover_state.to_bytes().unwrap();
     assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (13, 503, 7_967_770_409_123_584_722));
 }
 

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Micros;
-use crate::session::draws::Draws;
+use crate::session::sequences::SequenceHabits;
 use crate::session::setting_names::is_name;
 
 /// So many names of settings at most, and so many that may be: most are columns of tables. Further ones
@@ -45,7 +45,7 @@ enum Standing {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Lore {
+pub(crate) struct TextHistory {
     /// Names that a server has shown to be settings.
     customs: BTreeSet<Box<[u8]>>,
     /// And those that no server has (yet), in the order in which they were seen: in texts that
@@ -62,7 +62,7 @@ pub(crate) struct Lore {
     /// Has anybody asked what was drawn from a sequence?
     pub asks_numbers: bool,
     /// Behind which texts that may draw one they ask.
-    pub draws: Draws,
+    pub sequences: SequenceHabits,
 }
 
 /// Names of settings that PostgreSQL does not list, as a worker knows them of a pool and hand them over in an online restart.
@@ -77,7 +77,7 @@ pub struct CustomsRecord {
     pub others: Vec<Vec<u8>>,
 }
 
-impl Lore {
+impl TextHistory {
     /// Notes a name that stood in a text which sets something by its own words, or else calls
     /// functions: later ones may set it unseen.
     pub(crate) fn note_custom(&mut self, name: &[u8], sets: bool) {
@@ -201,20 +201,20 @@ mod tests {
 
     #[test]
     fn names_that_are_no_settings_make_room() {
-        let mut lore = Lore::default();
-        lore.note_custom(b"app.tenant", true);
-        lore.learn_custom(b"app.tenant");
-        lore.note_custom(b"app.other", true);
-        lore.note_custom(b"t.c", false);
+        let mut history = TextHistory::default();
+        history.note_custom(b"app.tenant", true);
+        history.learn_custom(b"app.tenant");
+        history.note_custom(b"app.other", true);
+        history.note_custom(b"t.c", false);
         for number in 0..CANDIDATES_MAX {
-            lore.note_custom(format!("t.c{number}").as_bytes(), false);
+            history.note_custom(format!("t.c{number}").as_bytes(), false);
         }
-        let names: Vec<_> = lore.customs().collect();
+        let names: Vec<_> = history.customs().collect();
         assert_eq!(names.len(), 2 + CANDIDATES_MAX);
         assert!(names.contains(&&b"app.tenant"[..]) && names.contains(&&b"app.other"[..]));
         assert!(!names.contains(&&b"t.c"[..]));
-        lore.forget_candidates();
-        assert_eq!(lore.customs().collect::<Vec<_>>(), [b"app.tenant"]);
+        history.forget_candidates();
+        assert_eq!(history.customs().collect::<Vec<_>>(), [b"app.tenant"]);
     }
 
     fn called(names: u64, here: u64) -> Called {
@@ -223,39 +223,41 @@ mod tests {
 
     #[test]
     fn functions_are_trusted_after_a_while_and_for_a_while() {
-        let mut lore = Lore::default();
+        let mut history = TextHistory::default();
         let seven = called(7, 70);
         for _ in 1..WATCHED_TIMES {
-            lore.has_left_nothing(seven, 0, 0);
-            assert!(!lore.is_harmless(seven, 0, 0));
+            history.has_left_nothing(seven, 0, 0);
+            assert!(!history.is_harmless(seven, 0, 0));
         }
-        lore.has_left_nothing(seven, 0, 0);
-        assert!(lore.is_harmless(seven, 0, TRUST - 1) && !lore.is_harmless(called(7, 71), 0, 0));
-        assert!(!lore.is_harmless(seven, 0, TRUST));
-        lore.has_left_nothing(seven, 0, TRUST);
-        assert!(lore.is_harmless(seven, 0, TRUST));
-        assert!(!lore.is_harmless(seven, 1, TRUST), "the schema has changed");
-        assert!(!lore.is_harmless(seven, 0, TRUST), "that is over");
+        history.has_left_nothing(seven, 0, 0);
+        assert!(
+            history.is_harmless(seven, 0, TRUST - 1) && !history.is_harmless(called(7, 71), 0, 0)
+        );
+        assert!(!history.is_harmless(seven, 0, TRUST));
+        history.has_left_nothing(seven, 0, TRUST);
+        assert!(history.is_harmless(seven, 0, TRUST));
+        assert!(!history.is_harmless(seven, 1, TRUST), "the schema has changed");
+        assert!(!history.is_harmless(seven, 0, TRUST), "that is over");
     }
 
     #[test]
     fn what_has_once_left_something_is_always_asked_about() {
-        let mut lore = Lore::default();
-        lore.has_left_something(called(7, 70));
+        let mut history = TextHistory::default();
+        history.has_left_something(called(7, 70));
         for schema in 0..2 {
             for _ in 0..2 * WATCHED_TIMES {
-                lore.has_left_nothing(called(7, 71), schema, 0);
+                history.has_left_nothing(called(7, 71), schema, 0);
             }
-            assert!(!lore.is_harmless(called(7, 71), schema, 0));
+            assert!(!history.is_harmless(called(7, 71), schema, 0));
         }
     }
 
     #[test]
     fn what_is_not_known_to_be_the_same_is_not_trusted() {
-        let mut lore = Lore::default();
+        let mut history = TextHistory::default();
         for _ in 0..2 * WATCHED_TIMES {
-            lore.has_left_nothing(called(7, 0), 0, 0);
+            history.has_left_nothing(called(7, 0), 0, 0);
         }
-        assert!(!lore.is_harmless(called(7, 0), 0, 0));
+        assert!(!history.is_harmless(called(7, 0), 0, 0));
     }
 }

@@ -8,23 +8,28 @@
 use std::sync::Arc;
 
 use crate::client::Client;
+use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::Statement;
-use crate::relay::realm::Realm;
 use crate::server::Server;
 use crate::shell::Exchange;
 use crate::vars::TrackedNames;
 
 /// What a text means that the client has parsed with message `serial`. In modes that carry no
 /// `search_path` that is as it may be.
-pub(crate) fn realm(client: &Client, server: &Server, names: &TrackedNames, serial: u64) -> Realm {
+pub(crate) fn parse_context(
+    client: &Client,
+    server: &Server,
+    names: &TrackedNames,
+    serial: u64,
+) -> ParseContext {
     match server.has_own_meanings() {
-        true => Realm::private(client.key, serial),
-        false => Realm::of(&client.vars, names),
+        true => ParseContext::private(client.key, serial),
+        false => ParseContext::of(&client.vars, names),
     }
 }
 
 /// What has to be prepared in this statement's place; None if it is that itself.
-pub(crate) fn stand_in(
+pub(crate) fn substitute(
     statement: &Statement,
     client: &Client,
     server: &Server,
@@ -32,11 +37,11 @@ pub(crate) fn stand_in(
     exchange: &mut impl Exchange,
 ) -> Option<Arc<Statement>> {
     // Nobody else finds it.
-    if statement.realm.is_private() {
+    if statement.context.is_private() {
         return None;
     }
     // One copy will do for as long as what is known of the client's settings does not change.
-    let copy = Realm::of(&client.vars, names).digest(statement.id);
-    let here = realm(client, server, names, copy);
-    (here != statement.realm).then(|| exchange.intern(&statement.sql, &statement.types, here))
+    let copy = ParseContext::of(&client.vars, names).digest(statement.id);
+    let here = parse_context(client, server, names, copy);
+    (here != statement.context).then(|| exchange.intern(&statement.sql, &statement.types, here))
 }

@@ -22,7 +22,7 @@ pub(crate) const KEPT_LEN_MAX: usize = 16_384;
 pub(crate) const QUESTIONS_MAX: u8 = 2;
 
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct KeptRequest {
     /// As the client sent it, from its first message that is the server's to answer.
     pub bytes: Vec<u8>,
     pub outline: Outline,

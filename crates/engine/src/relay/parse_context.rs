@@ -2,10 +2,10 @@
 //! and functions are those of the schemas in `search_path`, and `"$user"` in that is whoever the
 //! client has become; a literal of a date is read by the client's time zone and `DateStyle`, letters
 //! by its encoding; and a temporary table hides one of the same name. PostgreSQL does all that when the
-//! text is parsed. So only texts of one realm are one statement (`prepared.rs`).
+//! text is parsed. So only texts of one context are one statement (`prepared.rs`).
 //!
-//! Whether a text may lead to another realm within its transaction is told from its words here.
-//! Which realm that would be nobody knows then, until the transaction is over and PostgreSQL has
+//! Whether a text may lead to another context within its transaction is told from its words here.
+//! Which context that would be nobody knows then, until the transaction is over and PostgreSQL has
 //! been asked (`session/verdict.rs`).
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
@@ -32,7 +32,7 @@ const READING: [&[u8]; 7] = [
     b"transform_null_equals",
 ];
 
-/// What stands in a text that changes the realm: names of settings, words of commands, the view by
+/// What stands in a text that changes the context: names of settings, words of commands, the view by
 /// which settings can be changed; and `ALL` of them.
 const WORDS: [&[u8]; 17] = [
     b"path",
@@ -64,9 +64,9 @@ const PRIVATE: u64 = 0b10;
 /// Equal for clients to whom a text means the same. A digest: that two should be equal by chance
 /// is as good as impossible, and who brings it about on purpose harms only others of its own user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Realm(pub u64);
+pub struct ParseContext(pub u64);
 
-impl Realm {
+impl ParseContext {
     /// What is so with the server by itself.
     pub const COMMON: Self = Self(0);
 
@@ -114,7 +114,7 @@ impl Realm {
 
 /// May a text with these signs, run with these parameters, change by its own words what others mean?
 /// Functions that it calls may do so as well.
-pub fn may_move(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
+pub fn may_change_context(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
     let sets = signs.intersects(Signs::SETTINGS | Signs::LOCAL);
     let says = |words: &[&[u8]], text: &[u8]| {
         text.len() > SEARCHED_LEN_MAX || words.iter().any(|word| contains(text, word))
@@ -153,36 +153,36 @@ mod tests {
     use crate::session::carried::Carried;
     use crate::vars::{DATE_STYLE, TIME_ZONE};
 
-    fn realm(settings: &[(&str, &str)]) -> Realm {
+    fn parse_context(settings: &[(&str, &str)]) -> ParseContext {
         let setting = |&(name, value): &(&str, &str)| Setting {
             name: name.as_bytes().into(),
             value: value.as_bytes().into(),
         };
         let mut vars = Vars::default();
         vars.carried = Carried::new(settings.iter().map(setting).collect());
-        Realm::of(&vars, &TrackedNames::new(&[]))
+        ParseContext::of(&vars, &TrackedNames::new(&[]))
     }
 
     #[test]
     fn only_the_path_and_who_one_is_in_it_matter() {
-        assert_eq!(realm(&[("work_mem", "5MB")]), Realm::COMMON);
-        let a = realm(&[("search_path", "a")]);
-        assert_ne!(a, Realm::COMMON);
-        assert_ne!(a, realm(&[("search_path", "b")]));
-        assert_eq!(a, realm(&[("search_path", "a"), ("role", "r"), ("work_mem", "5MB")]));
-        let own = |who| realm(&[("search_path", "\"$user\", a"), ("role", who)]);
+        assert_eq!(context(&[("work_mem", "5MB")]), ParseContext::COMMON);
+        let a = context(&[("search_path", "a")]);
+        assert_ne!(a, ParseContext::COMMON);
+        assert_ne!(a, context(&[("search_path", "b")]));
+        assert_eq!(a, context(&[("search_path", "a"), ("role", "r"), ("work_mem", "5MB")]));
+        let own = |who| context(&[("search_path", "\"$user\", a"), ("role", who)]);
         assert_ne!(own("r"), own("s"));
         // The server's own path may have it.
-        assert_ne!(realm(&[("role", "r")]), Realm::COMMON);
-        assert_ne!(realm(&[("role", "r")]), realm(&[("session_authorization", "s")]));
+        assert_ne!(context(&[("role", "r")]), ParseContext::COMMON);
+        assert_ne!(context(&[("role", "r")]), context(&[("session_authorization", "s")]));
     }
 
     #[test]
     fn what_is_not_reported_and_has_a_say_in_how_a_text_is_read_matters() {
         for name in READING {
             let with =
-                |value| realm(&[(str::from_utf8(name).unwrap(), value), ("work_mem", "5MB")]);
-            assert_ne!(with("a"), Realm::COMMON);
+                |value| context(&[(str::from_utf8(name).unwrap(), value), ("work_mem", "5MB")]);
+            assert_ne!(with("a"), ParseContext::COMMON);
             assert_ne!(with("a"), with("b"));
         }
     }
@@ -192,7 +192,7 @@ mod tests {
         let names = TrackedNames::new(&["search_path".to_owned()]);
         let mut vars = Vars::default();
         vars.set(names.slot(SEARCH_PATH).unwrap(), b"a");
-        assert_eq!(Realm::of(&vars, &names), realm(&[("search_path", "a")]));
+        assert_eq!(ParseContext::of(&vars, &names), context(&[("search_path", "a")]));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         let with = |slot, value: &str| {
             let mut vars = Vars::default();
             vars.set(slot, value.as_bytes());
-            Realm::of(&vars, &names)
+            ParseContext::of(&vars, &names)
         };
         let zone = with(TIME_ZONE, "UTC");
         assert_ne!(zone, with(TIME_ZONE, "Asia/Tokyo"));
@@ -225,22 +225,26 @@ mod tests {
             ("SELECT 'infinity'::date, 'allballs'::time", true),
         ] {
             let [one, other] =
-                [(); 2].map(|()| interner.intern(sql.as_bytes(), b"", Realm::COMMON));
+                [(); 2].map(|()| interner.intern(sql.as_bytes(), b"", ParseContext::COMMON));
             assert_eq!(Arc::ptr_eq(&one, &other), shared, "{sql}");
         }
     }
 
     #[test]
     fn a_private_realm_is_no_other() {
-        let all = [(1, 1), (1, 2), (2, 1)].map(|(key, serial)| Realm::private(key, serial));
+        let all = [(1, 1), (1, 2), (2, 1)].map(|(key, serial)| ParseContext::private(key, serial));
         assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
-        assert!(!all.contains(&Realm::COMMON));
+        assert!(!all.contains(&ParseContext::COMMON));
     }
 
     #[test]
     fn texts_that_may_lead_elsewhere() {
         let moves = |text: &str, parameters: &str| {
-            may_move(sql::scan(text.as_bytes(), true).signs, text.as_bytes(), parameters.as_bytes())
+            may_change_context(
+                sql::scan(text.as_bytes(), true).signs,
+                text.as_bytes(),
+                parameters.as_bytes(),
+            )
         };
         for text in [
             "SET search_path = a",

@@ -4,7 +4,7 @@ use wire::scram::ScramKeys;
 
 /// What a client's login has shown us of how its user logs in to the server.
 #[derive(Clone)]
-pub enum Learnt {
+pub enum ServerSecret {
     /// What `auth_query` told, and the client has proven to know.
     Password(String),
     /// From the client's own SCRAM proof, or derived from the password it gave.
@@ -16,13 +16,13 @@ pub enum Learnt {
     Verifier,
 }
 
-impl std::fmt::Debug for Learnt {
+impl std::fmt::Debug for ServerSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Password(_) => "Learnt::Password",
-            Self::Scram(_) => "Learnt::Scram",
-            Self::Md5(_) => "Learnt::Md5",
-            Self::Verifier => "Learnt::Verifier",
+            Self::Password(_) => "ServerSecret::Password",
+            Self::Scram(_) => "ServerSecret::Scram",
+            Self::Md5(_) => "ServerSecret::Md5",
+            Self::Verifier => "ServerSecret::Verifier",
         })
     }
 }

@@ -8,7 +8,7 @@ use wire::backend;
 
 /// The answer as far as it has come. Its `Debug` shows no secret.
 #[derive(Default)]
-pub struct Inquiry {
+pub struct AuthAnswer {
     found: Option<Found>,
     /// The query has begun to answer; what was sent before it has no description.
     is_described: bool,
@@ -23,7 +23,7 @@ pub struct Found {
     pub secret: Option<String>,
 }
 
-impl Inquiry {
+impl AuthAnswer {
     /// One message of the answer.
     pub fn message(&mut self, code: u8, body: &[u8]) {
         let taken = match code {
@@ -51,9 +51,9 @@ impl Inquiry {
     }
 }
 
-impl std::fmt::Debug for Inquiry {
+impl std::fmt::Debug for AuthAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inquiry").field("wrong", &self.wrong).finish_non_exhaustive()
+        f.debug_struct("AuthAnswer").field("wrong", &self.wrong).finish_non_exhaustive()
     }
 }
 
@@ -93,17 +93,17 @@ mod tests {
     use super::*;
 
     fn answer(columns: u16, values: &[Option<&str>]) -> Result<Option<Found>, String> {
-        let mut inquiry = Inquiry::default();
-        inquiry.message(backend::ROW_DESCRIPTION, &columns.to_be_bytes());
+        let mut auth_answer = AuthAnswer::default();
+        auth_answer.message(backend::ROW_DESCRIPTION, &columns.to_be_bytes());
         let mut body = (values.len() as u16).to_be_bytes().to_vec();
         for value in values {
             body.extend_from_slice(&value.map_or(-1, |text| text.len() as i32).to_be_bytes());
             body.extend_from_slice(value.unwrap_or_default().as_bytes());
         }
         if !values.is_empty() {
-            inquiry.message(backend::DATA_ROW, &body);
+            auth_answer.message(backend::DATA_ROW, &body);
         }
-        inquiry.finish(None)
+        auth_answer.finish(None)
     }
 
     #[test]
@@ -125,12 +125,12 @@ mod tests {
         assert_eq!(answer(2, &[Some("a"), None, None]), columns);
         let null = Err("auth_query response contained null user name".to_owned());
         assert_eq!(answer(2, &[None, Some("s")]), null);
-        let mut inquiry = Inquiry::default();
-        inquiry.message(backend::DATA_ROW, b"\0\x01\0\0\0\x01x");
-        inquiry.message(backend::ROW_DESCRIPTION, b"\0\x02");
-        inquiry.message(backend::DATA_ROW, b"\0\x02\0\0\0\x09al");
-        assert_eq!(inquiry.finish(None), Err("bad packet".to_owned()));
-        let denied = Inquiry::default().finish(Some("permission denied".into()));
+        let mut auth_answer = AuthAnswer::default();
+        auth_answer.message(backend::DATA_ROW, b"\0\x01\0\0\0\x01x");
+        auth_answer.message(backend::ROW_DESCRIPTION, b"\0\x02");
+        auth_answer.message(backend::DATA_ROW, b"\0\x02\0\0\0\x09al");
+        assert_eq!(auth_answer.finish(None), Err("bad packet".to_owned()));
+        let denied = AuthAnswer::default().finish(Some("permission denied".into()));
         assert_eq!(denied, Err("error response from auth_query: permission denied".to_owned()));
     }
 
