@@ -243,6 +243,54 @@ pub const OWED_BYTES_MAX: usize = 256 * 1024;
 const OWED_KEPT_MAX: usize = 256;
 const BEHIND_FRONT: usize = 1;
 
+/// What the server does with the next message that it reads, as far as is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Input {
+    /// It carries the message out.
+    #[default]
+    Messages,
+    /// It takes it as copy data; Sync and Flush are ignored.
+    CopyData,
+    /// It discards everything up to the next Sync.
+    UntilSync,
+}
+
+/// Is it known how many ReadyForQuery are still to come?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ReadyCount {
+    #[default]
+    Known,
+    /// The server has ignored Syncs if it read them in copy-in mode. Should the copy fail, nobody can
+    /// tell from outside whether it had read them by then.
+    InDoubt,
+    /// The copy has failed. The server must not be given to any other client.
+    Unknown,
+}
+
+impl ReadyCount {
+    /// The server may have ignored a Sync.
+    fn doubt(&mut self) {
+        if *self == Self::Known {
+            *self = Self::InDoubt;
+        }
+    }
+
+    /// It is known which Syncs were ignored.
+    #[inline]
+    fn settle(&mut self) {
+        if *self == Self::InDoubt {
+            *self = Self::Known;
+        }
+    }
+
+    /// The copy has failed.
+    fn fail(&mut self) {
+        if *self == Self::InDoubt {
+            *self = Self::Unknown;
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Ledger {
     owed: VecDeque<Entry>,
@@ -257,19 +305,11 @@ pub struct Ledger {
     /// No entry before the one with this serial number, other than the first, changes the unnamed
     /// statement.
     searched_to: u64,
-    /// The server discards everything up to the next Sync.
-    skipping: bool,
-    /// The server reads copy data, as far as we know.
-    copy_in: bool,
+    input: Input,
     /// The server has got messages of the extended protocol without a Sync behind them: it may
     /// have an implicit transaction open, whatever its last ReadyForQuery said.
     in_batch: bool,
-    /// Syncs that the server has ignored if it read them in copy-in mode. Should the copy fail,
-    /// nobody can tell from outside whether it had read them by then.
-    syncs_ignored: bool,
-    /// It can not be known any more how many ReadyForQuery are still to come. The server must not
-    /// be given to anybody else.
-    ambiguous: bool,
+    ready_count: ReadyCount,
     /// A part of the reply at the front has come.
     begun: bool,
     /// Serial number of the message sent last that may discard prepared statements.
@@ -279,7 +319,7 @@ pub struct Ledger {
 impl Ledger {
     /// Nothing is owed, nothing is left open: the server is fit for others.
     pub fn is_settled(&self) -> bool {
-        self.is_at_rest() && !self.ambiguous
+        self.is_at_rest() && self.ready_count != ReadyCount::Unknown
     }
 
     /// Nothing is owed and nothing is left open, as far as can be known.
@@ -289,7 +329,7 @@ impl Ledger {
 
     /// Nothing more will come of what was sent so far.
     pub fn owes_nothing(&self) -> bool {
-        self.owed.is_empty() && !self.skipping && !self.copy_in
+        self.owed.is_empty() && self.input == Input::Messages
     }
 
     #[inline]
@@ -303,7 +343,7 @@ impl Ledger {
     }
 
     pub fn is_ambiguous(&self) -> bool {
-        self.ambiguous
+        self.ready_count == ReadyCount::Unknown
     }
 
     /// Does what was sent last wait for a Sync?
@@ -379,7 +419,7 @@ impl Ledger {
 
     /// Is the server busy with what it was sent, rather than waiting for more?
     fn is_working(&self) -> bool {
-        !self.owed.is_empty() && !self.copy_in
+        !self.owed.is_empty() && !self.in_copy()
     }
 
     /// Does nothing that could take effect stand behind what the server is working on? Were a
@@ -390,34 +430,34 @@ impl Ledger {
 
     /// Will the server come to rest without being sent anything more?
     pub fn ends_by_itself(&self) -> bool {
-        !self.copy_in && self.owed.back().is_some_and(Entry::ends_batch)
+        !self.in_copy() && self.owed.back().is_some_and(Entry::ends_batch)
     }
 
     /// Will the server discard a message sent now, unless it is a Sync?
     pub fn is_skipping(&self) -> bool {
-        self.skipping
+        self.input == Input::UntilSync
     }
 
     pub fn in_copy(&self) -> bool {
-        self.copy_in
+        self.input == Input::CopyData
     }
 
     /// A message that is answered has been sent (or, for [`Verb::Synthesize`], would have been).
     pub fn owe(&mut self, entry: Entry) {
         debug_assert!(
-            !self.skipping || entry.expect == Expect::Sync,
+            !self.is_skipping() || entry.expect == Expect::Sync,
             "a message the server discards was entered"
         );
         if entry.expect == Expect::Sync {
-            if self.copy_in {
-                self.syncs_ignored = true;
+            if self.in_copy() {
+                self.ready_count.doubt();
                 return;
             }
-            self.skipping = false;
+            self.input = Input::Messages;
         }
         if entry.expect == Expect::CopyEnd {
-            if self.copy_in {
-                self.copy_in = false;
+            if self.in_copy() {
+                self.input = Input::Messages;
                 return;
             }
             if self.owed.is_empty() {
@@ -493,7 +533,7 @@ impl Ledger {
 
     /// Has the server got nothing yet that it has not answered in full?
     pub fn is_untouched(&self) -> bool {
-        !self.in_batch && !self.skipping && !self.copy_in && self.only_synthesized()
+        !self.in_batch && self.input == Input::Messages && self.only_synthesized()
     }
 
     /// Is all that is not answered in full Weir's own?
@@ -504,8 +544,7 @@ impl Ledger {
         let is_ours = |one: &Entry| one.verb == Verb::Internal || one.synthesized().is_some();
         self.latest.is_internal_owed()
             && !self.in_batch
-            && !self.skipping
-            && !self.copy_in
+            && self.input == Input::Messages
             && self.owed.iter().all(is_ours)
     }
 
@@ -546,7 +585,7 @@ impl Ledger {
     /// before that is discarded, as the server would.
     pub fn skip_to_sync(&mut self) {
         debug_assert!(self.is_at_rest(), "a batch is under way");
-        self.skipping = true;
+        self.input = Input::UntilSync;
     }
 
     /// Does the next RowDescription tell what a statement of ours returns?
@@ -623,7 +662,7 @@ impl Ledger {
         };
         if code == backend::COMMAND_COMPLETE {
             // A copy that went well has come to its CopyDone: what was ignored is known.
-            self.syncs_ignored = false;
+            self.ready_count.settle();
         }
         match part(expect, code) {
             Part::Completes => {
@@ -644,7 +683,7 @@ impl Ledger {
             }
             Part::Fails => self.fail(void),
             // Out of step by a ReadyForQuery or two; whatever it is, it is this client's.
-            Part::Foreign if self.ambiguous => return Ok(Settled::unowed()),
+            Part::Foreign if self.is_ambiguous() => return Ok(Settled::unowed()),
             Part::Foreign => {
                 return Err(Unexpected { code: char::from(code), expected: Some(expect) });
             }
@@ -665,7 +704,7 @@ impl Ledger {
 
     fn reply_to_nothing(&self, code: u8) -> Result<Settled, Unexpected> {
         // An error out of the blue is the server saying good-bye (57P01 and its like).
-        if code != backend::ERROR && !self.ambiguous {
+        if code != backend::ERROR && !self.is_ambiguous() {
             return Err(Unexpected { code: char::from(code), expected: None });
         }
         Ok(Settled::unowed())
@@ -673,16 +712,16 @@ impl Ledger {
 
     /// CopyInResponse: messages already sent behind the query are read in copy-in mode now.
     fn start_copy(&mut self) {
-        self.copy_in = true;
-        self.syncs_ignored = false;
+        self.input = Input::CopyData;
+        self.ready_count.settle();
         while let Some(entry) = self.owed.get(BEHIND_FRONT) {
             match entry.expect {
                 Expect::Sync => {
-                    self.syncs_ignored = true;
+                    self.ready_count.doubt();
                     self.remove_behind_front();
                 }
                 Expect::CopyEnd => {
-                    self.copy_in = false;
+                    self.input = Input::Messages;
                     return self.remove_behind_front();
                 }
                 // The server ends the connection when it meets one of these.
@@ -741,10 +780,10 @@ impl Ledger {
     }
 
     fn fail(&mut self, void: &mut dyn FnMut(Entry)) {
-        if self.syncs_ignored {
-            self.ambiguous = true;
+        self.ready_count.fail();
+        if self.in_copy() {
+            self.input = Input::Messages;
         }
-        self.copy_in = false;
         let extended = self.owed.front().is_some_and(|front| {
             !matches!(front.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
         });
@@ -767,7 +806,7 @@ impl Ledger {
         self.owed.drain(..end);
         self.latest.leave(end);
         self.begun = false;
-        self.skipping = sync.is_none();
+        self.input = if sync.is_none() { Input::UntilSync } else { Input::Messages };
     }
 }
 
