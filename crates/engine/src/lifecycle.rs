@@ -6,6 +6,7 @@
 mod apply;
 mod changed_address;
 mod changed_user;
+pub(crate) mod close_reason;
 pub(crate) mod connect_query;
 pub(crate) mod leave;
 pub(crate) mod link;

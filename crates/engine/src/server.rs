@@ -15,6 +15,7 @@ use wire::scram::ScramClient;
 
 use crate::encoding::Letters;
 use crate::ids::{ClientId, Handle, Micros, PoolId};
+pub use crate::lifecycle::close_reason::CloseReason;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
@@ -35,9 +36,6 @@ use crate::session::state_report::StateReport;
 use crate::session::text_history::{CANDIDATES_MAX, Called};
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
-
-/// Why a server ends whose socket is gone. PgBouncer's text, which its users look for.
-pub const LOST: &str = "server conn crashed?";
 
 /// What the server connection waits for.
 #[derive(Debug)]
@@ -195,7 +193,7 @@ pub struct Server {
     /// over, or the wrong query would be hit.
     pub cancel_pending: bool,
     /// It is to be closed as soon as nobody uses it, for this reason.
-    pub doomed: Option<&'static str>,
+    pub doomed: Option<CloseReason<'static>>,
     /// A message of ours was answered with an error.
     pub own_error: Option<String>,
     /// Its present transaction has changed the schema.

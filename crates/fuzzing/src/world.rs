@@ -11,6 +11,7 @@ use engine::Engine;
 use engine::auth::Peer;
 use engine::cancel::CancelEnd;
 use engine::ids::{Micros, WorkerId};
+use engine::server::CloseReason;
 
 use self::net::Place;
 pub(crate) use self::net::{Client, Mind, Net};
@@ -219,7 +220,7 @@ impl World {
         };
         let server = &mut self.net.servers[at];
         if server.unread.is_empty() {
-            self.engine.server_closed(id, "server conn crashed?", self.now, &mut self.net);
+            self.engine.server_closed(id, CloseReason::Lost, self.now, &mut self.net);
         } else {
             let len = self.cuts.next(server.unread.len());
             let bytes: Vec<u8> = server.unread.drain(..len).collect();

@@ -8,6 +8,7 @@
 //! Invariant: while a server is parked for use nobody waits.
 //! All hand-over decisions are made under the one lock, hence no wake-up can be lost.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use config::LoadBalanceHosts;
 use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
 
-pub use self::control::{CLOSE_NEEDED, Gate, OBSOLETE, REMOVED};
+pub use self::control::Gate;
 use self::idle::Idle;
 
 mod control;
@@ -63,7 +64,7 @@ pub enum Grant {
     /// No server is there and logging in to one has just failed.
     Refused(Arc<ErrorFields>),
     /// Nothing is linked any more, for this reason.
-    Closed(&'static str),
+    Closed(CloseReason<'static>),
 }
 
 /// Where a free server goes.
@@ -80,7 +81,7 @@ pub enum Next {
     /// Somebody waits, but another pool may have a better right to its seat.
     Contest(u64),
     /// The pool is too large now, or closed: end the connection, saying why.
-    Close(&'static str),
+    Close(CloseReason<'static>),
 }
 
 /// Why the last attempt to open a server failed.
@@ -139,7 +140,7 @@ pub struct Pool {
     /// By home.
     idle: Vec<Idle>,
     /// Parked servers that nobody may have any more.
-    condemned: Vec<Vec<(Box<Server>, &'static str)>>,
+    condemned: Vec<Vec<(Box<Server>, CloseReason<'static>)>>,
     waiting: Vec<VecDeque<Waiter>>,
     next_ticket: u64,
     servers: u32,
@@ -248,7 +249,7 @@ impl Pool {
     /// the queue. `is_ours`: no other pool has a better right to its seat.
     pub fn release(&mut self, worker: WorkerId, epoch: u64, is_ours: bool, now: Micros) -> Next {
         if epoch != self.epoch {
-            return Next::Close(CLOSE_NEEDED);
+            return Next::Close(CloseReason::CloseNeeded);
         }
         if self.gate == Gate::Held {
             return Next::Park;
@@ -257,7 +258,7 @@ impl Pool {
             return Next::Close(self.gate.server_reason());
         }
         if self.surplus() > 0 {
-            return Next::Close("too many servers in the pool");
+            return Next::Close(CloseReason::TooMany);
         }
         let Some(chosen) = self.choose_queue(worker, now) else {
             return if self.wanted == 0 { Next::Park } else { Next::Yield(self.wanted) };
@@ -315,7 +316,7 @@ impl Pool {
         &mut self,
         worker: WorkerId,
         now: Micros,
-    ) -> Vec<(Box<Server>, &'static str)> {
+    ) -> Vec<(Box<Server>, CloseReason<'static>)> {
         let home = usize::from(worker.0);
         let (mut surplus, mut left) = (self.surplus(), self.places() - self.places_opening());
         let mut taken = Vec::new();
@@ -326,11 +327,11 @@ impl Pool {
             let idle = over(self.settings.server_idle_timeout, idle_since, now)
                 && (self.settings.min_size == 0 || left > self.settings.min_size);
             let why = if idle {
-                "server idle timeout"
+                CloseReason::IdleTimeout
             } else if old && self.age_out(now) {
-                "server lifetime over"
+                CloseReason::LifetimeOver
             } else if surplus > 0 {
-                "too many servers in the pool"
+                CloseReason::TooMany
             } else {
                 at += 1;
                 continue;

@@ -3,7 +3,7 @@
 //! `max_server_connections`).
 //!
 //! Room is made as PgBouncer makes it: the server that has been idle longest among those that
-//! count in the same limit is closed ("evicted"). If none is idle, the pool starves until a server
+//! count in the same limit is closed (CloseReason::Evicted). If none is idle, the pool starves until a server
 //! of them becomes free or is gone. An ordinary transaction comes here only while pools compete: when
 //! it gives back a server that another pool may starve for.
 
@@ -12,6 +12,7 @@ use crate::admission::pool::Pool;
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{Handle, Micros, PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::server::ServerPhase;
 use crate::shell::{Event, Exchange, Io};
 
@@ -117,7 +118,7 @@ impl<X: Exchange> Engine<X> {
             if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(handle)) {
                 let id = self.attach(server, io);
                 self.server_mut(id).phase = ServerPhase::Settling;
-                self.end_connection(id, "evicted", now, io);
+                self.end_connection(id, CloseReason::Evicted, now, io);
                 self.vacate(pool, now);
                 return true;
             }
@@ -135,7 +136,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let pool = self.server(id).pool;
         if self.is_starved_for(pool) {
-            return self.close_server(id, "evicted", now, io);
+            return self.close_server(id, CloseReason::Evicted, now, io);
         }
         self.exchange.pool(pool, |pool| pool.unwant(serial));
         self.place_one(id, false, now, io);
@@ -164,7 +165,7 @@ impl<X: Exchange> Engine<X> {
             self.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
         {
             if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
-                return self.close_server(id, "evicted", now, io);
+                return self.close_server(id, CloseReason::Evicted, now, io);
             }
             self.exchange.limits(|limits| limits.forget(rival, since));
         }

@@ -1,9 +1,10 @@
 //! What the operator has switched off, for databases there are pools of and for those there are
 //! not. Plain data; the pools are told of it by [`Switches::apply`].
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::collections::BTreeMap;
 
-use crate::admission::pool::{Gate, Pool, REMOVED};
+use crate::admission::pool::{Gate, Pool};
 
 /// One database, as clients call it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,8 +67,8 @@ impl Switches {
         let database = self.database(&pool.key.database);
         pool.disabled = database.disabled;
         pool.set_gate(match () {
-            () if self.closed => Gate::Closed("server shutting down"),
-            () if !exists => Gate::Closed(REMOVED),
+            () if self.closed => Gate::Closed(CloseReason::ShuttingDown),
+            () if !exists => Gate::Closed(CloseReason::DatabaseRemoved),
             () if self.paused || database.paused => Gate::Paused,
             () if self.held => Gate::Held,
             () => Gate::Open,

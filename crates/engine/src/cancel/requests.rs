@@ -3,6 +3,7 @@
 //! server is connected to, and does not give the server to anybody else before that is over.
 //! A key of another peer's is passed on to it, as it is but for the count of such hops.
 
+use crate::lifecycle::close_reason::CloseReason;
 use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
 
@@ -189,7 +190,7 @@ impl<X: Exchange> Engine<X> {
         {
             found.cancel_pending = false;
             if end == (CancelEnd::Late { sent: true }) {
-                found.doomed = Some("cancel request may still come");
+                found.doomed = Some(CloseReason::CancelMayCome);
             }
             let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
             let over = found.doomed.is_some() || found.ledger.is_at_rest();

@@ -1,6 +1,7 @@
 //! The ways in: every event of the shell comes through one of these methods. Each chooses the machine
 //! that deals with the event, and ends with the work that this leaves ([`Engine::finish`]).
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use config::Config;
@@ -178,7 +179,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server's socket is gone, or it has said something it must not.
-    pub fn server_closed(&mut self, id: ServerId, reason: &str, now: Micros, io: &mut impl Io) {
+    pub fn server_closed(
+        &mut self,
+        id: ServerId,
+        reason: CloseReason<'_>,
+        now: Micros,
+        io: &mut impl Io,
+    ) {
         self.lose_server(id, reason, now, io);
         self.finish(now, io);
     }

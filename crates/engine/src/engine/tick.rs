@@ -1,6 +1,7 @@
 //! What time does: timeouts, lifetimes, further attempts. Called a few times a second; each limit
 //! is kept to that grain, as PgBouncer keeps its own.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::time::Duration;
 
 use config::UserSettings;
@@ -160,7 +161,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn expire_servers(&mut self, now: Micros, io: &mut impl Io) {
-        let mut expired: Vec<(ServerId, &str)> = Vec::new();
+        let mut expired: Vec<(ServerId, CloseReason<'static>)> = Vec::new();
         for (slot, server) in &self.servers {
             let settings = self.settings(server.pool);
             let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
@@ -170,12 +171,12 @@ impl<X: Exchange> Engine<X> {
                     if !login.reached
                         && over(settings.server_connect_timeout, server.connected_at, now) =>
                 {
-                    "connect failed"
+                    CloseReason::ConnectFailed
                 }
                 (ServerPhase::Connecting(_) | ServerPhase::Login(_), _)
                     if over(settings.server_connect_timeout, server.connected_at, now) =>
                 {
-                    "connect timeout"
+                    CloseReason::ConnectTimeout
                 }
                 (ServerPhase::Linked, Some(client)) => {
                     let busy = !server.ledger.owes_nothing();
@@ -185,17 +186,17 @@ impl<X: Exchange> Engine<X> {
                     // Who copies something in, or always has another query under way, is not late.
                     let asked_at = client.request_at.max(server.heard_at);
                     if limited && busy && over(settings.query_timeout, asked_at, now) {
-                        "query timeout"
+                        CloseReason::QueryTimeout
                     } else if !busy
                         && in_transaction
                         && over(settings.idle_transaction_timeout, server.replied_at, now)
                     {
-                        "idle transaction timeout"
+                        CloseReason::IdleTransactionTimeout
                     } else if limited
                         && in_transaction
                         && over(settings.transaction_timeout, client.transaction_at, now)
                     {
-                        "transaction timeout"
+                        CloseReason::TransactionTimeout
                     } else {
                         continue;
                     }
@@ -208,7 +209,7 @@ impl<X: Exchange> Engine<X> {
                     if !over(settings.query_timeout, server.asked_at, now) {
                         continue;
                     }
-                    "query timeout"
+                    CloseReason::QueryTimeout
                 }
                 // An answer to a question of ours that never comes.
                 (
@@ -220,7 +221,7 @@ impl<X: Exchange> Engine<X> {
                 ) if !server.ledger.owes_nothing()
                     && over(settings.server_connect_timeout, server.asked_at, now) =>
                 {
-                    "test query failed"
+                    CloseReason::CheckFailed
                 }
                 _ => continue,
             };
@@ -247,7 +248,7 @@ impl<X: Exchange> Engine<X> {
             .collect();
         for (id, pool, epoch) in candidates {
             if self.exchange.pool(pool, |pool| pool.epoch()) != epoch {
-                self.lose_server(id, "database configuration changed", now, io);
+                self.lose_server(id, CloseReason::ConfigurationChanged, now, io);
             }
         }
     }
@@ -265,7 +266,7 @@ impl<X: Exchange> Engine<X> {
             self.server_mut(server).phase = ServerPhase::Settling;
             (server, why)
         };
-        let taken: Vec<(ServerId, &str)> = taken.into_iter().map(attach).collect();
+        let taken: Vec<(ServerId, CloseReason<'static>)> = taken.into_iter().map(attach).collect();
         for (server, why) in taken {
             self.close_server(server, why, now, io);
         }

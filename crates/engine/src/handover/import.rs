@@ -1,6 +1,7 @@
 //! The new process's half of a hand-over: what came out of the records gets slots here. Nothing is
 //! sent before [`Engine::begin_imported`], since until then it may all be the other process's.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -9,7 +10,6 @@ use sql::{Seen, Signs};
 use wire::HEADER_LEN;
 use wire::messages::Parse;
 
-use crate::admission::pool::REMOVED;
 use crate::client::{Client, ClientPhase, Extended};
 use crate::engine::Engine;
 use crate::handover::records::{
@@ -331,7 +331,7 @@ impl<X: Exchange> Engine<X> {
             let Some(client) = self.clients.get(id.0 as usize) else { continue };
             let asks = !client.welcomed || client.stream.holds_message();
             match client.pool {
-                None => self.disconnect(id, REMOVED, now, io),
+                None => self.disconnect(id, CloseReason::DatabaseRemoved.text(), now, io),
                 Some(pool) if client.replication.is_some() => self.link_own(id, pool, now, io),
                 Some(_) => {
                     if asks && self.link(id, now, io) {

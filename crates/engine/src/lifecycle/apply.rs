@@ -13,6 +13,7 @@
 //! session, and is told so as one is told of a lost connection: with the next transaction it would
 //! be no better, and without the setting a statement could mean something else.
 
+use crate::lifecycle::close_reason::CloseReason;
 use config::PoolMode;
 
 use crate::admission::pool::Gate;
@@ -21,8 +22,6 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io};
-
-const REFUSED: &str = "settings were refused";
 
 impl<X: Exchange> Engine<X> {
     /// The server has taken the client's values.
@@ -115,7 +114,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(session) = client.session.as_mut().filter(|own| !own.renews && !stays) {
             if !is_open {
                 // Nobody is given a server now: it waits, and tries again.
-                return self.lose_server(on, REFUSED, now, io);
+                return self.lose_server(on, CloseReason::SettingsRefused, now, io);
             }
             session.renews = true;
             let since = match client.phase {
@@ -124,19 +123,19 @@ impl<X: Exchange> Engine<X> {
             };
             client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since });
             let purpose = ServerPurpose::Settings { client: id };
-            return self.replace_server(on, REFUSED, purpose, now, io);
+            return self.replace_server(on, CloseReason::SettingsRefused, purpose, now, io);
         }
         if !stays && !server.is_as_opened() {
             // Perhaps it does not give up what another client has set.
-            return self.lose_server(on, "settings could not be undone", now, io);
+            return self.lose_server(on, CloseReason::SettingsNotUndone, now, io);
         }
-        server.doomed = Some("invalid server parameter");
+        server.doomed = Some(CloseReason::InvalidParameter);
         let has_session = client.session.is_some();
         let message = format!("varcache_apply failed: ERROR: {error}");
         io.event(Event::ServerComplaint { message: &message });
         match has_session {
             true => self.disconnect(id, &format!("session settings are refused: {error}"), now, io),
-            false => self.disconnect(id, "invalid server parameter", now, io),
+            false => self.disconnect(id, CloseReason::InvalidParameter.text(), now, io),
         }
         self.settled(on, now, io);
     }

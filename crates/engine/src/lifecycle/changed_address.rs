@@ -1,9 +1,9 @@
 //! A host name leads elsewhere: servers at its old address are used to the end of what they do and
 //! not given to anybody again.
 
-use crate::admission::pool::OBSOLETE;
 use crate::engine::Engine;
 use crate::ids::{Micros, PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::operator::report::ServerPlace;
 use crate::server::Server;
 use crate::settings::Target;
@@ -36,13 +36,13 @@ impl<X: Exchange> Engine<X> {
         for (slot, server) in &mut self.servers {
             let place = ServerPlace::Table(ServerId(slot as u32));
             if server.pool == pool && server.doomed.is_none() && is_there(place) {
-                server.doomed = Some("close_needed");
+                server.doomed = Some(CloseReason::CloseNeeded);
             }
         }
         let worker = self.worker;
         let parked = self.exchange.pool(pool, |pool| {
             let fits = |server: &Server| is_there(ServerPlace::Parked(server.handle));
-            pool.condemn_where(fits, OBSOLETE);
+            pool.condemn_where(fits, CloseReason::Obsolete);
             pool.take_condemned(worker)
         });
         self.close_parked(parked, now, io);

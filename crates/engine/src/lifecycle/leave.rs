@@ -1,6 +1,7 @@
 //! A client or a server goes, by its own will, by ours, or by accident. Whatever it was doing,
 //! nothing is left half done with the other side.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -11,7 +12,7 @@ use crate::engine::Engine;
 use crate::engine::work::{Left, Work};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::kept_request::QUESTIONS_MAX;
-use crate::server::{LOST, Preparation, Server, ServerPhase, ServerPurpose};
+use crate::server::{Preparation, Server, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
 /// PgBouncer's SQLSTATE for nearly everything it says itself.
@@ -55,9 +56,6 @@ impl<'a> Leaving<'a> {
 /// PostgreSQL's words and code for it.
 const TERMINATED: &str = "terminating connection due to administrator command";
 const ADMIN_SHUTDOWN: &str = "57P01";
-
-/// Why a server ends whose client has left it with work to do.
-pub(crate) const NOT_READY: &str = "client disconnect while server was not ready";
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn client_lost(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
@@ -215,20 +213,20 @@ impl<X: Exchange> Engine<X> {
             }
             // It was opened for this client.
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
-                self.lose_server(on, "client disconnected during login", now, io);
+                self.lose_server(on, CloseReason::LeftDuringLogin, now, io);
             }
             _ if server.is_clean() && !in_message => self.free(on, now, io),
             _ if cancels && server.ledger.works_on_the_last_request() => {
                 // Only a server that will have answered everything can be of use again.
                 let whole = !in_message && io.server_flushed(on);
                 if !whole || !server.ledger.ends_by_itself() {
-                    server.doomed = Some(NOT_READY);
+                    server.doomed = Some(CloseReason::NotReady);
                 }
                 server.phase = ServerPhase::Finishing;
                 server.asked_at = now;
                 self.cancel_lost(on, io);
             }
-            _ => self.close_server(on, NOT_READY, now, io),
+            _ => self.close_server(on, CloseReason::NotReady, now, io),
         }
     }
 
@@ -236,7 +234,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn lose_server(
         &mut self,
         id: ServerId,
-        reason: &str,
+        reason: CloseReason<'_>,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -282,7 +280,8 @@ impl<X: Exchange> Engine<X> {
             }
             ServerPhase::Linked | ServerPhase::Preparing(_) => {
                 // What a limit has ended would only begin anew on another server.
-                let is_limited = matches!(server.phase, ServerPhase::Linked) && reason != LOST;
+                let is_limited =
+                    matches!(server.phase, ServerPhase::Linked) && reason != CloseReason::Lost;
                 if !is_limited && self.resend_kept(id, reason, now, io) {
                     return;
                 }
@@ -305,7 +304,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         on: ServerId,
-        reason: &str,
+        reason: CloseReason<'_>,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -313,10 +312,11 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(id).server = None;
         self.server_mut(on).client = None;
         if in_message {
-            self.drop_client(id, Leaving::Refused(reason), now, io);
+            self.drop_client(id, Leaving::Refused(reason.text()), now, io);
         } else {
-            let code = if reason == LOST { CONNECTION_FAILURE } else { PROTOCOL_VIOLATION };
-            self.refuse_client(id, &ErrorFields::new("FATAL", code, reason), now, io);
+            let code =
+                if reason == CloseReason::Lost { CONNECTION_FAILURE } else { PROTOCOL_VIOLATION };
+            self.refuse_client(id, &ErrorFields::new("FATAL", code, reason.text()), now, io);
         }
     }
 
@@ -325,9 +325,9 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         if let Some(id) = server.client.take() {
             self.client_mut(id).server = None;
-            self.drop_client(id, Leaving::Refused(LOST), now, io);
+            self.drop_client(id, Leaving::Refused(CloseReason::Lost.text()), now, io);
         }
-        self.close_server(on, LOST, now, io);
+        self.close_server(on, CloseReason::Lost, now, io);
     }
 
     /// A client that has lost its server before anything of its own was sent asks again.
@@ -354,7 +354,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn close_server(
         &mut self,
         id: ServerId,
-        reason: &str,
+        reason: CloseReason<'_>,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -381,7 +381,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn end_connection(
         &mut self,
         id: ServerId,
-        reason: &str,
+        reason: CloseReason<'_>,
         now: Micros,
         io: &mut impl Io,
     ) -> Box<Server> {
@@ -405,7 +405,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn open_failed(
         &mut self,
         id: ServerId,
-        reason: &str,
+        reason: CloseReason<'_>,
         refusal: Option<ErrorFields>,
         now: Micros,
         io: &mut impl Io,
@@ -421,7 +421,7 @@ impl<X: Exchange> Engine<X> {
         self.opening_ended();
         // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
         let refused = refusal.as_ref().is_some_and(|error| error.sqlstate() != b"57P03");
-        let cause = refusal.as_ref().map_or(reason.into(), ErrorFields::message);
+        let cause = refusal.as_ref().map_or(reason.text().into(), ErrorFields::message);
         let text =
             format!("server login has been failing, cached error: {cause} (server_login_retry)");
         let cached = Arc::new(ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text));
@@ -473,7 +473,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ServerId,
         server: &Server,
-        reason: &str,
+        reason: CloseReason<'_>,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -481,7 +481,7 @@ impl<X: Exchange> Engine<X> {
         io.event(Event::ServerClosing {
             server: id,
             name: (&identity.database, &identity.user),
-            reason,
+            reason: reason.text(),
             age: now.saturating_sub(server.connected_at),
         });
     }

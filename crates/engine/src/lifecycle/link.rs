@@ -8,6 +8,7 @@
 //!                  └─────────────────┴─► place (next client, park, or close)
 //! ```
 
+use crate::lifecycle::close_reason::CloseReason;
 use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
@@ -73,7 +74,7 @@ impl<X: Exchange> Engine<X> {
                 false
             }
             Grant::Closed(reason) => {
-                self.disconnect(id, reason, now, io);
+                self.disconnect(id, reason.text(), now, io);
                 false
             }
         }
@@ -219,7 +220,7 @@ impl<X: Exchange> Engine<X> {
         let Some(id) = server.client else { return };
         let done = match step {
             Preparation::Hear if !server.is_clean() => {
-                return self.lose_server(on, "idle server got dirty", now, io);
+                return self.lose_server(on, CloseReason::GotDirty, now, io);
             }
             Preparation::Hear => self.prepare(id, on, now, io),
             Preparation::Restore => return self.restored(on, now, io),
@@ -233,7 +234,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
-                return self.lose_server(on, "test query failed", now, io);
+                return self.lose_server(on, CloseReason::CheckFailed, now, io);
             }
             Preparation::Check => {
                 server.released_at = now;
@@ -453,10 +454,10 @@ impl<X: Exchange> Engine<X> {
             return self.close_server(on, reason, now, io);
         }
         if server.replication.is_some() {
-            return self.close_server(on, "replication client was closed", now, io);
+            return self.close_server(on, CloseReason::ReplicationEnded, now, io);
         }
         if !flushed || !server.is_clean() {
-            return self.close_server(on, "client disconnect while server was not ready", now, io);
+            return self.close_server(on, CloseReason::NotReady, now, io);
         }
         if server.cancel_pending {
             // Looked at again when the cancel request is over.
@@ -496,7 +497,7 @@ impl<X: Exchange> Engine<X> {
             (server.auth_answer, server.probe) = (None, None);
         }
         if server.own_error.take().is_some() {
-            return self.close_server(on, "reset query failed", now, io);
+            return self.close_server(on, CloseReason::ResetFailed, now, io);
         }
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, now, io);
@@ -518,7 +519,7 @@ impl<X: Exchange> Engine<X> {
         let (pool, age) = (server.pool, now.saturating_sub(server.connected_at));
         let old = age > self.settings(pool).server_lifetime;
         if old && self.exchange.pool(pool, |pool| pool.age_out(now)) {
-            return self.close_server(on, "server lifetime over", now, io);
+            return self.close_server(on, CloseReason::LifetimeOver, now, io);
         }
         self.place(on, now, io);
     }

@@ -1,6 +1,7 @@
 //! A server connection from "wanted" up to "logged in" (protocol chapter 55.2.1, from the
 //! frontend's side).
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use config::PoolMode;
@@ -114,7 +115,7 @@ impl<X: Exchange> Engine<X> {
         io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
         match settings.targets.get(target % settings.targets.len().max(1)) {
             Some(target) => io.connect(id, target),
-            None => self.open_failed(id, "database has no host", None, now, io),
+            None => self.open_failed(id, CloseReason::NoHost, None, now, io),
         }
     }
 
@@ -123,7 +124,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn replace_server(
         &mut self,
         on: ServerId,
-        reason: &str,
+        reason: CloseReason<'_>,
         purpose: ServerPurpose,
         now: Micros,
         io: &mut impl Io,
@@ -186,7 +187,7 @@ impl<X: Exchange> Engine<X> {
                 Ok(Some(header)) if header.total <= LOGIN_MESSAGE_LEN_MAX => header,
                 Ok(None) => break,
                 Ok(Some(_)) | Err(_) => {
-                    return self.open_failed(id, "bad packet from server", None, now, io);
+                    return self.open_failed(id, CloseReason::BadPacket, None, now, io);
                 }
             };
             if rest.len() < header.total {
@@ -209,9 +210,17 @@ impl<X: Exchange> Engine<X> {
                 Step::Refused(error) => return self.login_refused(id, error, now, io),
                 Step::Unable(why) => {
                     let refusal = Some(why.refusal());
-                    return self.open_failed(id, &why.to_string(), refusal, now, io);
+                    return self.open_failed(
+                        id,
+                        CloseReason::Said(&why.to_string()),
+                        refusal,
+                        now,
+                        io,
+                    );
                 }
-                Step::Failed(reason) => return self.open_failed(id, &reason, None, now, io),
+                Step::Failed(reason) => {
+                    return self.open_failed(id, CloseReason::Said(&reason), None, now, io);
+                }
             }
         }
         if let Some(server) = self.servers.get_mut(id.0 as usize) {
@@ -231,7 +240,7 @@ impl<X: Exchange> Engine<X> {
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
         io.event(Event::ServerLoginFailed { message: &message });
         let why = error.message().into_owned();
-        self.open_failed(id, &why, Some(error), now, io);
+        self.open_failed(id, CloseReason::Said(&why), Some(error), now, io);
     }
 
     /// Is the protocol's version what it did not like? Who does not know how to negotiate it
@@ -265,10 +274,10 @@ impl<X: Exchange> Engine<X> {
         if was_for.is_some() && self.server(id).client.is_none() {
             // For whom it was is gone.
             self.server_login(id).purpose = purpose;
-            return self.open_failed(id, why, None, now, io);
+            return self.open_failed(id, CloseReason::Said(why), None, now, io);
         }
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, why, now, io);
+        self.log_server_closing(id, &server, CloseReason::Said(why), now, io);
         io.close_server(id);
         self.exchange.pool(server.pool, remember);
         self.connect_server(server.pool, purpose, now, io);
@@ -490,7 +499,7 @@ impl<X: Exchange> Engine<X> {
             let why = "the server did not ask for a password, so nothing is proven by logging in \
                        to it; write auth_type = trust in a configuration file if that is meant";
             self.disconnect(client, why, now, io);
-            self.close_server(id, "login proved nothing", now, io);
+            self.close_server(id, CloseReason::NothingProven, now, io);
         }
     }
 

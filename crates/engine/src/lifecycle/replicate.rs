@@ -6,6 +6,7 @@ use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io};
 use crate::vars::{TrackedNames, Welcome};
@@ -52,7 +53,7 @@ impl<X: Exchange> Engine<X> {
         };
         self.client_mut(id).phase = ClientPhase::Preparing(waiter);
         let purpose = ServerPurpose::Replication { client: id };
-        self.replace_server(on, "evicted", purpose, now, io);
+        self.replace_server(on, CloseReason::Evicted, purpose, now, io);
     }
 
     /// The server is logged in. What it has told of itself is this client's welcome, and no

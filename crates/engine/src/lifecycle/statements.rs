@@ -10,6 +10,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::probe::{self, Topics};
 use crate::shell::{Exchange, Io};
@@ -67,7 +68,7 @@ impl<X: Exchange> Engine<X> {
         let left = server.probe.take().and_then(|probe| probe.finish());
         let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
         let Some(there) = there else {
-            self.lose_server(on, "settings could not be undone", now, io);
+            self.lose_server(on, CloseReason::SettingsNotUndone, now, io);
             return false;
         };
         server.vars.change(|vars| vars.prepared = there);

@@ -11,6 +11,7 @@
 //! Nothing the client has said but its name reaches that server, and that as a value (the lesson
 //! of CVE-2025-12819).
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use config::{AccessPolicy, AuthType, Config, Database, needs_no_search_path};
@@ -162,7 +163,7 @@ impl<X: Exchange> Engine<X> {
                     false => self.refuse_client(id, &error, now, io),
                 }
             }
-            Grant::Closed(reason) => self.disconnect(id, reason, now, io),
+            Grant::Closed(reason) => self.disconnect(id, reason.text(), now, io),
         }
     }
 
@@ -261,7 +262,7 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(id).server = None;
         match &answer {
             Ok(_) => self.free(on, now, io),
-            Err(why) => self.close_server(on, why, now, io),
+            Err(why) => self.close_server(on, CloseReason::Said(why), now, io),
         }
         match answer {
             Err(_) => self.disconnect(id, CONFIG_ERROR, now, io),

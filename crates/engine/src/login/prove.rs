@@ -14,6 +14,7 @@
 //! As long as no password has been found right, no server of the pool can be opened but for one
 //! that is to be proven.
 
+use crate::lifecycle::close_reason::CloseReason;
 use config::AccessPolicy;
 
 use crate::admission::pool::{Grant, Pool};
@@ -79,7 +80,7 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             Grant::Refused(error) => self.refuse_client(id, &error, now, io),
-            Grant::Closed(reason) => self.disconnect(id, reason, now, io),
+            Grant::Closed(reason) => self.disconnect(id, reason.text(), now, io),
         }
     }
 
@@ -104,7 +105,7 @@ impl<X: Exchange> Engine<X> {
             return self.go_on_login(id, step, now, io);
         }
         let purpose = ServerPurpose::Proof { client: id, password };
-        self.replace_server(on, "evicted", purpose, now, io);
+        self.replace_server(on, CloseReason::Evicted, purpose, now, io);
     }
 
     /// Its place and its seat are taken.

@@ -2,6 +2,7 @@
 //! checks are PgBouncer's: an unknown user takes the same course as a wrong password, an unknown
 //! database is reported only to those who proved who they are.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use config::hba::Visitor;
@@ -488,7 +489,7 @@ impl<X: Exchange> Engine<X> {
             let settings = Arc::new(PoolSettings::new(config, entry, &key.user));
             let mut pool = Pool::new(id, key.clone(), settings, workers);
             if closed {
-                pool.set_gate(Gate::Closed("server shutting down"));
+                pool.set_gate(Gate::Closed(CloseReason::ShuttingDown));
             }
             pool
         });
@@ -523,7 +524,7 @@ impl<X: Exchange> Engine<X> {
     /// One may have been made since the shutdown began, for a client that was logging in.
     pub(crate) fn close_gates(&mut self) {
         for id in self.exchange.pool_ids() {
-            let gate = Gate::Closed("server shutting down");
+            let gate = Gate::Closed(CloseReason::ShuttingDown);
             self.exchange.pool(id, |pool| pool.set_gate(gate));
         }
     }

@@ -5,6 +5,7 @@
 //!
 //! It has a seat like any server, and no place in its pool: see `Pool::reserve_listener`.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -66,9 +67,9 @@ impl<X: Exchange> Engine<X> {
             };
             let (needed, since) = (listener.is_needed(), listener.unused_since);
             if over(limit, since, now) {
-                self.lose_server(server, "nobody listens", now, io);
+                self.lose_server(server, CloseReason::NobodyListens, now, io);
             } else if !needed && (self.is_starved_for(pool) || self.is_lacked_elsewhere(pool)) {
-                self.lose_server(server, "evicted", now, io);
+                self.lose_server(server, CloseReason::Evicted, now, io);
             } else {
                 self.tend_listener(pool, now, io);
             }
@@ -210,7 +211,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let pool = server.pool;
         if server.own_error.take().is_some() {
-            self.lose_server(on, "listener was refused", now, io);
+            self.lose_server(on, CloseReason::ListenRefused, now, io);
             if let Some(listener) = self.listeners.get_mut(&pool) {
                 listener.retry_at = now + RETRY;
             }
@@ -283,10 +284,12 @@ fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(Clien
 }
 
 /// Why a listener of that epoch must not go on.
-fn unfit(pool: &Pool, epoch: u64) -> Option<&'static str> {
+fn unfit(pool: &Pool, epoch: u64) -> Option<CloseReason<'static>> {
     match pool.gate() {
-        Gate::Paused => Some("pause mode"),
+        Gate::Paused => Some(CloseReason::Paused),
         Gate::Closed(reason) => Some(reason),
-        Gate::Open | Gate::Held => (pool.epoch() != epoch).then_some("connect string changed"),
+        Gate::Open | Gate::Held => {
+            (pool.epoch() != epoch).then_some(CloseReason::ConnectStringChanged)
+        }
     }
 }

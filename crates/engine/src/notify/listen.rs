@@ -15,6 +15,7 @@
 //! Without a listener (no seat for it, its login fails) the client keeps its server, which is
 //! always right.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use wire::backend;
@@ -202,7 +203,7 @@ impl<X: Exchange> Engine<X> {
         server.pinned = None;
         server.vars.change(|vars| vars.channels = Carried::default());
         if failed {
-            server.doomed = Some("server does not stop listening");
+            server.doomed = Some(CloseReason::UnlistenRefused);
         }
         self.unlink(id, on, now, io);
         false

@@ -1,10 +1,11 @@
 //! What an operator orders, as far as this worker's sockets are concerned. The pools have been
 //! told already, under their locks; here is done what follows from it.
 
-use crate::admission::pool::{Gate, REMOVED};
+use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -22,7 +23,7 @@ impl<X: Exchange> Engine<X> {
             self.close_parked(condemned, now, io);
             self.end_logins(id, now, io);
             if let Gate::Closed(reason) = gate {
-                self.turn_away(id, reason, now, io);
+                self.turn_away(id, reason.text(), now, io);
             }
             self.serve_backlog(id, now, io);
             let open = self
@@ -44,7 +45,7 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             let parked = self.exchange.pool(id, |pool| pool.take_home(worker));
-            let parked = parked.into_iter().map(|server| (server, REMOVED));
+            let parked = parked.into_iter().map(|server| (server, CloseReason::DatabaseRemoved));
             self.close_parked(parked.collect(), now, io);
             // Who leaves a server with work to do ends it, which is what the log tells of it.
             let is_busy = |client: &Client| {
@@ -52,19 +53,19 @@ impl<X: Exchange> Engine<X> {
                 client.pool == Some(id) && on.is_some_and(|server| !server.is_clean())
             };
             for client in self.clients_where(is_busy) {
-                self.disconnect(client, REMOVED, now, io);
+                self.disconnect(client, CloseReason::DatabaseRemoved.text(), now, io);
             }
             self.finish(now, io);
             for (server, is_login) in self.servers_of(id) {
                 // One may have gone with another.
                 match is_login {
                     _ if !self.servers.contains(server.0 as usize) => {}
-                    true => self.end_login(server, REMOVED, now, io),
-                    false => self.lose_server(server, REMOVED, now, io),
+                    true => self.end_login(server, CloseReason::DatabaseRemoved, now, io),
+                    false => self.lose_server(server, CloseReason::DatabaseRemoved, now, io),
                 }
             }
             for client in self.clients_where(|client| client.pool == Some(id)) {
-                self.disconnect(client, REMOVED, now, io);
+                self.disconnect(client, CloseReason::DatabaseRemoved.text(), now, io);
             }
             self.finish(now, io);
         }
@@ -152,7 +153,7 @@ impl<X: Exchange> Engine<X> {
 
     pub(crate) fn close_parked(
         &mut self,
-        parked: Vec<(Box<Server>, &'static str)>,
+        parked: Vec<(Box<Server>, CloseReason<'static>)>,
         now: Micros,
         io: &mut impl Io,
     ) {
@@ -171,10 +172,10 @@ impl<X: Exchange> Engine<X> {
             }
             let epoch = self.server(server).epoch;
             let why = self.exchange.pool(pool, |pool| match pool.gate() {
-                Gate::Paused => Some("pause mode"),
+                Gate::Paused => Some(CloseReason::Paused),
                 Gate::Closed(reason) => Some(reason),
                 Gate::Open | Gate::Held => {
-                    (pool.epoch() != epoch).then_some("connect string changed")
+                    (pool.epoch() != epoch).then_some(CloseReason::ConnectStringChanged)
                 }
             });
             if let Some(why) = why {
@@ -184,7 +185,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// By our own wish, so that nothing is to be learnt from it.
-    fn end_login(&mut self, id: ServerId, why: &str, now: Micros, io: &mut impl Io) {
+    fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, now: Micros, io: &mut impl Io) {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);

@@ -1,6 +1,7 @@
 //! What a server sends: the ledger says whose it is, and that is where it goes. Rows are passed on
 //! as they come, unseen.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -10,7 +11,6 @@ use wire::{HEADER_LEN, Header, backend};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{Micros, ServerId};
-use crate::lifecycle::leave::NOT_READY;
 use crate::notify::listening::Hearing;
 use crate::relay::ledger::{Entry, Ledger, Owner, Settled};
 use crate::relay::prepared::Shape;
@@ -18,7 +18,7 @@ use crate::relay::requests::write_reply;
 use crate::relay::resend::may_resend;
 use crate::relay::stream::Splice;
 use crate::relay::undo::undo;
-use crate::server::{LOST, Preparation, Server, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
 use crate::session::state::Numbers;
 use crate::settings::PoolSettings;
@@ -33,17 +33,13 @@ mod statements;
 /// that is longer goes through unseen.
 const WHOLE_LEN_MAX: usize = 1 << 20;
 
-/// The server's statements are not what we believe.
-const OUT_OF_STEP: &str = "statement names out of step";
-
-/// What a client in statement mode is told that begins a transaction.
-const NO_TRANSACTION_BLOCKS: &str = "transaction blocks not allowed in statement pooling mode";
-
 /// Why the reading of an input stopped.
 enum Stop {
     Incomplete,
     /// The server broke the protocol.
     Violation(String),
+    /// The client has begun a transaction, in statement mode.
+    TransactionBlock,
     /// The server has said that it ends (FATAL), and its client has been told.
     Farewell,
     /// The server has said that it ends; its client need not know.
@@ -115,8 +111,7 @@ impl<X: Exchange> Engine<X> {
         }
         let out = replies.out.finish();
         // Whoever begins a transaction where there are none is not told that it has begun.
-        let unheard =
-            whole && matches!(&stop, Stop::Violation(why) if why == NO_TRANSACTION_BLOCKS);
+        let unheard = whole && matches!(stop, Stop::TransactionBlock);
         if let (Some(id), false) = (id, out.is_empty() || unheard) {
             io.send_client(id, out);
         }
@@ -133,8 +128,11 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.after_replies(on, now, io);
             }
-            Stop::Violation(why) => self.lose_server(on, &why, now, io),
-            Stop::Unheard => self.lose_server(on, LOST, now, io),
+            Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), now, io),
+            Stop::TransactionBlock => {
+                self.lose_server(on, CloseReason::TransactionBlock, now, io);
+            }
+            Stop::Unheard => self.lose_server(on, CloseReason::Lost, now, io),
             Stop::Farewell => self.server_left(on, now, io),
         }
     }
@@ -144,7 +142,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
             // It waits for data, which nobody will send, and while it does it heeds no cancel.
-            return self.close_server(on, NOT_READY, now, io);
+            return self.close_server(on, CloseReason::NotReady, now, io);
         }
         if !server.ledger.is_at_rest() || !server.stream.at_boundary() {
             return self.go_on_answered(on, now, io);
@@ -157,7 +155,7 @@ impl<X: Exchange> Engine<X> {
                 if server.is_clean() {
                     self.settled(on, now, io);
                 } else {
-                    self.close_server(on, "idle server got dirty", now, io);
+                    self.close_server(on, CloseReason::GotDirty, now, io);
                 }
             }
             ServerPhase::Linked => self.query_done(on, now, io),
@@ -352,7 +350,7 @@ impl Replies<'_> {
             // Not of the ledger: it answers nothing.
             backend::NOTIFICATION => Ok(self.notification(body)),
             backend::ERROR => self.error(body, complete),
-            _ => self.reply(code, body).map_err(Stop::Violation),
+            _ => self.reply(code, body),
         }
     }
 
@@ -387,8 +385,8 @@ impl Replies<'_> {
         Owner::Nobody
     }
 
-    fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, String> {
-        let settled = self.settle(code)?;
+    fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, Stop> {
+        let settled = self.settle(code).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
             if let Some(auth_answer) = &mut self.server.auth_answer {
                 auth_answer.message(code, body);
@@ -401,7 +399,7 @@ impl Replies<'_> {
             backend::READY_FOR_QUERY => {
                 let status = body.first().copied().unwrap_or_default();
                 if body.len() != 1 || !matches!(status, b'I' | b'T' | b'E') {
-                    return Err("malformed ReadyForQuery".into());
+                    return Err(Stop::Violation("malformed ReadyForQuery".into()));
                 }
                 self.server.status = status;
                 if status == b'I' {
@@ -414,7 +412,7 @@ impl Replies<'_> {
                     && settled.owner == Owner::Client
                     && self.mode() == PoolMode::Statement
                 {
-                    return Err(NO_TRANSACTION_BLOCKS.into());
+                    return Err(Stop::TransactionBlock);
                 }
             }
             backend::COMMAND_COMPLETE => {
@@ -434,7 +432,7 @@ impl Replies<'_> {
             backend::PARSE_COMPLETE if settled.taken.is_some() => {
                 // It went through although the name was taken when it was sent: the server's
                 // statement of that name is not what we believe.
-                self.server.doomed = Some(OUT_OF_STEP);
+                self.server.doomed = Some(CloseReason::OutOfStep);
                 self.server.statements.remove(settled.statement);
             }
             _ => {}
@@ -535,7 +533,7 @@ impl Replies<'_> {
         // A client that has had its answers is about to lose this server anyway.
         let is_done = self.mode() != PoolMode::Session && self.server.is_clean();
         if is_farewell && (self.client.is_none() || is_done) {
-            self.server.doomed = Some("idle server got dirty");
+            self.server.doomed = Some(CloseReason::GotDirty);
             return Ok(Owner::Nobody);
         }
         if self.client.is_none() {

@@ -18,6 +18,7 @@
 //! Neither can go on for ever: a request is sent again once, and a Bind is held back
 //! [`QUESTIONS_MAX`] times.
 
+use crate::lifecycle::close_reason::CloseReason;
 use config::PoolMode;
 use wire::{backend, frontend};
 
@@ -32,7 +33,7 @@ use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::relay::requests::write_reply;
 use crate::relay::substitute::substitute;
 use crate::relay::undo::undo;
-use crate::server::{LOST, Preparation, Server, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
 /// SQLSTATE of a statement that was cancelled, or timed out.
@@ -64,7 +65,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn resend_kept(
         &mut self,
         on: ServerId,
-        reason: &str,
+        reason: CloseReason<'_>,
         now: Micros,
         io: &mut impl Io,
     ) -> bool {
@@ -89,7 +90,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) {
         if may_resend(self.client(id), self.server(on), self.mode_of(on)) {
-            self.move_request(id, on, request, LOST, now, io);
+            self.move_request(id, on, request, CloseReason::Lost, now, io);
         }
         // Else the loss of the socket is about to be reported, and the client will be told.
     }
@@ -100,7 +101,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         request: Vec<u8>,
-        reason: &str,
+        reason: CloseReason<'_>,
         now: Micros,
         io: &mut impl Io,
     ) {

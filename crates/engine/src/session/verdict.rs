@@ -14,6 +14,7 @@
 //! PostgreSQL itself is asked, once the transaction is over: so commits, rollbacks, savepoints,
 //! SET LOCAL and functions need no rules of ours. Texts only decide whether it is asked at all.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::collections::BTreeSet;
 
 use config::Unsupported;
@@ -418,7 +419,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let pins = self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
-            return self.close_server(on, "session state cannot be discarded", now, io);
+            return self.close_server(on, CloseReason::StateCannotBeDiscarded, now, io);
         }
         self.server_mut(on).forgetting = true;
         self.send_own_query(on, FORGET, now, io);

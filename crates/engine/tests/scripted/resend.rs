@@ -157,13 +157,13 @@ fn never_what_was_answered_in_part() {
     client.send([parse("", "select 1"), describe(""), sync()]);
     server.send([parsed()]);
     server.die();
-    client.expect([parsed(), fatal("08006", engine::server::LOST)]);
+    client.expect([parsed(), fatal("08006", engine::server::CloseReason::Lost.text())]);
 
     let (_rig, client, server) = pair();
     client.send([query("begin")]);
     server.send([complete("BEGIN")]);
     server.die();
-    client.expect([complete("BEGIN"), fatal("08006", engine::server::LOST)]);
+    client.expect([complete("BEGIN"), fatal("08006", engine::server::CloseReason::Lost.text())]);
 }
 
 #[test]

@@ -26,6 +26,7 @@ use engine::cancel::CancelEnd;
 use engine::ids::ClientId;
 use engine::pool::{Gate, Pool};
 use engine::report::Report;
+use engine::server::CloseReason;
 use engine::settings::settings_for;
 use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
 use engine::{Drain, Exported};
@@ -231,7 +232,7 @@ impl Rig {
     pub(crate) fn begin_drain(&self, how: Drain) {
         let world = &mut *self.0.borrow_mut();
         if how == Drain::WaitForServers {
-            let gate = Gate::Closed("server shutting down");
+            let gate = Gate::Closed(CloseReason::ShuttingDown);
             world.shared.state(|state| state.pools.iter_mut().for_each(|pool| pool.set_gate(gate)));
         }
         for (worker, engine) in world.engines.iter_mut().enumerate() {
@@ -408,7 +409,7 @@ impl Client {
     /// It was told that its server is lost, and cut off.
     #[track_caller]
     pub(crate) fn expect_lost(&self) {
-        self.expect([fatal("08006", engine::server::LOST)]);
+        self.expect([fatal("08006", CloseReason::Lost.text())]);
         assert!(!self.is_open(), "still open");
     }
 
@@ -507,7 +508,7 @@ impl Server {
         let Place::Table(id) = end.place else { panic!("it waits for nothing") };
         let worker = end.worker;
         let io = &mut world.net.io(worker);
-        world.engines[worker].server_closed(id, "connect failed", world.now, io);
+        world.engines[worker].server_closed(id, CloseReason::ConnectFailed, world.now, io);
         world.pump();
     }
 

@@ -213,7 +213,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "sessions",
         changes: &[change(
             "lifecycle/link.rs",
-            r#"if «server.own_error.take().is_some()» { return self.close_server(on, "reset query failed", now, io);"#,
+            r#"if «server.own_error.take().is_some()» { return self.close_server(on, CloseReason::ResetFailed, now, io);"#,
             r#"server.own_error.take().is_none() && false"#,
         )],
     },

@@ -16,9 +16,10 @@ use engine::{
     interner::Interner,
     limits::Limits,
     parse_context::{ParseContext, is_of_its_moment},
-    pool::{Gate, Pool, REMOVED},
+    pool::{Gate, Pool},
     prepared::Statement,
     records::{Numbering, StatementRecord},
+    server::CloseReason,
     settings::{PoolKey, settings_for},
     shell::{Exchange, Mail},
     switches::Switches,
@@ -161,7 +162,7 @@ impl<M, W: Wake> Hub<M, W> {
             let goes = is_free && registry.by_key.remove(&pool.key).is_some();
             if goes {
                 // A worker that has not heard of it yet may want to keep a server there.
-                pool.set_gate(Gate::Closed(REMOVED));
+                pool.set_gate(Gate::Closed(CloseReason::DatabaseRemoved));
             }
             goes
         };

@@ -2,6 +2,7 @@
 //! servers replaced. Each is one change under the pool's lock; the workers are told afterwards
 //! (`Engine::review`) and do with the sockets what follows from it.
 
+use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use super::Pool;
@@ -9,15 +10,6 @@ use crate::ids::{Handle, Waiter, WorkerId};
 use crate::login::server_secret::ServerSecret;
 use crate::server::Server;
 use crate::settings::PoolSettings;
-
-/// Why a free server ends that is older than what the operator has ordered.
-pub const OBSOLETE: &str = "obsolete connection";
-
-/// The same of a server that was in use, and is released now.
-pub const CLOSE_NEEDED: &str = "close_needed";
-
-/// Why everything of a database ends that the operator drops.
-pub const REMOVED: &str = "database removed";
 
 /// May clients be given servers?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,18 +20,18 @@ pub enum Gate {
     Paused,
     /// Not for the moment: clients wait, servers are parked. Another process may get them all.
     Held,
-    /// Not any more: clients are turned away with these words.
-    Closed(&'static str),
+    /// Not any more: clients are turned away, and told this.
+    Closed(CloseReason<'static>),
 }
 
 impl Gate {
     /// What is told of the servers that are closed because of it.
-    pub(super) fn server_reason(self) -> &'static str {
+    pub(super) fn server_reason(self) -> CloseReason<'static> {
         match self {
-            Self::Open | Self::Held => OBSOLETE,
-            Self::Closed(REMOVED) => REMOVED,
+            Self::Open | Self::Held => CloseReason::Obsolete,
+            Self::Closed(CloseReason::DatabaseRemoved) => CloseReason::DatabaseRemoved,
             // That nobody is served any more is for the clients to hear.
-            Self::Paused | Self::Closed(_) => "pause mode",
+            Self::Paused | Self::Closed(_) => CloseReason::Paused,
         }
     }
 }
@@ -60,7 +52,9 @@ impl Pool {
 
     /// Its database is gone, and so is everybody who was in it.
     pub fn is_abandoned(&self) -> bool {
-        self.gate == Gate::Closed(REMOVED) && self.servers == 0 && self.waiting_total() == 0
+        self.gate == Gate::Closed(CloseReason::DatabaseRemoved)
+            && self.servers == 0
+            && self.waiting_total() == 0
     }
 
     /// Servers opened so far serve nobody new (RECONNECT): they may lead to the wrong place. What
@@ -70,7 +64,7 @@ impl Pool {
         self.obsolete = self.servers.saturating_sub(self.unbegun);
         self.current = 0;
         self.welcome = None;
-        self.condemn(OBSOLETE);
+        self.condemn(CloseReason::Obsolete);
     }
 
     /// The configuration was read again.
@@ -145,7 +139,7 @@ impl Pool {
     }
 
     /// Parked servers of `worker` that it is to close, and why.
-    pub fn take_condemned(&mut self, worker: WorkerId) -> Vec<(Box<Server>, &'static str)> {
+    pub fn take_condemned(&mut self, worker: WorkerId) -> Vec<(Box<Server>, CloseReason<'static>)> {
         std::mem::take(&mut self.condemned[usize::from(worker.0)])
     }
 
@@ -166,12 +160,12 @@ impl Pool {
     }
 
     /// Nobody gets a server that is parked now; its worker closes it.
-    fn condemn(&mut self, reason: &'static str) {
+    fn condemn(&mut self, reason: CloseReason<'static>) {
         self.condemn_where(|_| true, reason);
     }
 
     /// Likewise, those servers only.
-    pub fn condemn_where(&mut self, fits: impl Fn(&Server) -> bool, reason: &'static str) {
+    pub fn condemn_where(&mut self, fits: impl Fn(&Server) -> bool, reason: CloseReason<'static>) {
         for (idle, condemned) in self.idle.iter_mut().zip(&mut self.condemned) {
             condemned.extend(idle.take_where(&fits).map(|server| (server, reason)));
         }

@@ -325,9 +325,9 @@ fn a_smaller_size_ends_servers_as_they_come_back() {
     let mut pool = pool_with_busy("pool_size=3", 3);
     pool.settings = self::pool("pool_size=1").settings;
     pool.request(A, client(1), None, 0);
-    assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close(CloseReason::TooMany));
     assert!(!gone(&mut pool));
-    assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close(CloseReason::TooMany));
     assert!(!gone(&mut pool));
     assert!(matches!(pool.release(A, 0, false, 0), Next::Local(_)));
 }
@@ -342,16 +342,16 @@ fn a_proof_may_exceed_the_size_by_its_own_connection() {
     assert!(pool.failure.is_none(), "one client's wrong password is no failure of the pool");
     pool.reserve_unasked();
     pool.opened(pool.epoch());
-    assert_eq!(pool.release(A, 0, false, 0), Next::Close("too many servers in the pool"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close(CloseReason::TooMany));
 }
 
 #[test]
 fn a_closed_pool_links_nobody_and_keeps_nothing() {
     let mut pool = pool_with_busy("", 2);
     pool.park(A, server(1));
-    pool.set_gate(Gate::Closed("server shutting down"));
+    pool.set_gate(Gate::Closed(CloseReason::ShuttingDown));
     assert!(matches!(pool.request(A, client(1), None, 0), Grant::Closed(_)));
-    assert_eq!(pool.release(A, 0, false, 0), Next::Close("pause mode"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close(CloseReason::Paused));
     assert!(!gone(&mut pool));
 }
 
@@ -380,7 +380,7 @@ fn park_all(pool: &mut Pool, worker: WorkerId, count: u64) {
     }
 }
 
-fn expired(pool: &mut Pool, worker: WorkerId, now: Micros) -> Vec<(u64, &'static str)> {
+fn expired(pool: &mut Pool, worker: WorkerId, now: Micros) -> Vec<(u64, CloseReason<'static>)> {
     let taken = pool.take_expired(worker, now);
     for _ in &taken {
         pool.server_gone(0);
@@ -393,7 +393,7 @@ fn idle_servers_are_taken_out_of_their_home() {
     let mut pool = pool_with_busy("", 3);
     park_all(&mut pool, A, 2);
     pool.park(B, server(3));
-    let idle = "server idle timeout";
+    let idle = CloseReason::IdleTimeout;
     assert_eq!(expired(&mut pool, A, 600 * SECOND), []);
     assert_eq!(expired(&mut pool, A, 601 * SECOND + 1), [(1, idle)]);
     assert_eq!(pool.parked().count(), 2);
@@ -404,7 +404,7 @@ fn idle_servers_are_taken_out_of_their_home() {
 fn idle_servers_stay_as_long_as_the_pool_has_no_more_than_its_least() {
     let mut pool = pool_with_busy("min_pool_size=2", 4);
     park_all(&mut pool, A, 3);
-    let idle = "server idle timeout";
+    let idle = CloseReason::IdleTimeout;
     assert_eq!(expired(&mut pool, A, 1000 * SECOND), [(1, idle), (2, idle)]);
 }
 
@@ -413,7 +413,7 @@ fn what_is_too_much_of_a_smaller_pool_is_closed() {
     let mut pool = pool_with_busy("", 4);
     park_all(&mut pool, A, 4);
     pool.settings = self::pool("pool_size=1 reserve_pool_size=1").settings;
-    let many = "too many servers in the pool";
+    let many = CloseReason::TooMany;
     assert_eq!(expired(&mut pool, A, 5 * SECOND), [(1, many), (2, many)]);
 }
 
@@ -421,7 +421,7 @@ fn what_is_too_much_of_a_smaller_pool_is_closed() {
 fn old_servers_are_closed_one_after_the_other() {
     let mut pool = pool_with_busy("pool_size=4 server_lifetime=100", 4);
     park_all(&mut pool, A, 4);
-    let over = "server lifetime over";
+    let over = CloseReason::LifetimeOver;
     assert_eq!(expired(&mut pool, A, 100 * SECOND), []);
     assert_eq!(expired(&mut pool, A, 101 * SECOND), [(1, over)]);
     assert_eq!(expired(&mut pool, A, 125 * SECOND), []);
@@ -513,7 +513,7 @@ fn one_whose_server_died_takes_its_old_place_or_what_is_idle() {
     pool.take_waiters();
     pool.park(A, server(7));
     assert_eq!(granted(pool.requeue(A, first, None, 5)), 7);
-    pool.set_gate(Gate::Closed("server shutting down"));
+    pool.set_gate(Gate::Closed(CloseReason::ShuttingDown));
     assert!(matches!(pool.requeue(A, first, None, 5), Grant::Closed(_)));
 }
 
@@ -524,9 +524,9 @@ fn a_paused_pool_queues_and_gives_nothing_until_it_goes_on() {
     pool.set_gate(Gate::Paused);
     let grant = pool.request(B, client(1), None, 0);
     assert!(matches!(grant, Grant::Queued { open: false, .. }), "{grant:?}");
-    assert_eq!(pool.release(A, 0, false, 0), Next::Close("pause mode"));
+    assert_eq!(pool.release(A, 0, false, 0), Next::Close(CloseReason::Paused));
     let condemned = pool.take_condemned(A);
-    assert_eq!((condemned[0].0.serial, condemned[0].1), (1, "pause mode"));
+    assert_eq!((condemned[0].0.serial, condemned[0].1), (1, CloseReason::Paused));
     assert!(!gone(&mut pool) && !gone(&mut pool));
     pool.set_gate(Gate::Open);
     assert!(pool.reserve_opening(0));
@@ -546,7 +546,7 @@ fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
     assert_eq!(pool.obsolete(), 2, "one place has no server yet");
     let (_, new) = pool.begin_opening();
     assert_ne!(old, new);
-    assert_eq!(pool.release(A, old, false, 0), Next::Close("close_needed"));
+    assert_eq!(pool.release(A, old, false, 0), Next::Close(CloseReason::CloseNeeded));
     pool.server_gone(old);
     pool.opening_ended(older_login);
     assert_eq!((pool.obsolete(), pool.counts()), (0, (1, 1)));

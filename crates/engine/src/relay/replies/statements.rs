@@ -1,10 +1,11 @@
 //! What a server says of prepared statements: what they return, and that they have failed. Errors
 //! are told in the client's words, or healed by asking again (`resend.rs`).
 
+use crate::lifecycle::close_reason::CloseReason;
 use wire::backend;
 use wire::error_fields::ErrorFields;
 
-use super::{OUT_OF_STEP, Replies};
+use super::Replies;
 use crate::relay::kept_request::{
     KEPT_LEN_MAX, Refused, Used, changed_result, is_changed_result, is_of_changed_name,
 };
@@ -97,7 +98,9 @@ impl Replies<'_> {
         match fields.sqlstate() {
             // Something that no tag tells of has deallocated it.
             b"26000" => drop(self.server.statements.remove(settled.statement)),
-            b"42P05" if settled.taken.is_none() => self.server.doomed = Some(OUT_OF_STEP),
+            b"42P05" if settled.taken.is_none() => {
+                self.server.doomed = Some(CloseReason::OutOfStep)
+            }
             _ => {}
         }
         let extended = self.client.as_deref()?.extended.as_deref()?;

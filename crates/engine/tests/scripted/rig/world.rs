@@ -6,6 +6,7 @@ use config::Config;
 use engine::Engine;
 use engine::auth::Peer;
 use engine::ids::{Micros, WorkerId};
+use engine::server::CloseReason;
 
 use super::net::{ClientEnd, Net, Place};
 use super::shared::Shared;
@@ -197,7 +198,7 @@ impl World {
             self.engines[worker].server_bytes(id, &bytes, now, &mut self.net.io(worker));
         } else if end.left {
             let io = &mut self.net.io(worker);
-            self.engines[worker].server_closed(id, "server conn crashed?", now, io);
+            self.engines[worker].server_closed(id, CloseReason::Lost, now, io);
         } else {
             end.poked = false;
             self.engines[worker].server_quiet(id, now, &mut self.net.io(worker));

@@ -9,6 +9,7 @@ use config::Config;
 use engine::Drain;
 use engine::ids::ClientId;
 use engine::pool::Pool;
+use engine::server::CloseReason;
 use engine::settings::settings_for;
 use engine::switches::Switches;
 
@@ -257,7 +258,7 @@ impl World {
         let servers: Vec<_> = servers.collect();
         let (engine, mut io) = self.engine(worker);
         for id in servers {
-            engine.server_closed(id, "suspend_timeout", now, &mut io);
+            engine.server_closed(id, CloseReason::SuspendTimeout, now, &mut io);
         }
         for id in clients {
             engine.drop_suspended(id, now, &mut io);

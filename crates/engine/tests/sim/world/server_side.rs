@@ -4,6 +4,7 @@ use super::{Action, Side, World};
 use crate::net::{Place, READ_LEN_MAX};
 use crate::reference::show_all;
 use crate::sabotage::Sabotage;
+use engine::server::CloseReason;
 
 impl World {
     pub(super) fn possible_for_server(&mut self, at: usize, actions: &mut Vec<Action>) {
@@ -75,7 +76,7 @@ impl World {
         server.connecting = false;
         let (engine, mut io) = self.engine(worker);
         if fails {
-            engine.server_closed(id, "connect failed", now, &mut io);
+            engine.server_closed(id, CloseReason::ConnectFailed, now, &mut io);
         } else {
             engine.server_connected(id, now, &mut io);
         }
@@ -92,7 +93,7 @@ impl World {
                 return;
             }
             let (engine, mut io) = self.engine(worker);
-            return engine.server_closed(id, "server conn crashed?", now, &mut io);
+            return engine.server_closed(id, CloseReason::Lost, now, &mut io);
         }
         let available = server.down.data.len().min(READ_LEN_MAX);
         if available == 0 {

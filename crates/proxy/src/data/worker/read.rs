@@ -5,7 +5,7 @@ use std::io;
 
 use engine::{
     ids::{ClientId, ServerId},
-    server::LOST,
+    server::CloseReason,
 };
 
 use super::{BUFFER_LEN, CROWDED_READ, MESSAGES_IN_TURN, READS_IN_TURN, SMALL_READ, Worker};
@@ -187,7 +187,9 @@ impl Worker {
                     let (engine, sockets) = (&mut self.engine, &mut self.sockets);
                     match opened {
                         _ if !bytes.is_empty() => engine.server_bytes(server, bytes, now, sockets),
-                        Opened::End => engine.server_closed(server, LOST, now, sockets),
+                        Opened::End => {
+                            engine.server_closed(server, CloseReason::Lost, now, sockets)
+                        }
                         _ => engine.server_quiet(server, now, sockets),
                     }
                     self.settle();
@@ -207,7 +209,7 @@ impl Worker {
                     return self.settle();
                 }
                 Read::End => {
-                    self.engine.server_closed(server, LOST, now, &mut self.sockets);
+                    self.engine.server_closed(server, CloseReason::Lost, now, &mut self.sockets);
                     return self.settle();
                 }
             }
@@ -264,7 +266,7 @@ impl Worker {
             }
             Outcome::ServerLost(token) => {
                 if let Kind::Server(at) = sockets.table.kind(token) {
-                    engine.server_closed(ServerId(at), LOST, now, sockets);
+                    engine.server_closed(ServerId(at), CloseReason::Lost, now, sockets);
                 }
             }
             Outcome::ServerConnected { server, ticket }
@@ -282,7 +284,7 @@ impl Worker {
             }
             Outcome::ConnectFailed { server, ticket, reason } => {
                 if sockets.end_connecting(server, ticket) {
-                    engine.server_closed(server, reason, now, sockets);
+                    engine.server_closed(server, CloseReason::Said(reason), now, sockets);
                 }
             }
             Outcome::CancelDone(cancel, end) => engine.cancel_finished(cancel, end, now, sockets),

@@ -3,7 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use engine::ids::{ClientId, ServerId};
+use engine::{
+    ids::{ClientId, ServerId},
+    server::CloseReason,
+};
 
 use super::{Hold, Worker};
 
@@ -63,7 +66,7 @@ impl Worker {
         let now = self.sockets.now;
         let (clients, servers) = self.restless();
         for server in servers {
-            self.engine.server_closed(server, "suspend_timeout", now, &mut self.sockets);
+            self.engine.server_closed(server, CloseReason::SuspendTimeout, now, &mut self.sockets);
             self.settle();
         }
         for client in clients {
