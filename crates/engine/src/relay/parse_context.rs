@@ -153,7 +153,7 @@ mod tests {
     use crate::session::carried::Carried;
     use crate::vars::{DATE_STYLE, TIME_ZONE};
 
-    fn parse_context(settings: &[(&str, &str)]) -> ParseContext {
+    fn context(settings: &[(&str, &str)]) -> ParseContext {
         let setting = |&(name, value): &(&str, &str)| Setting {
             name: name.as_bytes().into(),
             value: value.as_bytes().into(),
