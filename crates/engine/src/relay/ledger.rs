@@ -779,6 +779,13 @@ impl Ledger {
         found
     }
 
+    /// Does a message behind the one with serial number `last` close or make the statement that this
+    /// Close of ours takes away? Then that message decides whether the server has the statement.
+    fn is_evicted_again(&self, entry: &Entry, last: u64) -> bool {
+        let Some(Undo::Evict { statement, .. }) = entry.undo.as_deref() else { return false };
+        self.changed.get(&statement.id).is_some_and(|serial| *serial > last)
+    }
+
     fn fail(&mut self, void: &mut dyn FnMut(Entry)) {
         self.ready_count.fail();
         if self.in_copy() {
@@ -797,10 +804,14 @@ impl Ledger {
         let end = sync.unwrap_or(self.owed.len());
         let changes_unnamed = self.owed.range(..end).any(Entry::changes_unnamed);
         let next = if changes_unnamed { self.next_unnamed(end) } else { None };
+        let last = self.owed.get(end).map(|sync| sync.serial);
         for at in (0..end).rev() {
             let gone = Entry::new(Expect::CopyEnd, Verb::Forward);
-            let entry = std::mem::replace(&mut self.owed[at], gone);
+            let mut entry = std::mem::replace(&mut self.owed[at], gone);
             self.undo_bytes -= entry.undo_bytes();
+            if last.is_some_and(|last| self.is_evicted_again(&entry, last)) {
+                entry.undo = None;
+            }
             self.void_one(entry, next, void);
         }
         self.owed.drain(..end);

@@ -301,3 +301,45 @@ fn an_unnamed_statement_that_is_the_servers_too_is_not_waited_for() {
     client.send([parse("", "select 8"), sync(), bind(""), execute(), sync()]);
     server.expect([parse("", "select 8"), sync(), bind(""), execute(), sync()]);
 }
+
+/// The first batch fails before the Close that makes room for `b`, so that Close has no effect. The
+/// second one prepares the statement once more, and closes it for `c`.
+#[test]
+fn what_a_later_batch_has_closed_again_does_not_come_back() {
+    let rig = Rig::new(|config| {
+        config.global.default_pool_size = 1;
+        config.global.max_prepared_statements = 1;
+    });
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("a", "select 1"), sync()]);
+    server.expect([parse("weir_1", "select 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.take();
+    let second = [bind("a"), execute(), parse("c", "select 3"), sync()].concat();
+    client.send([failing(&[parse("b", "select 2")]).concat(), second]);
+    let begin = [parse("", "select 1/0"), bind(""), execute()];
+    server.expect(begin.into_iter().chain([
+        close("weir_1"),
+        parse("weir_2", "select 2"),
+        sync(),
+        close("weir_1"),
+        close("weir_2"),
+        parse("weir_1", "select 1"),
+        bind("weir_1"),
+        execute(),
+        close("weir_1"),
+        parse("weir_3", "select 3"),
+        sync(),
+    ]));
+    server.send([parsed(), bound(), fails(), ready('I'), closed(), closed(), parsed(), bound()]);
+    server.send([complete("SELECT 1"), closed(), parsed(), ready('I')]);
+    client.take();
+    client.send([bind("a"), execute(), sync()]);
+    server.expect([
+        close("weir_3"),
+        parse("weir_1", "select 1"),
+        bind("weir_1"),
+        execute(),
+        sync(),
+    ]);
+}
