@@ -59,6 +59,8 @@ pub(crate) struct Author<'a> {
     pub(crate) listens: bool,
     /// The mode may change to session mode and back.
     pub(crate) alternates: bool,
+    /// Is the default of a setting another one after a reload of the servers?
+    pub(crate) restyles: bool,
     /// Transaction mode may change to auto mode and back. What DISCARD ALL goes back to is known only of
     /// clients that came in auto mode.
     pub(crate) mixes: bool,
@@ -105,6 +107,7 @@ impl<'a> Author<'a> {
             plain,
             listens: false,
             alternates: false,
+            restyles: false,
             mixes: false,
             wide,
             sleepy,

@@ -89,6 +89,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("login/steps.rs", "if «disabled» { return Step::Refuse", "false")],
     },
     Mutant {
+        name: "KillsStrangers",
+        wrong: "KILL_CLIENT ends the client that has the slot now, although the one that was meant has left",
+        seen_in: "pgbouncer, whose ids are descriptors",
+        noticed_by: "causes",
+        changes: &[change(
+            "engine/events.rs",
+            "is_some_and(|client| «client.serial == serial»); if found { \
+                 self.disconnect(id, \"admin forced disconnect\", now, io);",
+            "client.serial > 0 || serial > 0",
+        )],
+    },
+    Mutant {
+        name: "EndsCancelOfAnother",
+        wrong: "The end of a cancel request counts for whatever server has the slot now",
+        seen_in: "",
+        noticed_by: "cancels",
+        changes: &[change(
+            "cancel/requests.rs",
+            "let Some(found) = self.servers.get_mut(server.0 as usize) && «found.serial == serial»",
+            "(found.serial == serial || true)",
+        )],
+    },
+    Mutant {
+        name: "FollowsReloads",
+        wrong: "Auto mode: a reload of PostgreSQL's configuration overrides a client's own value",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "relay/replies/parameters.rs",
+            "if «client.given.has(slot)» { set(&mut self.server.vars);",
+            "false",
+        )],
+    },
+    Mutant {
         name: "RestartForgetsPins",
         wrong: "Auto mode: after an online restart, a pinned client does not keep its server",
         seen_in: "",
