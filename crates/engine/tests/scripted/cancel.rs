@@ -104,6 +104,25 @@ fn the_server_is_given_to_nobody_before_the_request_is_over() {
     other.expect([done("OK")]);
 }
 
+/// The first request was for a server that has died; another server has its slot.
+#[test]
+fn the_end_of_a_request_for_a_lost_server_does_not_count_for_another() {
+    let rig = Rig::of_size(1);
+    let (_client, key, server) = busy(&rig, 0);
+    asks(&rig, 0, &key);
+    server.die();
+    let (client, key, server) = busy(&rig, 0);
+    let other = rig.client();
+    other.send([query("other")]);
+    asks(&rig, 0, &key);
+    server.send([done("OK")]);
+    client.expect([done("OK")]);
+    rig.finish_cancel();
+    server.expect([]);
+    rig.finish_cancel();
+    server.answers("other");
+}
+
 #[test]
 fn a_reset_waits_as_well() {
     let rig = Rig::session();

@@ -111,7 +111,8 @@ fn differs_by_reload(expected: &[u8], got: &[u8]) -> bool {
     let (Some(expected), Some(got)) = (around_style(expected), around_style(got)) else {
         return false;
     };
-    let strip = |value: &'static str, of: &[u8]| of.strip_prefix(value.as_bytes()).map(<[u8]>::to_vec);
+    let strip =
+        |value: &'static str, of: &[u8]| of.strip_prefix(value.as_bytes()).map(<[u8]>::to_vec);
     let noticed = strip(NOTICED, got.1);
     let value = noticed.as_deref().unwrap_or(got.1);
     let is_allowed = match strip(FOLLOWS, expected.1) {

@@ -123,6 +123,10 @@ impl<'a> Author<'a> {
         if self.listens && self.rng.once_in(2) {
             self.begin_to_listen();
         }
+        if self.restyles && self.rng.once_in(2) {
+            // No reload changes that any more.
+            self.query("SET datestyle = 'ISO, MDY'");
+        }
         for _ in 0..length {
             self.scene();
             if self.rng.once_in(3) {

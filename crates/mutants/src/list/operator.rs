@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     let pool = self.server(on).pool;
                     let size = self.settings(pool).size;
                     if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
-                        return self.lose_server(on, "too many servers in the pool", now, io);
+                        return self.lose_server(on, crate::lifecycle::close_reason::CloseReason::TooMany, now, io);
                     }
                     &mut *self.servers[on.0 as usize]
                 }"#,
@@ -98,17 +98,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "is_some_and(|client| «client.serial == serial»); if found { \
                  self.disconnect(id, \"admin forced disconnect\", now, io);",
             "client.serial > 0 || serial > 0",
-        )],
-    },
-    Mutant {
-        name: "EndsCancelOfAnother",
-        wrong: "The end of a cancel request counts for whatever server has the slot now",
-        seen_in: "",
-        noticed_by: "cancels",
-        changes: &[change(
-            "cancel/requests.rs",
-            "let Some(found) = self.servers.get_mut(server.0 as usize) && «found.serial == serial»",
-            "(found.serial == serial || true)",
         )],
     },
     Mutant {

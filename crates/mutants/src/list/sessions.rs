@@ -149,7 +149,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "admission/pool/idle.rs",
             "stolen.leave_worker();",
             "stolen.leave_worker(); stolen.vars.change(|vars| vars.carried = \
-                 crate::carried::Carried::default());",
+                 crate::session::carried::Carried::default());",
         )],
     },
     Mutant {

@@ -64,7 +64,7 @@ impl World {
         if may_reload && self.rng.once_in(150) {
             do_it(Verb::Reload);
         }
-        if self.setup.reloads_servers && self.stormy && self.rng.once_in(100) {
+        if self.setup.reloads_servers && self.stormy && self.rng.once_in(40) {
             do_it(Verb::ReloadServers);
         }
         let switches = self.shared.borrow().switches.clone();
