@@ -16,8 +16,7 @@ GOAL = (25, 2)
 # Fields and booleans, where they are beyond the goal.
 BOUNDS = {
     "engine/src/client.rs:Client": (25, 8),
-    "engine/src/relay/ledger.rs:Ledger": (25, 6),
-    "engine/src/server.rs:Server": (46, 6),
+    "engine/src/server.rs:Server": (43, 5),
     "engine/src/server.rs:ServerLogin": (25, 5),
 }
 NAMES = {

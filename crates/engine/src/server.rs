@@ -52,8 +52,8 @@ pub enum ServerPhase {
     Linked,
     /// For the end of what a lost client has asked of it.
     Finishing,
-    /// For the answer to a message of ours, or for a cancel request under way; it has no client.
-    Settling,
+    /// For what is in the way of the next client. It has none.
+    Settling(Settling),
     /// For notifications, to pass them on. It never has a client.
     Listening,
 }
@@ -61,8 +61,53 @@ pub enum ServerPhase {
 impl ServerPhase {
     /// Is its client held back since it signals another one?
     pub fn is_signaling(&self) -> bool {
-        matches!(self, Self::Preparing(Preparation::Signal))
+        matches!(self, Self::Preparing(Preparation::Signal(_)))
     }
+
+    /// The answer to a probe that is being collected.
+    pub fn probe(&mut self) -> Option<&mut Option<Box<Probe>>> {
+        if let Self::Preparing(step) = self { step.probe() } else { None }
+    }
+
+    /// The answer to a question about a user that is being collected.
+    pub fn auth_answer(&mut self) -> Option<&mut Option<Box<AuthAnswer>>> {
+        if let Self::Preparing(step) = self { step.auth_answer() } else { None }
+    }
+
+    /// Are rows collected that it sends now?
+    pub fn collects_rows(&self) -> bool {
+        matches!(
+            self,
+            Self::Preparing(
+                Preparation::Probe(Some(_))
+                    | Preparation::Recount(Some(_))
+                    | Preparation::Ask(Some(_))
+                    | Preparation::Signal(Some(_))
+            )
+        )
+    }
+
+    /// Are descriptions of rows collected, too?
+    pub fn collects_columns(&self) -> bool {
+        matches!(self, Self::Preparing(Preparation::Ask(Some(_)) | Preparation::Signal(Some(_))))
+    }
+}
+
+/// What is in the way of a server's next client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settling {
+    /// Nothing is known to be: it was opened, released or taken from the parked ones just now.
+    Fresh,
+    /// The answer to what it was asked for a client that has left.
+    LastAnswer,
+    /// The pool's reset query.
+    Reset,
+    /// DISCARD ALL, which ends the last client's session.
+    Forget,
+    /// UNLISTEN: it has told of what the last client listened to.
+    Unlisten,
+    /// A cancel request under way, which would hit the next client's query.
+    Cancel,
 }
 
 /// For whose sake a server is opened, if not for that of whoever comes first. Its failure is that
@@ -198,8 +243,6 @@ pub struct Server {
     pub own_error: Option<String>,
     /// Its present transaction has changed the schema.
     pub changes_schema: bool,
-    /// What it has answered so far to `auth_query`.
-    pub auth_answer: Option<Box<AuthAnswer>>,
     /// What its client's present transaction may have left (`pool_mode = auto`), until a probe has
     /// shown it.
     pub traces: Traces,
@@ -219,8 +262,6 @@ pub struct Server {
     pub lent: Vec<Lent>,
     /// Names that its texts deallocate.
     pub deallocations: Deallocations,
-    /// What it has answered so far to the probe.
-    pub probe: Option<Box<Probe>>,
     /// Its client keeps it, for these reasons.
     pub pinned: Option<Box<Pinned>>,
     pub numbers: Numbers,
@@ -228,8 +269,6 @@ pub struct Server {
     pub drawn: DrawnNumbers,
     /// The text by which that client may last have drawn one (`sequences.rs`); 0 = none.
     pub last_draw: u32,
-    /// It has lost that client, and is discarding what is left.
-    pub forgetting: bool,
     /// It has told of what a client listens to that has left it.
     pub disturbed: bool,
     /// What it has reported of its session, if it does report.
@@ -268,7 +307,6 @@ impl Server {
             doomed: None,
             own_error: None,
             changes_schema: false,
-            auth_answer: None,
             traces: Traces::default(),
             before: None,
             scanning: None,
@@ -278,12 +316,10 @@ impl Server {
             may_set: false,
             lent: Vec::new(),
             deallocations: Deallocations::default(),
-            probe: None,
             pinned: None,
             numbers: Numbers::default(),
             drawn: DrawnNumbers::default(),
             last_draw: 0,
-            forgetting: false,
             disturbed: false,
             state_report: None,
             replication: None,
@@ -391,11 +427,11 @@ impl Server {
     pub fn hear_state(&mut self, value: &[u8]) {
         let is_clients = match self.phase {
             ServerPhase::Linked | ServerPhase::Finishing => true,
-            ServerPhase::Preparing(step) => step.is_clients(),
+            ServerPhase::Preparing(ref step) => step.is_clients(),
             ServerPhase::Connecting(_)
             | ServerPhase::Login(_)
             | ServerPhase::Parked
-            | ServerPhase::Settling
+            | ServerPhase::Settling(_)
             | ServerPhase::Listening => false,
         };
         if is_clients {

@@ -14,6 +14,7 @@ use crate::engine::work::Work;
 use crate::ids::{Handle, Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::ServerPhase;
+use crate::server::Settling;
 use crate::shell::{Event, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
@@ -117,7 +118,7 @@ impl<X: Exchange> Engine<X> {
             // Somebody may have taken it since it was seen.
             if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(handle)) {
                 let id = self.attach(server, io);
-                self.server_mut(id).phase = ServerPhase::Settling;
+                self.server_mut(id).phase = ServerPhase::Settling(Settling::Fresh);
                 self.end_connection(id, CloseReason::Evicted, now, io);
                 self.vacate(pool, now);
                 return true;

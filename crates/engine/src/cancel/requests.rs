@@ -151,7 +151,7 @@ impl<X: Exchange> Engine<X> {
         let on = client.server.ok_or(CancelOutcome::Idle)?;
         let server = self.server(on);
         // What is found out before the client's own request may wait as long as that would.
-        let renews = matches!(server.phase, ServerPhase::Preparing(step) if step.renews());
+        let renews = matches!(&server.phase, ServerPhase::Preparing(step) if step.renews());
         let works = renews || matches!(server.phase, ServerPhase::Linked);
         let busy = works && !server.ledger.owes_nothing();
         match (busy, server.cancel_pending) {
@@ -192,7 +192,7 @@ impl<X: Exchange> Engine<X> {
             if end == (CancelEnd::Late { sent: true }) {
                 found.doomed = Some(CloseReason::CancelMayCome);
             }
-            let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling);
+            let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling(_));
             let over = found.doomed.is_some() || found.ledger.is_at_rest();
             let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
                 && found.is_clean();

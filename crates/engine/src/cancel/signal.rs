@@ -53,7 +53,7 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) {
-        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Signal);
+        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Signal(None));
         let client = self.client_mut(id);
         client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         // It may have begun while the client waited for its server.
@@ -193,7 +193,9 @@ impl<X: Exchange> Engine<X> {
             frontend::sync(&mut out);
             steps.push(Expect::Sync);
         }
-        server.auth_answer = Some(Box::default());
+        if let Some(answer) = server.phase.auth_answer() {
+            *answer = Some(Box::default());
+        }
         server.own_error = None;
         server.asked_at = now;
         if let Some(step) = signal_step(self.client_mut(id)) {
@@ -208,8 +210,11 @@ impl<X: Exchange> Engine<X> {
         let Step::Ask(owner) = std::mem::replace(step, Step::Act) else { return };
         let server = self.server_mut(on);
         let error = server.own_error.take();
-        let auth_answer: AuthAnswer =
-            server.auth_answer.take().map_or_else(AuthAnswer::default, |own| *own);
+        let auth_answer: AuthAnswer = server
+            .phase
+            .auth_answer()
+            .and_then(Option::take)
+            .map_or_else(AuthAnswer::default, |own| *own);
         if let (Some(message), true) = (&error, server.ledger.is_skipping()) {
             // The client's batch has failed with it.
             let code = str::from_utf8(QUERY_CANCELED).unwrap_or_default();

@@ -2,6 +2,7 @@
 //! that deals with the event, and ends with the work that this leaves ([`Engine::finish`]).
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use std::sync::Arc;
 
 use config::Config;
@@ -145,7 +146,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Preparing(_)
             | ServerPhase::Linked
             | ServerPhase::Finishing
-            | ServerPhase::Settling
+            | ServerPhase::Settling(_)
             | ServerPhase::Listening
             | ServerPhase::Parked => self.reply_bytes(id, bytes, now, io),
         }
@@ -156,7 +157,7 @@ impl<X: Exchange> Engine<X> {
     pub fn server_quiet(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         match server.phase {
-            ServerPhase::Settling if server.is_clean() => self.settled(id, now, io),
+            ServerPhase::Settling(_) if server.is_clean() => self.settled(id, now, io),
             ServerPhase::Preparing(Preparation::Hear) => self.prepared(id, now, io),
             _ => {}
         }
@@ -174,7 +175,7 @@ impl<X: Exchange> Engine<X> {
         let worker = self.worker;
         let server = self.exchange.pool(pool, |pool| pool.take_parked(worker, handle))?;
         let id = self.attach(server, io);
-        self.server_mut(id).phase = ServerPhase::Settling;
+        self.server_mut(id).phase = ServerPhase::Settling(Settling::Fresh);
         Some(id)
     }
 

@@ -2,6 +2,7 @@
 //! is kept to that grain, as PgBouncer keeps its own.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use std::time::Duration;
 
 use config::UserSettings;
@@ -215,7 +216,7 @@ impl<X: Exchange> Engine<X> {
                 (
                     ServerPhase::Preparing(_)
                     | ServerPhase::Finishing
-                    | ServerPhase::Settling
+                    | ServerPhase::Settling(_)
                     | ServerPhase::Listening,
                     _,
                 ) if !server.ledger.owes_nothing()
@@ -263,7 +264,7 @@ impl<X: Exchange> Engine<X> {
         });
         let attach = |(server, why)| {
             let server = self.attach(server, io);
-            self.server_mut(server).phase = ServerPhase::Settling;
+            self.server_mut(server).phase = ServerPhase::Settling(Settling::Fresh);
             (server, why)
         };
         let taken: Vec<(ServerId, CloseReason<'static>)> = taken.into_iter().map(attach).collect();

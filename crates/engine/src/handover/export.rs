@@ -208,7 +208,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Parked
             | ServerPhase::Preparing(_)
             | ServerPhase::Finishing
-            | ServerPhase::Settling => false,
+            | ServerPhase::Settling(_) => false,
         })
     }
 

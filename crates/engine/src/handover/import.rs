@@ -2,6 +2,7 @@
 //! sent before [`Engine::begin_imported`], since until then it may all be the other process's.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -259,7 +260,7 @@ impl<X: Exchange> Engine<X> {
         self.exchange.limits(|limits| limits.seat_anyway(&claim));
         let serial = self.exchange.next_connection();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
-        server.phase = ServerPhase::Settling;
+        server.phase = ServerPhase::Settling(Settling::Fresh);
         server.epoch = epoch;
         server.mode = PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode);
         server.status = record.status;

@@ -25,13 +25,7 @@ use crate::shell::{Event, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// The server has taken the client's values.
-    pub(crate) fn applied(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        step: Preparation,
-        io: &mut impl Io,
-    ) {
+    pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io) {
         let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
         // PostgreSQL's own spelling of the values is the client's from now on; otherwise every link
         // would set them anew.
@@ -69,15 +63,14 @@ impl<X: Exchange> Engine<X> {
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
         let server = self.server_mut(on);
         server.vars = vars;
+        let is_otherwise = matches!(server.phase, ServerPhase::Preparing(Preparation::Reapply));
         if !changed_there.is_empty() {
             server.has_changed_by_itself();
         }
         let client = self.client_mut(id);
         client.vars = wanted;
         let order = client.order().other();
-        if step == Preparation::Reapply
-            && let Some(session) = &mut client.session
-        {
+        if is_otherwise && let Some(session) = &mut client.session {
             session.order = Some(order);
         }
     }

@@ -2,6 +2,7 @@
 //! nothing is left half done with the other side.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -200,14 +201,15 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         match server.phase {
             // Our own question is under way, the client has sent nothing: the answer is awaited.
-            ServerPhase::Preparing(step) if step.asks() || !server.ledger.owes_nothing() => {
-                server.phase = ServerPhase::Settling;
+            ServerPhase::Preparing(ref step) if step.asks() || !server.ledger.owes_nothing() => {
+                let (applies, renews) = (step.applies(), step.renews());
+                server.phase = ServerPhase::Settling(Settling::LastAnswer);
                 let is_half = server.has_foreign_settings() || had_settings;
-                if step.applies() && is_half {
+                if applies && is_half {
                     // Which of the settings are there by then is not found out.
                     server.doubt_settings();
                 }
-                if cancels && step.renews() && !server.ledger.owes_nothing() {
+                if cancels && renews && !server.ledger.owes_nothing() {
                     self.cancel_lost(on, io);
                 }
             }
@@ -244,20 +246,22 @@ impl<X: Exchange> Engine<X> {
                 self.open_failed(id, reason, None, now, io);
             }
             ServerPhase::Preparing(
-                step @ (Preparation::Hear
+                Preparation::Hear
                 | Preparation::Check
                 | Preparation::Apply
                 | Preparation::Reapply
                 | Preparation::Statements
-                | Preparation::Recount
-                | Preparation::Confirm),
+                | Preparation::Recount(_)
+                | Preparation::Confirm,
             ) if server.status == b'I' && !server.has_traces() => {
                 // Nothing of the client's was sent, nor is anything of its session there: it goes
                 // back to its place in the queue. But its statement may be the reason, so it is not
                 // asked about once more.
                 let client = server.client;
                 let pool = server.pool;
-                if let (Some(client), Preparation::Confirm) = (client, step) {
+                let is_statement =
+                    matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
+                if let (Some(client), true) = (client, is_statement) {
                     let client = self.client_mut(client);
                     client.resent = true;
                     client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
@@ -267,7 +271,7 @@ impl<X: Exchange> Engine<X> {
                     self.requeue(client, pool, now, io);
                 }
             }
-            ServerPhase::Preparing(Preparation::Restore | Preparation::Ask) => {
+            ServerPhase::Preparing(Preparation::Restore | Preparation::Ask(_)) => {
                 let (client, pool) = (server.client, server.pool);
                 let was_idle = server.asked_at > server.released_at;
                 if let Some(client) = client {
@@ -291,7 +295,7 @@ impl<X: Exchange> Engine<X> {
                 self.close_server(id, reason, now, io);
             }
             ServerPhase::Finishing
-            | ServerPhase::Settling
+            | ServerPhase::Settling(_)
             | ServerPhase::Listening
             | ServerPhase::Parked => {
                 self.close_server(id, reason, now, io);
@@ -388,7 +392,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.servers.remove(id.0 as usize);
         if matches!(
             server.phase,
-            ServerPhase::Settling | ServerPhase::Linked | ServerPhase::Listening
+            ServerPhase::Settling(_) | ServerPhase::Linked | ServerPhase::Listening
         ) && server.is_clean()
             && io.server_flushed(id)
         {

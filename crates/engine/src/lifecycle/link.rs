@@ -9,6 +9,7 @@
 //! ```
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
@@ -216,7 +217,7 @@ impl<X: Exchange> Engine<X> {
     /// A message of ours during preparation was answered.
     pub(crate) fn prepared(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
-        let ServerPhase::Preparing(step) = server.phase else { return };
+        let ServerPhase::Preparing(step) = &server.phase else { return };
         let Some(id) = server.client else { return };
         let done = match step {
             Preparation::Hear if !server.is_clean() => {
@@ -224,13 +225,13 @@ impl<X: Exchange> Engine<X> {
             }
             Preparation::Hear => self.prepare(id, on, now, io),
             Preparation::Restore => return self.restored(on, now, io),
-            Preparation::Ask => return self.answered(on, now, io),
+            Preparation::Ask(_) => return self.answered(on, now, io),
             // Whatever it has said, it was not asked; but while it did the request may have ended.
             Preparation::AwaitCancel if server.cancel_pending => return,
             Preparation::AwaitCancel => return self.judge(id, on, now, io),
-            Preparation::Probe => return self.probed(on, now, io),
+            Preparation::Probe(_) => return self.probed(on, now, io),
             Preparation::HandOver => self.handed_over(id, on, now, io),
-            Preparation::Signal => return self.may_signal(id, on, now, io),
+            Preparation::Signal(_) => return self.may_signal(id, on, now, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, now, io),
             Preparation::Check if server.own_error.take().is_some() => {
@@ -247,11 +248,11 @@ impl<X: Exchange> Engine<X> {
                 return self.refused(id, on, now, io);
             }
             Preparation::Apply | Preparation::Reapply => {
-                self.applied(id, on, step, io);
+                self.applied(id, on, io);
                 self.prepare_statements(id, on, now, io)
             }
             Preparation::Statements => self.statements_prepared(id, on, now, io),
-            Preparation::Recount => self.recounted(id, on, now, io),
+            Preparation::Recount(_) => self.recounted(id, on, now, io),
         };
         if done {
             self.go_on(id, io);
@@ -449,7 +450,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn free(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let flushed = io.server_flushed(on);
         let server = self.server_mut(on);
-        server.phase = ServerPhase::Settling;
+        server.phase = ServerPhase::Settling(Settling::Fresh);
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, now, io);
         }
@@ -461,6 +462,7 @@ impl<X: Exchange> Engine<X> {
         }
         if server.cancel_pending {
             // Looked at again when the cancel request is over.
+            server.phase = ServerPhase::Settling(Settling::Cancel);
             return;
         }
         if server.has_traces() {
@@ -482,6 +484,7 @@ impl<X: Exchange> Engine<X> {
                 return self.forget_session(on, now, io);
             }
             server.doubt_carried();
+            server.phase = ServerPhase::Settling(Settling::Reset);
             // Whether it discards the statements is told by its replies, not guessed.
             return self.send_own_query(on, reset.as_bytes(), now, io);
         }
@@ -492,10 +495,6 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn settled(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         debug_assert!(server.client.is_none() && server.is_clean());
-        // Nearly always there is neither: a look is cheaper than to drop nothing.
-        if server.auth_answer.is_some() || server.probe.is_some() {
-            (server.auth_answer, server.probe) = (None, None);
-        }
         if server.own_error.take().is_some() {
             return self.close_server(on, CloseReason::ResetFailed, now, io);
         }
@@ -503,16 +502,18 @@ impl<X: Exchange> Engine<X> {
             return self.close_server(on, reason, now, io);
         }
         if server.cancel_pending {
+            server.phase = ServerPhase::Settling(Settling::Cancel);
             return;
         }
         if server.has_traces() {
-            return match server.forgetting {
-                true => self.session_forgotten(on, now, io),
-                false => self.forget_session(on, now, io),
+            return match server.phase {
+                ServerPhase::Settling(Settling::Forget) => self.session_forgotten(on, now, io),
+                _ => self.forget_session(on, now, io),
             };
         }
         if std::mem::take(&mut server.disturbed) && !server.vars.channels.is_empty() {
             server.vars.change(|vars| vars.channels = Carried::default());
+            server.phase = ServerPhase::Settling(Settling::Unlisten);
             return self.send_own_query(on, b"UNLISTEN *", now, io);
         }
         server.released_at = now;

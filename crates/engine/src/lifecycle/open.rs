@@ -2,6 +2,7 @@
 //! frontend's side).
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use std::sync::Arc;
 
 use config::PoolMode;
@@ -425,7 +426,8 @@ impl<X: Exchange> Engine<X> {
     /// given to anybody, since it may be the beginning of a message.
     fn opened(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
         let server = &mut self.servers[id.0 as usize];
-        let ServerPhase::Login(login) = std::mem::replace(&mut server.phase, ServerPhase::Settling)
+        let ServerPhase::Login(login) =
+            std::mem::replace(&mut server.phase, ServerPhase::Settling(Settling::Fresh))
         else {
             return;
         };

@@ -65,7 +65,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io,
     ) -> bool {
         let server = &mut self.servers[on.0 as usize];
-        let left = server.probe.take().and_then(|probe| probe.finish());
+        let left = server.phase.probe().and_then(Option::take).and_then(|probe| probe.finish());
         let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
         let Some(there) = there else {
             self.lose_server(on, CloseReason::SettingsNotUndone, now, io);

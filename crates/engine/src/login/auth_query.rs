@@ -231,8 +231,7 @@ impl<X: Exchange> Engine<X> {
         frontend::execute(&mut out, b"", 0);
         frontend::sync(&mut out);
         let server = self.server_mut(on);
-        server.phase = ServerPhase::Preparing(Preparation::Ask);
-        server.auth_answer = Some(Box::default());
+        server.phase = ServerPhase::Preparing(Preparation::Ask(Some(Box::default())));
         server.own_error = None;
         server.asked_at = now;
         server.unnamed = 0;
@@ -245,8 +244,11 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
         let error = server.own_error.take();
-        let auth_answer: AuthAnswer =
-            server.auth_answer.take().map_or_else(AuthAnswer::default, |own| *own);
+        let auth_answer: AuthAnswer = server
+            .phase
+            .auth_answer()
+            .and_then(Option::take)
+            .map_or_else(AuthAnswer::default, |own| *own);
         self.answer(on, auth_answer.finish(error), now, io);
     }
 

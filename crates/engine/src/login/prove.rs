@@ -15,6 +15,7 @@
 //! that is to be proven.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use config::AccessPolicy;
 
 use crate::admission::pool::{Grant, Pool};
@@ -97,7 +98,7 @@ impl<X: Exchange> Engine<X> {
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
         if self.is_proven(pool, &password) {
-            self.server_mut(on).phase = ServerPhase::Settling;
+            self.server_mut(on).phase = ServerPhase::Settling(Settling::Fresh);
             // The server goes first, so that the client finds it in the pool.
             self.place(on, now, io);
             io.resume_client(id);

@@ -6,6 +6,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -159,7 +160,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         for (server, reason) in parked {
             let server = self.attach(server, io);
-            self.server_mut(server).phase = ServerPhase::Settling;
+            self.server_mut(server).phase = ServerPhase::Settling(Settling::Fresh);
             self.close_server(server, reason, now, io);
         }
     }

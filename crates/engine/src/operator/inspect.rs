@@ -186,15 +186,15 @@ pub fn server_row(
                 Preparation::Unwind
                 | Preparation::Renew
                 | Preparation::Confirm
-                | Preparation::Signal,
+                | Preparation::Signal(_),
             )
             | ServerPhase::Linked => ServerState::Active,
             ServerPhase::Preparing(Preparation::AwaitCancel) | ServerPhase::Finishing => {
                 ServerState::BeingCanceled
             }
             ServerPhase::Preparing(_) => ServerState::Tested,
-            ServerPhase::Settling if server.cancel_pending => ServerState::BeingCanceled,
-            ServerPhase::Settling => ServerState::Tested,
+            ServerPhase::Settling(_) if server.cancel_pending => ServerState::BeingCanceled,
+            ServerPhase::Settling(_) => ServerState::Tested,
             ServerPhase::Listening => ServerState::Listening,
         },
         connected_at: server.connected_at,

@@ -68,9 +68,9 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Linked
             | ServerPhase::Preparing(
                 Preparation::AwaitCancel
-                | Preparation::Probe
+                | Preparation::Probe(_)
                 | Preparation::HandOver
-                | Preparation::Signal,
+                | Preparation::Signal(_),
             ) => (client, None),
             ServerPhase::Preparing(
                 Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
@@ -151,7 +151,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Preparing(_) => self.prepared(on, now, io),
             // A cancel request under way is waited for there.
             ServerPhase::Finishing => self.free(on, now, io),
-            ServerPhase::Settling => {
+            ServerPhase::Settling(_) => {
                 if server.is_clean() {
                     self.settled(on, now, io);
                 } else {
@@ -327,9 +327,9 @@ impl Replies<'_> {
             | backend::READY_FOR_QUERY
             | backend::COMMAND_COMPLETE => true,
             backend::ROW_DESCRIPTION => {
-                self.server.ledger.describes_statement() || self.server.auth_answer.is_some()
+                self.server.ledger.describes_statement() || self.server.phase.collects_columns()
             }
-            backend::DATA_ROW => self.server.auth_answer.is_some() || self.server.probe.is_some(),
+            backend::DATA_ROW => self.server.phase.collects_rows(),
             backend::NOTIFICATION => {
                 matches!(self.server.phase, ServerPhase::Listening)
                     || self.client.as_ref().is_some_and(|client| client.session.is_some())
@@ -388,10 +388,9 @@ impl Replies<'_> {
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, Stop> {
         let settled = self.settle(code).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
-            if let Some(auth_answer) = &mut self.server.auth_answer {
-                auth_answer.message(code, body);
-            }
-            if let Some(probe) = &mut self.server.probe {
+            if let Some(Some(answer)) = self.server.phase.auth_answer() {
+                answer.message(code, body);
+            } else if let Some(Some(probe)) = self.server.phase.probe() {
                 probe.message(code, body);
             }
         }

@@ -15,6 +15,7 @@
 //! SET LOCAL and functions need no rules of ours. Texts only decide whether it is asked at all.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Settling;
 use std::collections::BTreeSet;
 
 use config::Unsupported;
@@ -76,7 +77,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let (pool, asks) = (server.pool, server.state_report.is_none());
         if !asks && server.lent.is_empty() {
-            server.phase = ServerPhase::Preparing(Preparation::Probe);
+            server.phase = ServerPhase::Preparing(Preparation::Probe(None));
             return self.probed(on, now, io);
         }
         // Of statements that were lent no report tells.
@@ -136,15 +137,14 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn ask_what_is_left(
         &mut self,
         on: ServerId,
-        step: Preparation,
+        step: impl FnOnce(Option<Box<Probe>>) -> Preparation,
         topics: Topics,
         question: &[u8],
         now: Micros,
         io: &mut impl Io,
     ) {
         let server = self.server_mut(on);
-        server.phase = ServerPhase::Preparing(step);
-        server.probe = Some(Box::new(Probe::new(topics)));
+        server.phase = ServerPhase::Preparing(step(Some(Box::new(Probe::new(topics)))));
         self.send_own_query(on, question, now, io);
     }
 
@@ -153,7 +153,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         let error = server.own_error.take();
-        let answer = server.probe.take().map(|probe| probe.finish());
+        let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
         let told = server.state_report.as_ref().map(|report| report.state());
         let left = match (answer, told) {
             (None, told) => told.flatten(),
@@ -421,7 +421,7 @@ impl<X: Exchange> Engine<X> {
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
             return self.close_server(on, CloseReason::StateCannotBeDiscarded, now, io);
         }
-        self.server_mut(on).forgetting = true;
+        self.server_mut(on).phase = ServerPhase::Settling(Settling::Forget);
         self.send_own_query(on, FORGET, now, io);
     }
 
@@ -431,7 +431,6 @@ impl<X: Exchange> Engine<X> {
         server.traces = Traces::default();
         server.pinned = None;
         server.drawn = DrawnNumbers::default();
-        server.forgetting = false;
         server.lent.clear();
         server.resets = Resets::default();
         server.setting_names = None;

@@ -103,10 +103,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[
             change(
                 "lifecycle/leave.rs",
-                "step.asks() || !server.ledger.owes_nothing() => { «server.phase = ServerPhase::Settling;»",
-                "server.phase = ServerPhase::Settling; if step == \
-                     crate::server::Preparation::HandOver { (server.pinned, server.traces) = (None, \
-                     Default::default()); }",
+                "let (applies, renews) = (step.applies(), step.renews()); \
+                 «server.phase = ServerPhase::Settling(Settling::LastAnswer);»",
+                "let hands_over = matches!(step, Preparation::HandOver); \
+                 server.phase = ServerPhase::Settling(Settling::LastAnswer); \
+                 if hands_over { (server.pinned, server.traces) = (None, Default::default()); }",
             ),
             change(
                 "relay/replies.rs",

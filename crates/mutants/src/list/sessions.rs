@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a server with half-applied settings is reused",
         seen_in: "Weir, until the simulator had sessions",
         noticed_by: "answers",
-        changes: &[change("lifecycle/leave.rs", "if «step.applies() && is_half» {", "false")],
+        changes: &[change("lifecycle/leave.rs", "if «applies && is_half» {", "false")],
     },
     Mutant {
         name: "KeepsPins",
@@ -159,11 +159,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "lifecycle/leave.rs",
-            "ServerPhase::Preparing(step) if step.asks() || !server.ledger.owes_nothing() => { \
-             «server.phase = ServerPhase::Settling;»",
-            "server.phase = ServerPhase::Settling; if step == \
-                 crate::server::Preparation::Probe { (server.pinned, server.traces) = (None, \
-                 Default::default()); }",
+            "let (applies, renews) = (step.applies(), step.renews()); \
+             «server.phase = ServerPhase::Settling(Settling::LastAnswer);»",
+            "let probes = matches!(step, Preparation::Probe(_)); \
+             server.phase = ServerPhase::Settling(Settling::LastAnswer); \
+             if probes { (server.pinned, server.traces) = (None, Default::default()); }",
         )],
     },
     Mutant {
@@ -190,7 +190,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ),
             change(
                 "lifecycle/link.rs",
-                "self.applied(id, on, step, io); «self.prepare_statements(id, on, now, io)»",
+                "self.applied(id, on, io); «self.prepare_statements(id, on, now, io)»",
                 "self.ready(id, on, now, io)",
             ),
         ],
