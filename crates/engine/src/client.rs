@@ -52,20 +52,14 @@ pub struct Client {
     pub server: Option<ServerId>,
     /// Does it count in the limits on clients, as who it is? The console's do not.
     pub counted: bool,
-    /// Has it been told that it is logged in?
-    pub welcomed: bool,
-    /// Has it been told that it waits (`query_wait_notify`)? That is said once for each wait.
-    pub notified: bool,
-    /// Has it been looked at what it has sent (`cancel/ahead.rs`)? That is done once for each wait.
-    pub looked_at: bool,
-    /// Process id (upper half) and secret (lower half) given to the client for cancel requests.
+    /// What was done during its present wait for a server, or its last one.
+    pub while_waiting: WhileWaiting,
+    /// Process id (upper half) and secret (lower half) given to the client for cancel requests, when
+    /// it was told that it is logged in; 0 before that.
     pub key: u64,
-    /// Was it given a long secret (protocol 3.2)?
-    pub long_key: bool,
+    pub key_form: KeyForm,
     /// Was its present request sent a second time, its first server having been lost?
     pub resent: bool,
-    /// What is held of its input was dealt with before, and nothing of it was sent.
-    pub rewound: bool,
     pub vars: Values,
     /// Of these it has said itself what it wants; the others are as the server has them.
     pub given: Slots,
@@ -75,14 +69,43 @@ pub struct Client {
     pub session: Option<Box<Session>>,
     /// It speaks the replication protocol.
     pub replication: Option<Box<Replication>>,
-    /// Are its statements' names our business, as long as it has its present server? A reload
-    /// does not change that in the middle of a batch, nor for statements it has already.
-    pub tracks: bool,
+    /// As long as it has its present server: a reload does not change that in the middle of a batch,
+    /// nor for statements it has already.
+    pub statement_names: StatementNames,
     pub connected_at: Micros,
     /// When its present request came, or its last one; when its last reply went.
     pub request_at: Micros,
     /// When its present transaction began; 0 = it has none.
     pub transaction_at: Micros,
+}
+
+/// Each of these is done once for each wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WhileWaiting {
+    /// The client was told that it waits (`query_wait_notify`).
+    pub notified: bool,
+    /// The bytes that it has sent were looked at (`cancel/ahead.rs`).
+    pub looked_at: bool,
+}
+
+/// The secret of a client's cancel key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyForm {
+    /// Of 4 bytes.
+    #[default]
+    Short,
+    /// With a tag that only Weir can compute (protocol 3.2).
+    Long,
+}
+
+/// The names of a client's prepared statements on its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatementNames {
+    /// The client's own.
+    #[default]
+    Own,
+    /// Weir's.
+    Translated,
 }
 
 /// What a client has that used the extended query protocol.
@@ -111,6 +134,8 @@ pub struct Extended {
     /// Was the statement of its present request prepared anew, the server having refused it? That is
     /// done once.
     pub renewed: bool,
+    /// What is held of the client's input was dealt with before, and nothing of it was sent.
+    pub rewound: bool,
     /// Which of its portals may discard prepared statements when they are executed.
     pub discarding: Discarding,
     /// It signals another client, and is held back until that is decided.
@@ -157,24 +182,27 @@ impl Client {
             pool: None,
             server: None,
             counted: false,
-            welcomed: false,
-            notified: false,
-            looked_at: false,
+            while_waiting: WhileWaiting::default(),
             key: 0,
-            long_key: false,
+            key_form: KeyForm::default(),
             resent: false,
-            rewound: false,
             vars: Values::default(),
             given: Slots::default(),
             stream: Stream::default(),
             extended: None,
             session: None,
             replication: None,
-            tracks: false,
+            statement_names: StatementNames::default(),
             connected_at: now,
             request_at: now,
             transaction_at: 0,
         }
+    }
+
+    /// Has it been told that it is logged in?
+    #[inline]
+    pub fn is_welcomed(&self) -> bool {
+        self.key != 0
     }
 
     /// Is it not read until an answer has come?
@@ -192,7 +220,7 @@ impl Client {
 
     /// It waits for a server anew.
     pub fn begin_wait(&mut self) {
-        if std::mem::take(&mut self.looked_at)
+        if std::mem::take(&mut self.while_waiting.looked_at)
             && let Some(own) = &mut self.extended
         {
             own.signaling = None;
@@ -224,7 +252,7 @@ impl Client {
     /// What a server should have to serve it without being asked first; before its welcome that is
     /// not known.
     pub fn digest(&self) -> Option<Digest> {
-        self.welcomed.then(|| self.vars.digest())
+        self.is_welcomed().then(|| self.vars.digest())
     }
 
     /// Is it expected to say something for its login? If it goes instead, it may have been somebody

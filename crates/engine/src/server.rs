@@ -147,32 +147,58 @@ impl ServerPurpose {
 /// A login to PostgreSQL in progress.
 #[derive(Debug, Default)]
 pub struct ServerLogin {
-    /// Its socket is connected, and is being secured.
-    pub reached: bool,
-    /// It is asked to speak protocol 3.`minor`.
-    pub minor: u16,
-    /// It has agreed to that, or negotiated, or at any rate gone on.
-    pub version_settled: bool,
+    pub stage: LoginStage,
+    pub version: ProtocolVersion,
     pub scram: Option<ScramClient>,
     pub server_secret: Option<ServerSecret>,
     pub welcome: Welcome,
     pub purpose: Option<ServerPurpose>,
     /// Did the server ask for a password at all?
     pub challenged: bool,
-    pub authenticated: bool,
-    /// The last step.
-    pub connect_query: Option<ConnectQuery>,
     /// It is asked to report the state of its session.
     pub asks_report: bool,
     pub state_report: Option<StateReport>,
 }
 
-/// How far a new server has come with `connect_query`.
-#[derive(Debug)]
-pub enum ConnectQuery {
-    Runs,
-    /// It tells what that has set.
+/// How far a login to PostgreSQL has come.
+#[derive(Debug, Default)]
+pub enum LoginStage {
+    #[default]
+    Connecting,
+    /// The socket is connected. It is being secured, or the server asks who we are.
+    Reached,
+    Authenticated,
+    /// `connect_query` runs.
+    ConnectQuery,
+    /// The server tells what that has set.
     Asked(Probe),
+}
+
+/// The version of the protocol on a new server: 3 and this minor number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolVersion {
+    /// The server is asked to speak it.
+    Offered(u16),
+    /// The server has agreed to it, or negotiated, or at any rate gone on.
+    Settled(u16),
+}
+
+impl ProtocolVersion {
+    pub fn minor(self) -> u16 {
+        match self {
+            Self::Offered(minor) | Self::Settled(minor) => minor,
+        }
+    }
+
+    pub fn settle(&mut self) {
+        *self = Self::Settled(self.minor());
+    }
+}
+
+impl Default for ProtocolVersion {
+    fn default() -> Self {
+        Self::Offered(0)
+    }
 }
 
 impl ServerLogin {

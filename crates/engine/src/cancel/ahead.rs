@@ -25,8 +25,8 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn look_ahead(&mut self, now: Micros, io: &mut impl Io) {
         let is_due = |client: &Client| match client.phase {
             ClientPhase::Waiting(waiter) => {
-                client.welcomed
-                    && !client.looked_at
+                client.is_welcomed()
+                    && !client.while_waiting.looked_at
                     && now.saturating_sub(waiter.since) >= LOOK_AFTER
             }
             _ => false,
@@ -34,7 +34,7 @@ impl<X: Exchange> Engine<X> {
         for id in self.clients_where(is_due) {
             // One of those before it may have terminated it.
             let Some(client) = self.clients.get_mut(id.0 as usize) else { continue };
-            client.looked_at = true;
+            client.while_waiting.looked_at = true;
             let is_between = client.stream.remaining == 0;
             let is_auto = client.pool.is_some_and(|pool| self.settings(pool).is_auto());
             if !is_between || !is_auto {

@@ -8,7 +8,7 @@ use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
 
 use crate::cancel::outcome::{Cancel, CancelEnd, CancelOutcome};
-use crate::client::{Client, ClientPhase};
+use crate::client::{Client, ClientPhase, KeyForm};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::lifecycle::leave::Leaving;
@@ -168,9 +168,11 @@ impl<X: Exchange> Engine<X> {
         }
         let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
         // A client that was given a long key is not to be cancelled by whoever guesses a short one.
-        let right = match client.long_key {
-            true => tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag)),
-            false => tag.is_empty(),
+        let right = match client.key_form {
+            KeyForm::Long => {
+                tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag))
+            }
+            KeyForm::Short => tag.is_empty(),
         };
         right.then_some(client)
     }

@@ -14,7 +14,7 @@ use crate::handover::import::Imported;
 use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
 use crate::login::auth::{Login, LoginStep, Peer};
 use crate::operator::report::ServerPlace;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::{LoginStage, Preparation, ServerPhase};
 use crate::shell::{Checked, Exchange, Io, Mail};
 
 /// Of clients.
@@ -123,7 +123,7 @@ impl<X: Exchange> Engine<X> {
     pub fn server_reached(&mut self, id: ServerId) {
         let phase = self.servers.get_mut(id.0 as usize).map(|server| &mut server.phase);
         if let Some(ServerPhase::Connecting(login)) = phase {
-            login.reached = true;
+            login.stage = LoginStage::Reached;
         }
     }
 

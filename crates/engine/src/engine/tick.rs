@@ -11,7 +11,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
 use crate::lifecycle::link::notice;
-use crate::server::{Preparation, Server, ServerPhase};
+use crate::server::{LoginStage, Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
 use crate::shell::{Exchange, Io};
 
@@ -68,7 +68,7 @@ impl<X: Exchange> Engine<X> {
                     "query_wait_timeout"
                 }
                 ClientPhase::Waiting(_)
-                    if !client.welcomed && over(login, client.connected_at, now) =>
+                    if !client.is_welcomed() && over(login, client.connected_at, now) =>
                 {
                     "client_login_timeout (server down)"
                 }
@@ -136,11 +136,11 @@ impl<X: Exchange> Engine<X> {
         }
         for (slot, client) in &mut self.clients {
             if let ClientPhase::Waiting(waiter) = client.phase
-                && client.welcomed
-                && !client.notified
+                && client.is_welcomed()
+                && !client.while_waiting.notified
                 && now.saturating_sub(waiter.since) / 1_000_000 > patience
             {
-                client.notified = true;
+                client.while_waiting.notified = true;
                 let mut out = Vec::new();
                 wire::backend::notice(&mut out, &notice(QUEUED));
                 io.send_client(ClientId(slot as u32), &out);
@@ -169,7 +169,7 @@ impl<X: Exchange> Engine<X> {
             let why = match (&server.phase, client) {
                 // PgBouncer's words: one is said of a network that does not answer, one of a server.
                 (ServerPhase::Connecting(login), _)
-                    if !login.reached
+                    if matches!(login.stage, LoginStage::Connecting)
                         && over(settings.server_connect_timeout, server.connected_at, now) =>
                 {
                     CloseReason::ConnectFailed

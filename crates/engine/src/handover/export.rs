@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::client::{Client, ClientPhase, Extended};
+use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
     ClientRecord, ExtendedRecord, NamedRecord, ReplicationRecord, ServerRecord, StatementRecord,
@@ -79,17 +79,17 @@ impl RecordWriter {
             database: client.identity.database.clone(),
             user: client.identity.user.clone(),
             is_counted: client.counted,
-            welcomed: client.welcomed,
-            notified: client.notified,
+            welcomed: client.is_welcomed(),
+            notified: client.while_waiting.notified,
             key: client.key,
-            long_key: client.long_key,
+            long_key: client.key_form == KeyForm::Long,
             vars: self.vars(&client.vars),
             given: client.given,
             held: client.stream.held.to_vec(),
             extended: client.extended.as_deref().map(|extended| self.extended(extended)),
             replication: client.replication.as_deref().map(ReplicationRecord::of),
             startup: client.session.as_deref().map(|own| self.vars(&own.startup)),
-            tracks: client.tracks,
+            tracks: client.statement_names == StatementNames::Translated,
             connected_at: client.connected_at,
             request_at: client.request_at,
             transaction_at: client.transaction_at,
@@ -171,7 +171,7 @@ impl<X: Exchange> Engine<X> {
                 at_rest && client.pool.is_some() && !client.signals()
             }
             ClientPhase::Linked => {
-                at_rest && client.welcomed && client.server.is_some_and(|on| self.rests(on))
+                at_rest && client.is_welcomed() && client.server.is_some_and(|on| self.rests(on))
             }
             ClientPhase::Login(_) | ClientPhase::Preparing(_) | ClientPhase::Canceling { .. } => {
                 false

@@ -11,7 +11,7 @@ use sql::{Seen, Signs};
 use wire::HEADER_LEN;
 use wire::messages::Parse;
 
-use crate::client::{Client, ClientPhase, Extended};
+use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
     ClientRecord, ExtendedRecord, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
@@ -204,17 +204,17 @@ impl<X: Exchange> Engine<X> {
         client.counted = record.is_counted;
         client.pool = pool;
         client.server = on;
-        client.welcomed = record.welcomed;
-        client.notified = record.notified;
-        client.key = record.key;
-        client.long_key = record.long_key;
+        client.while_waiting.notified = record.notified;
+        client.key = if record.welcomed { record.key } else { 0 };
+        client.key_form = if record.long_key { KeyForm::Long } else { KeyForm::Short };
         client.vars = tables.vars(record.vars);
         client.given = tables.given(record.given);
         client.stream.held = record.held.into();
         client.extended = record.extended.map(|own| extended(own, unnamed, tables));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
         client.session = record.startup.map(|at| Box::new(Session::new(tables.vars(at))));
-        client.tracks = record.tracks;
+        client.statement_names =
+            if record.tracks { StatementNames::Translated } else { StatementNames::Own };
         client.request_at = record.request_at;
         client.transaction_at = record.transaction_at;
         let replicates = client.replication.as_ref().map(|own| own.kind);
@@ -330,7 +330,7 @@ impl<X: Exchange> Engine<X> {
         clients.sort_by_key(|id| self.client(*id).request_at);
         for id in clients {
             let Some(client) = self.clients.get(id.0 as usize) else { continue };
-            let asks = !client.welcomed || client.stream.holds_message();
+            let asks = !client.is_welcomed() || client.stream.holds_message();
             match client.pool {
                 None => self.disconnect(id, CloseReason::DatabaseRemoved.text(), now, io),
                 Some(pool) if client.replication.is_some() => self.link_own(id, pool, now, io),

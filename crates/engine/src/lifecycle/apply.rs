@@ -57,7 +57,7 @@ impl<X: Exchange> Engine<X> {
         for &slot in &changed_there {
             own.get(slot).into_iter().for_each(|value| wanted.change(|vars| vars.set(slot, value)));
         }
-        if client.welcomed && server.mode == PoolMode::Auto {
+        if client.is_welcomed() && server.mode == PoolMode::Auto {
             self.report_changes(id, &own, &wanted, io);
         }
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));

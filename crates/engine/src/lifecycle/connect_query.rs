@@ -21,7 +21,7 @@ use crate::encoding::Letters;
 use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::lifecycle::open::Step;
-use crate::server::{ConnectQuery, ServerPurpose};
+use crate::server::{LoginStage, ServerPurpose};
 use crate::session::carried::Carried;
 use crate::session::probe::{self, Probe, Topics};
 use crate::session::setting_names::SettingNames;
@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
         }
         let mut out = Vec::new();
         frontend::query(&mut out, settings.connect_query.as_bytes());
-        self.server_login(id).connect_query = Some(ConnectQuery::Runs);
+        self.server_login(id).stage = LoginStage::ConnectQuery;
         io.send_server(id, &out);
         Step::Continue
     }
@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
         body: &[u8],
         io: &mut impl Io,
     ) -> Step {
-        if let Some(ConnectQuery::Asked(probe)) = &mut self.server_login(id).connect_query {
+        if let LoginStage::Asked(probe) = &mut self.server_login(id).stage {
             probe.message(code, body);
             return match code {
                 backend::READY_FOR_QUERY => self.connect_query_told(id),
@@ -108,14 +108,16 @@ impl<X: Exchange> Engine<X> {
         let question = probe::question(TOPICS, login, customs.into_iter(), &[]);
         let mut out = Vec::new();
         frontend::query(&mut out, &question);
-        self.server_login(id).connect_query = Some(ConnectQuery::Asked(Probe::new(TOPICS)));
+        self.server_login(id).stage = LoginStage::Asked(Probe::new(TOPICS));
         io.send_server(id, &out);
         Step::Continue
     }
 
     fn connect_query_told(&mut self, id: ServerId) -> Step {
         let login = self.server_login(id);
-        let Some(ConnectQuery::Asked(probe)) = login.connect_query.take() else {
+        let LoginStage::Asked(probe) =
+            std::mem::replace(&mut login.stage, LoginStage::Authenticated)
+        else {
             return Step::Ready;
         };
         match probe.finish().and_then(|left| left.settings) {

@@ -15,7 +15,7 @@ use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
 use crate::admission::pool::Grant;
-use crate::client::{Client, ClientPhase};
+use crate::client::{Client, ClientPhase, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::relay::ledger::{Entry, Expect, Verb};
@@ -61,7 +61,7 @@ impl<X: Exchange> Engine<X> {
             Grant::Queued { ticket, open } => {
                 let client = self.client_mut(id);
                 if !matches!(client.phase, ClientPhase::Waiting(_)) {
-                    client.notified = false;
+                    client.while_waiting.notified = false;
                     client.begin_wait();
                 }
                 client.phase = ClientPhase::Waiting(Waiter { client: id, ticket, since });
@@ -146,7 +146,7 @@ impl<X: Exchange> Engine<X> {
         debug_assert!(half.is_clean(), "a dirty server was given to a client");
         half.client = Some(id);
         let (pool, welcome) = (half.pool, half.welcome.clone());
-        if !self.client(id).welcomed {
+        if !self.client(id).is_welcomed() {
             self.complete_vars(id, &welcome);
         }
         let stats = self.stats(pool);
@@ -165,7 +165,7 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let client = &self.clients[id.0 as usize];
         let server = &self.servers[on.0 as usize];
-        if !client.welcomed && self.mode_of(on) != PoolMode::Session {
+        if !client.is_welcomed() && self.mode_of(on) != PoolMode::Session {
             // It only waited to see a first server: it is welcomed and goes without.
             return self.ready(id, on, now, io);
         }
@@ -267,7 +267,7 @@ impl<X: Exchange> Engine<X> {
         now: Micros,
         io: &mut impl Io,
     ) -> bool {
-        if !self.client(id).welcomed {
+        if !self.client(id).is_welcomed() {
             let welcome = self.server(on).welcome.clone();
             self.welcome(id, Some(on), &welcome, io);
             if self.mode_of(on) != PoolMode::Session {
@@ -283,7 +283,11 @@ impl<X: Exchange> Engine<X> {
         self.server_mut(on).phase = ServerPhase::Linked;
         let client = self.client_mut(id);
         client.phase = ClientPhase::Linked;
-        client.tracks = tracks || client.extended.as_ref().is_some_and(|own| own.has_statements());
+        let has_statements = client.extended.as_ref().is_some_and(|own| own.has_statements());
+        client.statement_names = match tracks || has_statements {
+            true => StatementNames::Translated,
+            false => StatementNames::Own,
+        };
         if let Some(session) = &mut client.session {
             session.renews = false;
         }
@@ -340,7 +344,7 @@ impl<X: Exchange> Engine<X> {
         {
             key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
         }
-        while self.keys.contains_key(&key) {
+        while key == 0 || self.keys.contains_key(&key) {
             key = (key & !0xffff_ffff) | u64::from((key as u32).wrapping_add(4));
         }
         let mut out = std::mem::take(&mut self.scratch);
@@ -356,9 +360,8 @@ impl<X: Exchange> Engine<X> {
         }
         let client = &mut self.clients[id.0 as usize];
         client.key = key;
-        client.welcomed = true;
         let mut secret = (key as u32).to_be_bytes().to_vec();
-        if client.long_key {
+        if client.key_form == KeyForm::Long {
             secret.extend_from_slice(&cancel_key::tag(&self.seed, key));
         }
         backend::backend_key_data(&mut out, (key >> 32) as u32, &secret);

@@ -21,7 +21,7 @@ use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::leave::PROTOCOL_VIOLATION;
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
-use crate::server::{Server, ServerLogin, ServerPhase, ServerPurpose};
+use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPhase, ServerPurpose};
 use crate::session::state_report;
 use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
@@ -103,8 +103,13 @@ impl<X: Exchange> Engine<X> {
         let is_used =
             !matches!(purpose, Some(ServerPurpose::Replication { .. } | ServerPurpose::Listen));
         let asks_report = may_ask && is_used && mode == PoolMode::Auto;
-        let login =
-            ServerLogin { minor, purpose, server_secret, asks_report, ..ServerLogin::default() };
+        let login = ServerLogin {
+            version: ProtocolVersion::Offered(minor),
+            purpose,
+            server_secret,
+            asks_report,
+            ..ServerLogin::default()
+        };
         let mut server = Box::new(Server::new(pool, serial, login, now));
         server.client = client;
         (server.epoch, server.mode) = (epoch, mode);
@@ -142,7 +147,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
-        let (minor, asks_report) = (login.minor, login.asks_report);
+        let (minor, asks_report) = (login.version.minor(), login.asks_report);
         let replicating = match login.purpose {
             Some(ServerPurpose::Replication { client }) => {
                 server.client.filter(|own| *own == client)
@@ -196,9 +201,13 @@ impl<X: Exchange> Engine<X> {
             }
             at += header.total;
             let body = &rest[wire::HEADER_LEN..header.total];
-            let step = match self.server_login(id).connect_query {
-                Some(_) => self.connect_query_message(id, header.code, body, io),
-                None => self.login_message(id, header.code, body, io),
+            let step = match self.server_login(id).stage {
+                LoginStage::ConnectQuery | LoginStage::Asked(_) => {
+                    self.connect_query_message(id, header.code, body, io)
+                }
+                LoginStage::Connecting | LoginStage::Reached | LoginStage::Authenticated => {
+                    self.login_message(id, header.code, body, io)
+                }
             };
             match step {
                 Step::Continue => {}
@@ -248,7 +257,7 @@ impl<X: Exchange> Engine<X> {
     /// (PostgreSQL before 9.3, other poolers) says so with its first word.
     fn declines_version(&mut self, id: ServerId, error: &ErrorFields) -> bool {
         let login = self.server_login(id);
-        let early = !login.version_settled && login.minor > 0;
+        let early = matches!(login.version, ProtocolVersion::Offered(1..));
         let codes = [FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION];
         early && codes.iter().any(|code| error.sqlstate() == code.as_bytes())
     }
@@ -287,7 +296,7 @@ impl<X: Exchange> Engine<X> {
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io) -> Step {
         match code {
             backend::AUTHENTICATION => {
-                self.server_login(id).version_settled = true;
+                self.server_login(id).version.settle();
                 self.authentication(id, body, io)
             }
             backend::PARAMETER_STATUS => self.learn_parameter(id, body),
@@ -300,7 +309,9 @@ impl<X: Exchange> Engine<X> {
                 }
                 Err(error) => Step::Failed(error.to_string()),
             },
-            backend::READY_FOR_QUERY if self.server_login(id).authenticated => {
+            backend::READY_FOR_QUERY
+                if matches!(self.server_login(id).stage, LoginStage::Authenticated) =>
+            {
                 self.begin_connect_query(id, io)
             }
             backend::NOTICE => Step::Continue,
@@ -335,8 +346,8 @@ impl<X: Exchange> Engine<X> {
     fn negotiated(&mut self, id: ServerId, body: &[u8]) -> Step {
         let login = self.server_login(id);
         match NegotiateProtocolVersion::decode(body) {
-            Ok(answer) if answer.minor < login.minor && answer.declined == 0 => {
-                login.version_settled = true;
+            Ok(answer) if answer.minor < login.version.minor() && answer.declined == 0 => {
+                login.version.settle();
                 Step::Continue
             }
             Ok(_) => Step::Failed("the server negotiates what it was not asked for".into()),
@@ -376,7 +387,7 @@ impl<X: Exchange> Engine<X> {
                 return Err("the server ended SCRAM before its own proof".into());
             }
             AuthenticationRequest::Ok => {
-                login.authenticated = true;
+                login.stage = LoginStage::Authenticated;
                 return Ok(());
             }
             AuthenticationRequest::Cleartext => {

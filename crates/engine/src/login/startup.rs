@@ -2,6 +2,7 @@
 //! settings: which are taken, which are dropped, which are refused (`track_extra_parameters`,
 //! `ignore_startup_parameters`, `application_name_add_host`).
 
+use crate::client::KeyForm;
 use std::sync::Arc;
 
 use config::{AccessPolicy, AuthType, PoolMode};
@@ -194,7 +195,9 @@ impl<X: Exchange> Engine<X> {
             .map(|(name, _)| name)
             .filter(|name| name.starts_with(b"_pq_."))
             .collect();
-        self.client_mut(id).long_key = packet.minor >= MINOR_VERSION;
+        if packet.minor >= MINOR_VERSION {
+            self.client_mut(id).key_form = KeyForm::Long;
+        }
         if packet.minor > MINOR_VERSION || !unknown.is_empty() {
             let mut out = Vec::new();
             let minor = packet.minor.min(MINOR_VERSION);

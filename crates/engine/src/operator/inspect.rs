@@ -34,7 +34,7 @@ impl<X: Exchange> Engine<X> {
             let pool = self.pools.get(server.pool).map(|view| view.settings.mode);
             let (in_session, in_auto) =
                 (server.mode == PoolMode::Session, pool == Some(PoolMode::Auto));
-            if client.is_some_and(|client| client.welcomed) && in_session && in_auto {
+            if client.is_some_and(|client| client.is_welcomed()) && in_session && in_auto {
                 let since = server.opened_at;
                 row.pinned = Some(Pinned { pins: Pins::SESSION, since, fingerprint: 0 });
             }

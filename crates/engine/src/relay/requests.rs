@@ -11,7 +11,7 @@ use wire::messages::Parse;
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use crate::cancel::signaling::Call;
-use crate::client::{Client, Extended};
+use crate::client::{Client, Extended, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros};
 use crate::lifecycle::leave::Leaving;
@@ -315,7 +315,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
     fn begin(&mut self, now: Micros) {
         self.stats.queries += 1;
         self.client.request_at = now;
-        self.client.rewound = false;
+        if let Some(own) = &mut self.client.extended {
+            own.rewound = false;
+        }
         if self.client.transaction_at == 0 {
             self.stats.transactions += 1;
             self.client.transaction_at = now;
@@ -429,7 +431,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     }
 
     fn tracks(&self) -> bool {
-        self.client.tracks
+        self.client.statement_names == StatementNames::Translated
     }
 
     // Whether the compiler saw that only a client's first request needs more than a look was chance, and

@@ -25,7 +25,8 @@ impl<X: Exchange> Requests<'_, X> {
     pub(super) fn can_take_back(&self) -> bool {
         let server = &self.server;
         let is_ours = server.ledger.owes_us() || !server.lent.is_empty();
-        self.begins && self.answers.is_empty() && !is_ours && !self.client.rewound
+        let is_rewound = self.client.extended.as_ref().is_some_and(|own| own.rewound);
+        self.begins && self.answers.is_empty() && !is_ours && !is_rewound
     }
 
     /// The message in front has to wait: nothing before it has happened, unless there was nothing.
@@ -47,7 +48,7 @@ impl<X: Exchange> Requests<'_, X> {
             }
             undo(entry, statements, unnamed, lent, Some(client));
         });
-        client.rewound = true;
+        client.extended.get_or_insert_default().rewound = true;
         self.out.clear();
         self.keeping = None;
         self.at = self.from;

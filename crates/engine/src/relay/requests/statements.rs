@@ -137,7 +137,7 @@ impl<X: Exchange> Requests<'_, X> {
         let client = &self.client;
         let own = client.extended.as_ref();
         let was_put_off =
-            client.rewound || own.is_some_and(|own| own.renewed || own.questions >= QUESTIONS_MAX);
+            own.is_some_and(|own| own.rewound || own.renewed || own.questions >= QUESTIONS_MAX);
         is_in_time && can_ask && is_worth_it && !was_put_off
     }
 
