@@ -13,12 +13,11 @@ import sys
 from circles import ROOT, closing, without_tests, without_text
 
 GOAL = (25, 2)
-# Fields and booleans, where they are beyond the goal.
-BOUNDS = {
-    "engine/src/server.rs:Server": (43, 5),
-}
+# Fields and booleans, where they are beyond the goal: nowhere.
+BOUNDS = {}
 NAMES = {
-    "engine": ["Client", "Server", "Login", "ServerLogin", "Session", "Extended", "Ledger"],
+    "engine": ["Client", "Server", "Login", "ServerLogin", "Session", "ServerSession", "Extended",
+               "Ledger"],
     "proxy": ["Conn"],
 }
 

@@ -25,13 +25,12 @@ use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
 use crate::session::carried::Carried;
-use crate::session::pins::{Pinned, Pins};
+use crate::session::on_server::ServerSession;
+use crate::session::pins::Pins;
 use crate::session::probe::Probe;
-use crate::session::resets::Resets;
-use crate::session::scanning::Scanning;
 use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
-use crate::session::state::{Deallocations, Lent, Numbers, Traces};
+use crate::session::state::{Numbers, Traces};
 use crate::session::state_report::StateReport;
 use crate::session::text_history::{CANDIDATES_MAX, Called};
 use crate::values::Values;
@@ -218,6 +217,36 @@ impl ServerLogin {
     }
 }
 
+/// When things happened to a server last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// When its socket was opened.
+    pub connected_at: Micros,
+    /// When it was logged in.
+    pub opened_at: Micros,
+    /// Last time it was taken back.
+    pub released_at: Micros,
+    /// Last time it was sent a message of ours.
+    pub asked_at: Micros,
+    /// Last time its client sent anything.
+    pub heard_at: Micros,
+    /// Last time it sent anything.
+    pub replied_at: Micros,
+}
+
+impl Times {
+    pub fn all_at(now: Micros) -> Self {
+        Self {
+            connected_at: now,
+            opened_at: now,
+            released_at: now,
+            asked_at: now,
+            heard_at: now,
+            replied_at: now,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Server {
     /// The shell's, while the server is in no table.
@@ -249,56 +278,19 @@ pub struct Server {
     /// Serial number of the client's Parse that made the present unnamed statement; 0 = none that
     /// anybody may use.
     pub unnamed: u64,
-    pub connected_at: Micros,
-    /// When it was logged in.
-    pub opened_at: Micros,
-    /// Last time it was taken back.
-    pub released_at: Micros,
-    /// Last time it was sent a message of ours.
-    pub asked_at: Micros,
-    /// Last time its client sent anything.
-    pub heard_at: Micros,
-    /// Last time it sent anything.
-    pub replied_at: Micros,
-    /// A cancel request for it is under way: it must not be given to anybody else before that is
+    pub times: Times,
+    /// The cancel request for it that is under way: no other client may have the server before that is
     /// over, or the wrong query would be hit.
-    pub cancel_pending: bool,
+    pub cancel: Option<u64>,
     /// It is to be closed as soon as nobody uses it, for this reason.
     pub doomed: Option<CloseReason<'static>>,
     /// A message of ours was answered with an error.
     pub own_error: Option<String>,
     /// Its present transaction has changed the schema.
     pub changes_schema: bool,
-    /// What its client's present transaction may have left (`pool_mode = auto`), until a probe has
-    /// shown it.
-    pub traces: Traces,
-    /// What it had before that, or before the first of its parameters changed.
-    pub before: Option<Values>,
-    /// Of its client's message that is under way, if its text is a long one.
-    pub scanning: Option<Box<Scanning>>,
-    /// What its texts may have reset.
-    pub resets: Resets,
-    /// What its texts may have set of the application's own settings.
-    pub setting_names: Option<Box<SettingNames>>,
-    /// May that transaction have changed what texts mean?
-    pub context_changed: bool,
-    /// May it have set a tracked parameter by what its texts say, if only for itself?
-    pub may_set: bool,
-    /// Statements that it was lent for that transaction, under these names of its client's.
-    pub lent: Vec<Lent>,
-    /// Names that its texts deallocate.
-    pub deallocations: Deallocations,
-    /// Its client keeps it, for these reasons.
-    pub pinned: Option<Box<Pinned>>,
-    pub numbers: Numbers,
-    /// Numbers for which its client may ask.
-    pub drawn: DrawnNumbers,
-    /// The text by which that client may last have drawn one (`sequences.rs`); 0 = none.
-    pub last_draw: u32,
+    pub session: ServerSession,
     /// It has told of what a client listens to that has left it.
     pub disturbed: bool,
-    /// What it has reported of its session, if it does report.
-    pub state_report: Option<Box<StateReport>>,
     /// It speaks the replication protocol: it never is anybody else's, and ends with its client.
     pub replication: Option<ReplicationKind>,
 }
@@ -323,31 +315,13 @@ impl Server {
             statements: ServerStatements::default(),
             kept: None,
             unnamed: 0,
-            connected_at: now,
-            opened_at: now,
-            released_at: now,
-            asked_at: now,
-            heard_at: now,
-            replied_at: now,
-            cancel_pending: false,
+            times: Times::all_at(now),
+            cancel: None,
             doomed: None,
             own_error: None,
             changes_schema: false,
-            traces: Traces::default(),
-            before: None,
-            scanning: None,
-            resets: Resets::default(),
-            setting_names: None,
-            context_changed: false,
-            may_set: false,
-            lent: Vec::new(),
-            deallocations: Deallocations::default(),
-            pinned: None,
-            numbers: Numbers::default(),
-            drawn: DrawnNumbers::default(),
-            last_draw: 0,
+            session: ServerSession::default(),
             disturbed: false,
-            state_report: None,
             replication: None,
         }
     }
@@ -364,8 +338,8 @@ impl Server {
 
     /// May a text mean something else there than elsewhere, which its client's settings do not tell?
     pub fn has_own_meanings(&self) -> bool {
-        let pins = self.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
-        self.context_changed || pins.contains(Pins::TEMPORARY)
+        let pins = self.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        self.session.context_changed || pins.contains(Pins::TEMPORARY)
     }
 
     /// It goes to another worker, where this worker's serial numbers mean nothing.
@@ -377,30 +351,30 @@ impl Server {
         }
         self.unnamed = 0;
         // Of clients whose serial numbers mean nothing there.
-        if self.numbers != Numbers::Nobodys {
-            self.numbers = Numbers::Strangers;
+        if self.session.numbers != Numbers::Nobodys {
+            self.session.numbers = Numbers::Strangers;
         }
     }
 
     /// Its client, which has this serial number, has nothing to do with it any more.
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
-        self.before = None;
-        self.deallocations.clear();
-        (self.context_changed, self.may_set) = (false, false);
-        self.last_draw = 0;
-        self.numbers = self.numbers.after(serial);
+        self.session.before = None;
+        self.session.deallocations.clear();
+        (self.session.context_changed, self.session.may_set) = (false, false);
+        self.session.last_draw = 0;
+        self.session.numbers = self.session.numbers.after(serial);
     }
 
     /// Has nobody else drawn the numbers that `lastval` would tell?
     pub fn has_numbers_of(&self, client: u64) -> bool {
-        [Numbers::Nobodys, Numbers::Of(client)].contains(&self.numbers)
+        [Numbers::Nobodys, Numbers::Of(client)].contains(&self.session.numbers)
     }
 
     /// A text in which that was seen is about to be run.
     pub fn suspect(&mut self, signs: Signs, called: Called, fingerprint: u64) {
         self.remember_vars();
-        self.traces.add(signs, called, fingerprint);
+        self.session.traces.add(signs, called, fingerprint);
     }
 
     /// Letters that a question to it can contain, whatever encoding its clients have.
@@ -415,8 +389,8 @@ impl Server {
 
     /// Are there more names of settings to be asked about than a pool remembers?
     pub fn has_too_many_names(&self) -> bool {
-        let count = self.setting_names.as_ref().map_or(0, |names| names.iter().count());
-        self.traces.incomplete || count > CANDIDATES_MAX
+        let count = self.session.setting_names.as_ref().map_or(0, |names| names.iter().count());
+        self.session.traces.incomplete || count > CANDIDATES_MAX
     }
 
     /// Of PostgreSQL, as it reports it.
@@ -438,15 +412,16 @@ impl Server {
 
     /// Notes what a text that is about to be run may set.
     pub fn note_settings(&mut self, note: impl FnOnce(&mut SettingNames)) {
-        if self.state_report.is_some() {
+        if self.session.state_report.is_some() {
             // It tells of all of them.
             return;
         }
         let letters = self.letters_of_client();
-        let names = self.setting_names.get_or_insert_with(|| SettingNames::new(letters).into());
+        let names =
+            self.session.setting_names.get_or_insert_with(|| SettingNames::new(letters).into());
         names.letters = letters;
         note(names);
-        self.traces.incomplete |= names.incomplete;
+        self.session.traces.incomplete |= names.incomplete;
     }
 
     /// It has reported the state of its session.
@@ -463,53 +438,58 @@ impl Server {
         if is_clients {
             self.remember_vars();
         }
-        let Some(report) = &mut self.state_report else { return };
+        let Some(report) = &mut self.session.state_report else { return };
         report.hear(value, is_clients);
         if is_clients {
-            self.traces.note_report();
+            self.session.traces.note_report();
         } else if !report.is_known() {
             // What a client leaves behind that would not show, since it is as unknown as this.
-            self.state_report = None;
+            self.session.state_report = None;
         }
     }
 
     /// A tracked parameter has changed, and no text was seen that may have changed it.
     pub fn note_unexplained(&mut self, slot: usize) {
-        self.traces.note_report();
-        if let Some(report) = &mut self.state_report {
+        self.session.traces.note_report();
+        if let Some(report) = &mut self.session.state_report {
             report.note_unexplained(slot);
         }
     }
 
     /// Is there more to be judged than that nothing has changed?
     pub fn needs_verdict(&self) -> bool {
-        let Traces { signs, named, deallocates, resets, .. } = self.traces;
+        let Traces { signs, named, deallocates, resets, .. } = self.session.traces;
         let says = Signs::SETTINGS | Signs::DISCARD | Signs::PREPARED;
-        let is_news = self.state_report.as_ref().is_some_and(|report| report.is_news());
-        is_news || signs.intersects(says) || named || deallocates || resets || !self.lent.is_empty()
+        let is_news = self.session.state_report.as_ref().is_some_and(|report| report.is_news());
+        is_news
+            || signs.intersects(says)
+            || named
+            || deallocates
+            || resets
+            || !self.session.lent.is_empty()
     }
 
     /// Reasons to keep it that are seen neither in its state nor by a probe.
     pub fn unseen_pins(&self) -> Pins {
-        let named = if self.traces.named { Pins::FUNCTION } else { Pins::NONE };
-        match &self.state_report {
+        let named = if self.session.traces.named { Pins::FUNCTION } else { Pins::NONE };
+        match &self.session.state_report {
             Some(report) => named | report.events().pins,
-            None => named | self.traces.unseen_pins(),
+            None => named | self.session.traces.unseen_pins(),
         }
     }
 
     /// Something may change them, or changes them, for the first time in the transaction.
     pub fn remember_vars(&mut self) {
-        if self.traces.is_empty() && self.before.is_none() {
-            self.before = Some(self.vars.clone());
+        if self.session.traces.is_empty() && self.session.before.is_none() {
+            self.session.before = Some(self.vars.clone());
         }
     }
 
     /// It has changed one of its parameters by itself, and its client has another value.
     pub fn has_changed_by_itself(&mut self) {
         // What is parsed until the transaction is over is read by it.
-        self.context_changed = true;
-        if self.pinned.is_some() {
+        self.session.context_changed = true;
+        if self.session.pinned.is_some() {
             // It is not given to its client anew, but asked.
             self.doubt_settings();
         }
@@ -517,34 +497,36 @@ impl Server {
 
     /// Has it state of its client's that another one must not find?
     pub fn has_traces(&self) -> bool {
-        self.pinned.is_some() || !self.traces.is_empty() || !self.drawn.is_empty()
+        self.session.pinned.is_some()
+            || !self.session.traces.is_empty()
+            || !self.session.drawn.is_empty()
     }
 
     /// Does its client keep it since it has asked for a number?
     pub fn keeps_numbers(&self) -> bool {
-        let asks = self.traces.signs.intersects(Signs::SEQUENCE);
-        asks || self.pinned.as_ref().is_some_and(|one| one.pins.contains(Pins::SEQUENCE))
+        let asks = self.session.traces.signs.intersects(Signs::SEQUENCE);
+        asks || self.session.pinned.as_ref().is_some_and(|one| one.pins.contains(Pins::SEQUENCE))
     }
 
     /// Has its client asked for a number where no text shows it?
     pub fn has_asked_unseen(&self) -> bool {
-        let report = self.state_report.as_ref();
+        let report = self.session.state_report.as_ref();
         report.is_some_and(|report| report.events().pins.contains(Pins::SEQUENCE))
     }
 
     /// Its client does not keep it for a question about numbers any more. Returns what was drawn.
     pub fn take_hold(&mut self) -> DrawnNumbers {
-        if let Some(pinned) = &mut self.pinned {
+        if let Some(pinned) = &mut self.session.pinned {
             pinned.pins = pinned.pins.without(Pins::DRAWN);
         }
-        self.pinned.take_if(|pinned| pinned.pins.is_empty());
-        std::mem::take(&mut self.drawn)
+        self.session.pinned.take_if(|pinned| pinned.pins.is_empty());
+        std::mem::take(&mut self.session.drawn)
     }
 
     /// May its client ask for a number that it has drawn?
     pub fn is_held(&self) -> bool {
-        let pins = self.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
-        !self.drawn.is_empty() || pins.contains(Pins::DRAWN)
+        let pins = self.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        !self.session.drawn.is_empty() || pins.contains(Pins::DRAWN)
     }
 
     /// Is something here that is not reported, and that a client has carried here?
@@ -554,12 +536,12 @@ impl Server {
 
     /// It is not known (any more) which of them there are: nobody may have it as it is.
     pub fn doubt_settings(&mut self) {
-        self.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
+        self.session.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
     }
 
     /// Something was reset, perhaps `all` there is. What that leaves is asked in auto mode.
     pub fn was_reset(&mut self, all: bool, mode: PoolMode) {
-        self.traces.resets = true;
+        self.session.traces.resets = true;
         match mode {
             PoolMode::Auto => {}
             PoolMode::Session | PoolMode::Transaction | PoolMode::Statement if all => {

@@ -6,6 +6,7 @@
 
 pub(crate) mod carried;
 mod holding;
+pub(crate) mod on_server;
 pub mod pins;
 pub(crate) mod probe;
 pub(crate) mod resets;

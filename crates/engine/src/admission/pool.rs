@@ -322,8 +322,8 @@ impl Pool {
         let mut taken = Vec::new();
         let mut at = 0;
         while let Some(server) = self.idle[home].get(at) {
-            let idle_since = server.released_at;
-            let old = now.saturating_sub(server.connected_at) > self.settings.server_lifetime;
+            let idle_since = server.times.released_at;
+            let old = now.saturating_sub(server.times.connected_at) > self.settings.server_lifetime;
             let idle = over(self.settings.server_idle_timeout, idle_since, now)
                 && (self.settings.min_size == 0 || left > self.settings.min_size);
             let why = if idle {
@@ -509,7 +509,7 @@ impl Pool {
     pub fn want(&mut self, serial: u64) -> Option<(Micros, Handle)> {
         self.wanted = self.wanted.max(serial);
         let idle = self.idle.iter().flat_map(Idle::all);
-        idle.map(|server| (server.released_at, server.handle)).min_by_key(|idle| idle.0)
+        idle.map(|server| (server.times.released_at, server.handle)).min_by_key(|idle| idle.0)
     }
 
     /// Nobody starves any more, unless it began after `serial`.

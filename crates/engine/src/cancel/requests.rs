@@ -118,7 +118,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client this server works for is lost: nobody wants what it is doing.
     pub(crate) fn cancel_lost(&mut self, on: ServerId, io: &mut impl Io) {
-        if !self.server(on).cancel_pending {
+        if self.server(on).cancel.is_none() {
             self.send_cancel(on, None, io);
         }
     }
@@ -131,7 +131,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let cancel = self.next_serial();
         let server = self.server_mut(on);
-        server.cancel_pending = true;
+        server.cancel = Some(cancel);
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.process_id, &server.secret);
         let (serial, pool) = (server.serial, server.pool);
@@ -154,7 +154,7 @@ impl<X: Exchange> Engine<X> {
         let renews = matches!(&server.phase, ServerPhase::Preparing(step) if step.renews());
         let works = renews || matches!(server.phase, ServerPhase::Linked);
         let busy = works && !server.ledger.owes_nothing();
-        match (busy, server.cancel_pending) {
+        match (busy, server.cancel.is_some()) {
             (true, false) => Ok(on),
             (true, true) => Err(CancelOutcome::Sent),
             (false, _) => Err(CancelOutcome::Idle),
@@ -190,7 +190,7 @@ impl<X: Exchange> Engine<X> {
             && let Some(found) = self.servers.get_mut(server.0 as usize)
             && found.serial == serial
         {
-            found.cancel_pending = false;
+            found.cancel = None;
             if end == (CancelEnd::Late { sent: true }) {
                 found.doomed = Some(CloseReason::CancelMayCome);
             }

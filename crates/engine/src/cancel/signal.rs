@@ -197,7 +197,7 @@ impl<X: Exchange> Engine<X> {
             *answer = Some(Box::default());
         }
         server.own_error = None;
-        server.asked_at = now;
+        server.times.asked_at = now;
         if let Some(step) = signal_step(self.client_mut(id)) {
             *step = Step::Ask(owner);
         }
@@ -340,9 +340,9 @@ fn signal_step(client: &mut Client) -> Option<&mut Step> {
 fn is_login_user(client: &Client, server: Option<&Server>) -> bool {
     let is_known = server.is_none_or(|server| {
         let may_differ = Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE | Signs::LOCAL;
-        let pins = server.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
-        !server.traces.signs.intersects(may_differ)
-            && !server.context_changed
+        let pins = server.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        !server.session.traces.signs.intersects(may_differ)
+            && !server.session.context_changed
             && !pins.contains(Pins::UNVERIFIED)
     });
     let is_itself =

@@ -136,7 +136,7 @@ impl<X: Exchange> Engine<X> {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         // What has lain unread does not show that the server lives.
         if !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear)) {
-            server.replied_at = now;
+            server.times.replied_at = now;
         }
         match server.phase {
             ServerPhase::Login(_) => self.server_login_bytes(id, bytes, now, io),

@@ -96,7 +96,8 @@ impl<X: Exchange> Engine<X> {
         server.is_some_and(|server| {
             let limit = self.settings(server.pool).pin_timeout;
             let is_idle = client.transaction_at == 0 && server.is_clean();
-            let is_pinned = server.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
+            let is_pinned =
+                server.session.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
             is_pinned && is_idle && over(limit, client.request_at, now)
         })
     }
@@ -170,12 +171,16 @@ impl<X: Exchange> Engine<X> {
                 // PgBouncer's words: one is said of a network that does not answer, one of a server.
                 (ServerPhase::Connecting(login), _)
                     if matches!(login.stage, LoginStage::Connecting)
-                        && over(settings.server_connect_timeout, server.connected_at, now) =>
+                        && over(
+                            settings.server_connect_timeout,
+                            server.times.connected_at,
+                            now,
+                        ) =>
                 {
                     CloseReason::ConnectFailed
                 }
                 (ServerPhase::Connecting(_) | ServerPhase::Login(_), _)
-                    if over(settings.server_connect_timeout, server.connected_at, now) =>
+                    if over(settings.server_connect_timeout, server.times.connected_at, now) =>
                 {
                     CloseReason::ConnectTimeout
                 }
@@ -185,12 +190,12 @@ impl<X: Exchange> Engine<X> {
                     // A stream of changes has no end that could be late.
                     let limited = server.replication.is_none();
                     // Who copies something in, or always has another query under way, is not late.
-                    let asked_at = client.request_at.max(server.heard_at);
+                    let asked_at = client.request_at.max(server.times.heard_at);
                     if limited && busy && over(settings.query_timeout, asked_at, now) {
                         CloseReason::QueryTimeout
                     } else if !busy
                         && in_transaction
-                        && over(settings.idle_transaction_timeout, server.replied_at, now)
+                        && over(settings.idle_transaction_timeout, server.times.replied_at, now)
                     {
                         CloseReason::IdleTransactionTimeout
                     } else if limited
@@ -207,7 +212,7 @@ impl<X: Exchange> Engine<X> {
                 (ServerPhase::Preparing(Preparation::Confirm), Some(_))
                     if server.status != b'I' || server.has_traces() =>
                 {
-                    if !over(settings.query_timeout, server.asked_at, now) {
+                    if !over(settings.query_timeout, server.times.asked_at, now) {
                         continue;
                     }
                     CloseReason::QueryTimeout
@@ -220,7 +225,7 @@ impl<X: Exchange> Engine<X> {
                     | ServerPhase::Listening,
                     _,
                 ) if !server.ledger.owes_nothing()
-                    && over(settings.server_connect_timeout, server.asked_at, now) =>
+                    && over(settings.server_connect_timeout, server.times.asked_at, now) =>
                 {
                     CloseReason::CheckFailed
                 }

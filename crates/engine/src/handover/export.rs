@@ -124,7 +124,7 @@ impl RecordWriter {
             secret: server.secret.to_vec(),
             welcome: self.welcome(&server.welcome),
             vars: self.vars(&server.vars),
-            pinned: server.pinned.as_deref().copied(),
+            pinned: server.session.pinned.as_deref().copied(),
             statements: statements
                 .into_iter()
                 .map(|(statement, doubtful)| (self.statement(statement), doubtful))
@@ -132,14 +132,14 @@ impl RecordWriter {
             unnamed_is_clients: server.unnamed != 0 && server.unnamed == unnamed,
             numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
             changes_schema: server.changes_schema,
-            lent: server.lent.iter().map(|lent| lent.name.to_vec()).collect(),
-            signs: server.traces.signs.bits(),
-            pins_by_name: server.traces.named || server.has_too_many_names(),
-            state_report: server.state_report.as_deref().cloned(),
-            connected_at: server.connected_at,
-            released_at: server.released_at,
-            asked_at: server.asked_at,
-            replied_at: server.replied_at,
+            lent: server.session.lent.iter().map(|lent| lent.name.to_vec()).collect(),
+            signs: server.session.traces.signs.bits(),
+            pins_by_name: server.session.traces.named || server.has_too_many_names(),
+            state_report: server.session.state_report.as_deref().cloned(),
+            connected_at: server.times.connected_at,
+            released_at: server.times.released_at,
+            asked_at: server.times.asked_at,
+            replied_at: server.times.replied_at,
         }
     }
 }
@@ -192,7 +192,7 @@ impl<X: Exchange> Engine<X> {
         matches!(server.phase, ServerPhase::Linked)
             && server.ledger.is_settled()
             && server.stream.at_boundary()
-            && !server.cancel_pending
+            && server.cancel.is_none()
     }
 
     /// Has every server that is logged in either come to rest or been given back? Not waited for

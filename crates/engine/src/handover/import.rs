@@ -225,7 +225,7 @@ impl<X: Exchange> Engine<X> {
             server.phase = ServerPhase::Linked;
             server.replication = replicates;
             if has_numbers {
-                server.numbers = Numbers::Of(serial);
+                server.session.numbers = Numbers::Of(serial);
             }
         }
         (id, on)
@@ -269,17 +269,17 @@ impl<X: Exchange> Engine<X> {
         server.welcome = tables.welcome(record.welcome);
         server.vars = tables.vars(record.vars);
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
-        server.pinned = record.pinned.map(Box::new);
-        server.state_report = record.state_report.map(Box::new);
+        server.session.pinned = record.pinned.map(Box::new);
+        server.session.state_report = record.state_report.map(Box::new);
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
         if (record.status != b'I' || is_unverified) && server.mode == PoolMode::Auto {
             // What else its transaction has done, or may have, was not written down.
-            server.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
-            server.traces.named = record.pins_by_name;
-            server.state_report.iter_mut().for_each(|report| report.resume());
-            (server.context_changed, server.may_set) = (true, true);
+            server.session.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
+            server.session.traces.named = record.pins_by_name;
+            server.session.state_report.iter_mut().for_each(|report| report.resume());
+            (server.session.context_changed, server.session.may_set) = (true, true);
         }
-        server.numbers = Numbers::Strangers;
+        server.session.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
         // Older than anything to come.
         let lent = record.lent.iter().map(|name| Lent {
@@ -287,10 +287,10 @@ impl<X: Exchange> Engine<X> {
             since: 0,
             is_placeholder: false,
         });
-        server.lent = lent.collect();
-        server.released_at = record.released_at;
-        server.asked_at = record.asked_at;
-        server.replied_at = record.replied_at;
+        server.session.lent = lent.collect();
+        server.times.released_at = record.released_at;
+        server.times.asked_at = record.asked_at;
+        server.times.replied_at = record.replied_at;
         for (id, is_doubtful) in record.statements {
             if let Some(statement) = tables.statements.get(&id) {
                 // Older than anything to come.

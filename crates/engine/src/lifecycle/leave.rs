@@ -225,7 +225,7 @@ impl<X: Exchange> Engine<X> {
                     server.doomed = Some(CloseReason::NotReady);
                 }
                 server.phase = ServerPhase::Finishing;
-                server.asked_at = now;
+                server.times.asked_at = now;
                 self.cancel_lost(on, io);
             }
             _ => self.close_server(on, CloseReason::NotReady, now, io),
@@ -273,7 +273,7 @@ impl<X: Exchange> Engine<X> {
             }
             ServerPhase::Preparing(Preparation::Restore | Preparation::Ask(_)) => {
                 let (client, pool) = (server.client, server.pool);
-                let was_idle = server.asked_at > server.released_at;
+                let was_idle = server.times.asked_at > server.times.released_at;
                 if let Some(client) = client {
                     self.client_mut(client).server = None;
                 }
@@ -486,7 +486,7 @@ impl<X: Exchange> Engine<X> {
             server: id,
             name: (&identity.database, &identity.user),
             reason: reason.text(),
-            age: now.saturating_sub(server.connected_at),
+            age: now.saturating_sub(server.times.connected_at),
         });
     }
 }

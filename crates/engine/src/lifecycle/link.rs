@@ -178,7 +178,7 @@ impl<X: Exchange> Engine<X> {
         let checked =
             is_begun && !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear));
         // Who has it in between for nothing but a welcome does not show that it lives.
-        let silent_for = now.saturating_sub(server.replied_at);
+        let silent_for = now.saturating_sub(server.times.replied_at);
         if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
             let query = settings.check_query.trim().to_owned();
             self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Check);
@@ -227,7 +227,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::Restore => return self.restored(on, now, io),
             Preparation::Ask(_) => return self.answered(on, now, io),
             // Whatever it has said, it was not asked; but while it did the request may have ended.
-            Preparation::AwaitCancel if server.cancel_pending => return,
+            Preparation::AwaitCancel if server.cancel.is_some() => return,
             Preparation::AwaitCancel => return self.judge(id, on, now, io),
             Preparation::Probe(_) => return self.probed(on, now, io),
             Preparation::HandOver => self.handed_over(id, on, now, io),
@@ -238,7 +238,7 @@ impl<X: Exchange> Engine<X> {
                 return self.lose_server(on, CloseReason::CheckFailed, now, io);
             }
             Preparation::Check => {
-                server.released_at = now;
+                server.times.released_at = now;
                 self.prepare(id, on, now, io)
             }
             Preparation::Apply if server.own_error.is_some() => {
@@ -424,7 +424,7 @@ impl<X: Exchange> Engine<X> {
             server.ledger.owe(entry);
         }
         server.own_error = None;
-        server.asked_at = now;
+        server.times.asked_at = now;
         server.unnamed = 0;
         io.send_server(on, &messages);
     }
@@ -463,7 +463,7 @@ impl<X: Exchange> Engine<X> {
         if !flushed || !server.is_clean() {
             return self.close_server(on, CloseReason::NotReady, now, io);
         }
-        if server.cancel_pending {
+        if server.cancel.is_some() {
             // Looked at again when the cancel request is over.
             server.phase = ServerPhase::Settling(Settling::Cancel);
             return;
@@ -504,7 +504,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, now, io);
         }
-        if server.cancel_pending {
+        if server.cancel.is_some() {
             server.phase = ServerPhase::Settling(Settling::Cancel);
             return;
         }
@@ -519,8 +519,8 @@ impl<X: Exchange> Engine<X> {
             server.phase = ServerPhase::Settling(Settling::Unlisten);
             return self.send_own_query(on, b"UNLISTEN *", now, io);
         }
-        server.released_at = now;
-        let (pool, age) = (server.pool, now.saturating_sub(server.connected_at));
+        server.times.released_at = now;
+        let (pool, age) = (server.pool, now.saturating_sub(server.times.connected_at));
         let old = age > self.settings(pool).server_lifetime;
         if old && self.exchange.pool(pool, |pool| pool.age_out(now)) {
             return self.close_server(on, CloseReason::LifetimeOver, now, io);

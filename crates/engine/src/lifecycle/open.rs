@@ -445,7 +445,7 @@ impl<X: Exchange> Engine<X> {
         let (pool, epoch) = (server.pool, server.epoch);
         let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = *login;
         let reports = state_report.is_some();
-        server.state_report = state_report.map(Box::new);
+        server.session.state_report = state_report.map(Box::new);
         self.opening_ended();
         if let Some(ServerPurpose::Replication { client }) = purpose {
             return self.replication_opened(id, client, &welcome, rest, now, io);
@@ -490,7 +490,7 @@ impl<X: Exchange> Engine<X> {
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
         // Even with a lifetime of nothing it is used once.
-        (server.released_at, server.opened_at) = (now, now);
+        (server.times.released_at, server.times.opened_at) = (now, now);
         let client = match purpose {
             Some(ServerPurpose::Settings { client }) => {
                 return self.apply_to_new(client, id, rest, now, io);

@@ -5,7 +5,7 @@ use crate::admission::pool::Next;
 use crate::admission::shares::TURN;
 use crate::engine::Engine;
 use crate::ids::{Micros, ServerId};
-use crate::server::{Server, ServerPhase};
+use crate::server::{Server, ServerPhase, Times};
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
@@ -16,7 +16,7 @@ impl<X: Exchange> Engine<X> {
     /// `is_ours`: other pools have no better right to its seat.
     pub(crate) fn place_one(&mut self, id: ServerId, is_ours: bool, now: Micros, io: &mut impl Io) {
         let worker = self.worker;
-        let Server { pool, epoch, opened_at, .. } = *self.server(id);
+        let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.server(id);
         // A login was paid for, however long it took.
         let is_ours = is_ours || now.saturating_sub(opened_at) < TURN;
         let servers = &mut self.servers;

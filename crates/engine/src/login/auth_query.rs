@@ -233,7 +233,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         server.phase = ServerPhase::Preparing(Preparation::Ask(Some(Box::default())));
         server.own_error = None;
-        server.asked_at = now;
+        server.times.asked_at = now;
         server.unnamed = 0;
         let last = [Expect::Parse, Expect::Bind, Expect::Describe, Expect::Execute, Expect::Sync];
         steps.extend(last);

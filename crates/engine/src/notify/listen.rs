@@ -119,7 +119,8 @@ impl<X: Exchange> Engine<X> {
         let who = self.subscriber(id);
         let client = &mut self.clients[id.0 as usize];
         let server = &self.servers[on.0 as usize];
-        let listens = server.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN);
+        let listens =
+            server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN);
         let Some(own) = listening(client) else { return false };
         if !listens || own.moving.is_empty() {
             return false;
@@ -134,9 +135,9 @@ impl<X: Exchange> Engine<X> {
             && client.transaction_at == 0
             && client.stream.at_boundary()
             && server.is_clean()
-            && server.traces.is_empty()
+            && server.session.traces.is_empty()
             && server.doomed.is_none()
-            && !server.cancel_pending;
+            && server.cancel.is_none();
         if !is_between {
             return false;
         }
@@ -161,7 +162,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn pass_channels_on(&mut self, now: Micros, io: &mut impl Io) {
         let listens = |server: &Server| {
             matches!(server.phase, ServerPhase::Linked)
-                && server.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
+                && server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
         };
         let kept = self.servers.iter().filter(|(_, server)| listens(server));
         let kept: Vec<_> =
@@ -200,7 +201,7 @@ impl<X: Exchange> Engine<X> {
             self.ask_listener(id);
         }
         let server = self.server_mut(on);
-        server.pinned = None;
+        server.session.pinned = None;
         server.vars.change(|vars| vars.channels = Carried::default());
         if failed {
             server.doomed = Some(CloseReason::UnlistenRefused);
@@ -375,7 +376,7 @@ impl<X: Exchange> Engine<X> {
             let server = self.server(on);
             client.transaction_at == 0
                 && server.status == b'I'
-                && !server.traces.are_due()
+                && !server.session.traces.are_due()
                 && !server.stream.is_mid_message()
         })
     }

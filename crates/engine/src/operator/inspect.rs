@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
             let (in_session, in_auto) =
                 (server.mode == PoolMode::Session, pool == Some(PoolMode::Auto));
             if client.is_some_and(|client| client.is_welcomed()) && in_session && in_auto {
-                let since = server.opened_at;
+                let since = server.times.opened_at;
                 row.pinned = Some(Pinned { pins: Pins::SESSION, since, fingerprint: 0 });
             }
             if let Some(client) = client {
@@ -177,7 +177,7 @@ pub fn server_row(
         pool: server.pool,
         state: match server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => ServerState::Login,
-            ServerPhase::Parked if now.saturating_sub(server.released_at) > check_delay => {
+            ServerPhase::Parked if now.saturating_sub(server.times.released_at) > check_delay => {
                 ServerState::Used
             }
             ServerPhase::Parked => ServerState::Idle,
@@ -193,12 +193,12 @@ pub fn server_row(
                 ServerState::BeingCanceled
             }
             ServerPhase::Preparing(_) => ServerState::Tested,
-            ServerPhase::Settling(_) if server.cancel_pending => ServerState::BeingCanceled,
+            ServerPhase::Settling(_) if server.cancel.is_some() => ServerState::BeingCanceled,
             ServerPhase::Settling(_) => ServerState::Tested,
             ServerPhase::Listening => ServerState::Listening,
         },
-        connected_at: server.connected_at,
-        request_at: server.released_at,
+        connected_at: server.times.connected_at,
+        request_at: server.times.released_at,
         client: 0,
         process_id: server.process_id,
         key: cancel_key(server),
@@ -209,8 +209,8 @@ pub fn server_row(
         reading: reading(&server.stream),
         replication: server.replication,
         // Who has gone keeps nothing, though what it left may not be taken away yet.
-        pinned: server.pinned.as_deref().filter(|_| server.client.is_some()).copied(),
-        reports_state: is_used.then_some(server.state_report.is_some()),
+        pinned: server.session.pinned.as_deref().filter(|_| server.client.is_some()).copied(),
+        reports_state: is_used.then_some(server.session.state_report.is_some()),
         doomed: server.doomed.is_some(),
     }
 }

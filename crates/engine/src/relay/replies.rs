@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Preparing(
                 Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
             ) => (None, client),
-            ServerPhase::Preparing(_) if server.pinned.is_some() => (None, client),
+            ServerPhase::Preparing(_) if server.session.pinned.is_some() => (None, client),
             _ => (None, None),
         };
         let mut replies = Replies {
@@ -217,7 +217,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if server.has_traces() {
-            server.traces.put_off = false;
+            server.session.traces.put_off = false;
             self.review_hold(on, now);
             if self.server(on).has_traces() {
                 return self.judge(id, on, now, io);
@@ -307,7 +307,7 @@ impl Replies<'_> {
 
     /// Whoever replicates has a session, whatever the pool's mode is, and so has who is pinned.
     fn mode(&self) -> PoolMode {
-        match self.server.replication.is_some() || self.server.pinned.is_some() {
+        match self.server.replication.is_some() || self.server.session.pinned.is_some() {
             true => PoolMode::Session,
             false => self.server.mode_in(self.settings.mode),
         }
@@ -416,8 +416,8 @@ impl Replies<'_> {
             }
             backend::COMMAND_COMPLETE => {
                 let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
-                if settled.owner == Owner::Client && !self.server.traces.is_empty() {
-                    self.server.traces.outcome.completed(tag);
+                if settled.owner == Owner::Client && !self.server.session.traces.is_empty() {
+                    self.server.session.traces.outcome.completed(tag);
                 }
                 self.command_complete(tag, settled.serial);
             }
@@ -451,14 +451,14 @@ impl Replies<'_> {
             b"RESET" => self.server.was_reset(false, self.mode()),
             b"DISCARD SEQUENCES" => {
                 self.numbers_discarded();
-                if let Some(pinned) = &mut self.server.pinned {
+                if let Some(pinned) = &mut self.server.session.pinned {
                     pinned.pins = pinned.pins.without(Pins::SEQUENCE);
                 }
             }
             b"DISCARD ALL" => {
                 self.numbers_discarded();
                 self.server.was_reset(true, self.mode());
-                if let Some(pinned) = &mut self.server.pinned {
+                if let Some(pinned) = &mut self.server.session.pinned {
                     pinned.pins = pinned.pins.lasting();
                 }
                 self.statements_discarded(serial);
@@ -486,8 +486,8 @@ impl Replies<'_> {
     /// Message `serial` has deallocated a statement by its name. If that was lent to the server, the
     /// client has lost it.
     fn statement_deallocated(&mut self, serial: u64) {
-        let Some(name) = self.server.deallocations.take(serial) else { return };
-        self.server.lent.retain(|lent| lent.name != name);
+        let Some(name) = self.server.session.deallocations.take(serial) else { return };
+        self.server.session.lent.retain(|lent| lent.name != name);
         let extended = self.client.as_mut().and_then(|client| client.extended.as_mut());
         let own = extended.map(|extended| &mut extended.statements);
         if let Some(own) = own
@@ -499,9 +499,9 @@ impl Replies<'_> {
 
     /// All statements are gone but those that were made behind the message with that serial number.
     fn statements_discarded(&mut self, serial: u64) {
-        self.server.traces.deallocates = true;
+        self.server.session.traces.deallocates = true;
         self.server.statements.discard_before(serial);
-        self.server.lent.retain(|lent| lent.since > serial);
+        self.server.session.lent.retain(|lent| lent.since > serial);
         if let Some(extended) = self.client.as_mut().and_then(|client| client.extended.as_mut()) {
             extended.statements.discard_before(serial);
         }
@@ -510,7 +510,7 @@ impl Replies<'_> {
     /// What the client draws from now on is all there is.
     fn numbers_discarded(&mut self) {
         let own = self.client.as_ref().map(|client| Numbers::Of(client.serial));
-        self.server.numbers = own.unwrap_or_default();
+        self.server.session.numbers = own.unwrap_or_default();
     }
 
     fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, Stop> {
@@ -539,7 +539,7 @@ impl Replies<'_> {
             return Ok(Owner::Nobody);
         }
         self.farewell = ends;
-        self.server.traces.outcome.doubtful = true;
+        self.server.session.traces.outcome.doubtful = true;
         if settled.statement != 0
             && let Some(fields) = fields
         {
@@ -551,11 +551,11 @@ impl Replies<'_> {
     /// Show a message to the ledger; undo what it makes void.
     fn settle(&mut self, code: u8) -> Result<Settled, String> {
         self.write_due();
-        let Server { ledger, statements, unnamed, lent, .. } = &mut *self.server;
+        let Server { ledger, statements, unnamed, session, .. } = &mut *self.server;
         let client = &mut self.client;
         ledger
             .reply(code, &mut |entry: Entry| {
-                undo(entry, statements, unnamed, lent, client.as_deref_mut())
+                undo(entry, statements, unnamed, &mut session.lent, client.as_deref_mut())
             })
             .map_err(|error| error.to_string())
     }

@@ -107,10 +107,10 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
-        server.heard_at = now;
+        server.times.heard_at = now;
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
-        let may_keep = server.traces.is_empty();
+        let may_keep = server.session.traces.is_empty();
         client.await_nothing();
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
@@ -330,7 +330,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         if taken > 0 && !self.client.stream.dropping {
             self.out.pass(0, taken);
         }
-        if taken > 0 && self.server.scanning.is_some() {
+        if taken > 0 && self.server.session.scanning.is_some() {
             self.go_on_scan(&self.input[..taken], self.client.stream.remaining == 0);
         }
         (self.at, self.from) = (taken, taken);

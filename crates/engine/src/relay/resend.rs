@@ -42,7 +42,7 @@ pub(crate) const QUERY_CANCELED: &[u8] = b"57014";
 /// A session belongs to its server, all of it or what is pinned; and a request that has lost two
 /// servers may be the reason.
 pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
-    let has_session = mode == PoolMode::Session || server.pinned.is_some();
+    let has_session = mode == PoolMode::Session || server.session.pinned.is_some();
     !client.resent && client.replication.is_none() && !has_session
 }
 
@@ -116,7 +116,7 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &due);
         }
         let statements = &mut server.statements;
-        let (unnamed, lent) = (&mut server.unnamed, &mut server.lent);
+        let (unnamed, lent) = (&mut server.unnamed, &mut server.session.lent);
         server.ledger.abandon(&mut |entry| {
             undo(entry, statements, unnamed, lent, Some(client));
         });
@@ -138,7 +138,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         server.phase = ServerPhase::Preparing(Preparation::Unwind);
-        server.asked_at = now;
+        server.times.asked_at = now;
         server.own_error = None;
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let synced = refused.is_some_and(|refused| refused.synced);
@@ -176,7 +176,7 @@ impl<X: Exchange> Engine<X> {
             Refused { error: changed_result(), was_older: false, synced: false, shape: None };
         let outline = Outline { uses: Some(used), ..Outline::default() };
         *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
-        server.asked_at = now;
+        server.times.asked_at = now;
         server.own_error = None;
         let waiter = Waiter { client: id, ticket: 0, since: now };
         let client = self.client_mut(id);

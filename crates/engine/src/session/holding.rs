@@ -24,14 +24,14 @@ impl<X: Exchange> Engine<X> {
         if server.has_asked_unseen() {
             return self.end_hold_asked(on, now);
         }
-        if !server.drawn.end_transaction() {
+        if !server.session.drawn.end_transaction() {
             return self.end_hold(on);
         }
-        match &mut server.pinned {
+        match &mut server.session.pinned {
             Some(pinned) => pinned.pins |= Pins::DRAWN,
             None => {
                 let pins = Pins::DRAWN;
-                server.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint: 0 }));
+                server.session.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint: 0 }));
             }
         }
     }
@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
     fn end_hold_asked(&mut self, on: ServerId, now: Micros) {
         let drawn = self.server_mut(on).take_hold();
         let server = self.server(on);
-        let (pool, last_draw) = (server.pool, server.last_draw);
+        let (pool, last_draw) = (server.pool, server.session.last_draw);
         if let Some(view) = self.pools.get_mut(pool) {
             view.history.sequences.note_question(&drawn, last_draw, now);
         }
@@ -71,7 +71,7 @@ impl<X: Exchange> Engine<X> {
             if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
                 self.end_hold(on);
                 // Where it listens, too, its channels go over to the listener first.
-                if self.server(on).pinned.is_none() {
+                if self.server(on).session.pinned.is_none() {
                     self.unlink(id, on, now, io);
                 }
             }
@@ -83,16 +83,17 @@ impl<X: Exchange> Engine<X> {
     fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
         let on = client.server.filter(|_| matches!(client.phase, ClientPhase::Linked))?;
         let server = self.servers.get(on.0 as usize)?;
-        let pins = server.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = server.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         let only_held = pins.without(Pins::LISTEN) == Pins::DRAWN;
         let is_idle = client.transaction_at == 0
             && client.stream.at_boundary()
             && server.is_clean()
-            && server.traces.is_empty();
+            && server.session.traces.is_empty();
         if !only_held || !is_idle {
             return None;
         }
-        let patience = self.pools.get(server.pool)?.history.sequences.patience(&server.drawn);
+        let patience =
+            self.pools.get(server.pool)?.history.sequences.patience(&server.session.drawn);
         (now.saturating_sub(client.request_at) > patience).then_some(on)
     }
 }

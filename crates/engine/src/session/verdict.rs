@@ -48,35 +48,36 @@ impl<X: Exchange> Engine<X> {
         // After a cancel request the client waits, and goes on when there is a verdict.
         let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
-        let signs = server.traces.signs;
-        (server.context_changed, server.may_set) = (server.traces.put_off, server.traces.put_off);
-        if server.state_report.is_some() && !server.needs_verdict() && !is_held {
+        let signs = server.session.traces.signs;
+        (server.session.context_changed, server.session.may_set) =
+            (server.session.traces.put_off, server.session.traces.put_off);
+        if server.session.state_report.is_some() && !server.needs_verdict() && !is_held {
             // What there was is there still, and nothing else.
-            (server.traces, server.resets) = (Traces::default(), Resets::default());
+            (server.session.traces, server.session.resets) = (Traces::default(), Resets::default());
             if !server.has_traces() {
-                server.before = None;
+                server.session.before = None;
                 return self.unlink(id, on, now, io);
             }
         }
-        if server.traces.is_empty() {
-            server.before = None;
+        if server.session.traces.is_empty() {
+            server.session.before = None;
         }
-        if !server.traces.are_due() {
+        if !server.session.traces.are_due() {
             self.tell_untold(id, now, io);
             if self.clients.contains(id.0 as usize) {
                 self.pass_channels(id, on, now, io);
             }
             return;
         }
-        if self.server(on).cancel_pending {
+        if self.server(on).cancel.is_some() {
             return self.await_cancel(id, on, now);
         }
         self.client_mut(id).phase =
             ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
         self.remember_setting_names(on);
         let server = self.server_mut(on);
-        let (pool, asks) = (server.pool, server.state_report.is_none());
-        if !asks && server.lent.is_empty() {
+        let (pool, asks) = (server.pool, server.session.state_report.is_none());
+        if !asks && server.session.lent.is_empty() {
             server.phase = ServerPhase::Preparing(Preparation::Probe(None));
             return self.probed(on, now, io);
         }
@@ -84,18 +85,23 @@ impl<X: Exchange> Engine<X> {
         let server = self.server(on);
         let topics = Topics {
             settings: asks && signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
-            objects: asks && (server.pinned.is_some() || !(Signs::SETTINGS.contains(signs))),
+            objects: asks
+                && (server.session.pinned.is_some() || !(Signs::SETTINGS.contains(signs))),
         };
         let Some(view) = self.pools.get(pool) else { return };
         let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
-        let found =
-            server.setting_names.iter().flat_map(|names| names.iter()).map(|(name, _)| name);
+        let found = server
+            .session
+            .setting_names
+            .iter()
+            .flat_map(|names| names.iter())
+            .map(|(name, _)| name);
         let customs = carried.filter(|name| name.contains(&b'.')).chain(found);
         let customs: BTreeSet<&[u8]> = view.history.customs().chain(customs).collect();
         let letters = server.letters();
         let customs = customs.into_iter().filter(|name| letters.include(name) == Some(true));
         let login = view.settings.login_user().as_bytes();
-        let sql = probe::question(topics, login, customs, &server.lent);
+        let sql = probe::question(topics, login, customs, &server.session.lent);
         self.ask_what_is_left(on, Preparation::Probe, topics, &sql, now, io);
         self.take_lent_back(on, io);
     }
@@ -104,7 +110,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn remember_setting_names(&mut self, on: ServerId) {
         let server = &self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
-        let Some(names) = &server.setting_names else { return };
+        let Some(names) = &server.session.setting_names else { return };
         for kind in [true, false] {
             let names = names.iter().filter(|(_, sets)| *sets == kind).take(CANDIDATES_MAX);
             names.for_each(|(name, sets)| view.history.note_custom(name, sets));
@@ -121,14 +127,14 @@ impl<X: Exchange> Engine<X> {
     /// Statements that were lent are gone when the probe is answered.
     fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io) {
         let server = self.server(on);
-        if server.lent.is_empty() {
+        if server.session.lent.is_empty() {
             return;
         }
         let mut messages = Vec::new();
-        let names = server.lent.iter().map(|lent| &*lent.name);
+        let names = server.session.lent.iter().map(|lent| &*lent.name);
         names.for_each(|name| frontend::close_statement(&mut messages, name));
         frontend::sync(&mut messages);
-        let mut expected = vec![Expect::Close; server.lent.len()];
+        let mut expected = vec![Expect::Close; server.session.lent.len()];
         expected.push(Expect::Sync);
         self.ask(on, &expected, 0, &messages, io);
     }
@@ -154,7 +160,7 @@ impl<X: Exchange> Engine<X> {
         let Some(id) = server.client else { return };
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
-        let told = server.state_report.as_ref().map(|report| report.state());
+        let told = server.session.state_report.as_ref().map(|report| report.state());
         let left = match (answer, told) {
             (None, told) => told.flatten(),
             (Some(answer), None) => answer,
@@ -168,24 +174,24 @@ impl<X: Exchange> Engine<X> {
         }
         let unseen = self.take_events(id, on, left.is_some());
         let server = self.server_mut(on);
-        let traces = server.traces;
+        let traces = server.session.traces;
         match left {
             Some(_) => {
-                server.traces = Traces::default();
-                server.setting_names = None;
+                server.session.traces = Traces::default();
+                server.session.setting_names = None;
             }
             // It has changed what nobody knows: none of that may be forgotten.
             None => {
-                server.traces.put_off = true;
-                (server.context_changed, server.may_set) = (true, true);
+                server.session.traces.put_off = true;
+                (server.session.context_changed, server.session.may_set) = (true, true);
             }
         }
-        let lent = std::mem::take(&mut server.lent);
+        let lent = std::mem::take(&mut server.session.lent);
         let mut pins = unseen;
-        if !server.drawn.is_empty() {
+        if !server.session.drawn.is_empty() {
             pins |= Pins::DRAWN;
         }
-        if let Some(pinned) = &server.pinned {
+        if let Some(pinned) = &server.session.pinned {
             pins |= pinned.pins.unseen();
         }
         match left {
@@ -209,7 +215,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if pins.is_empty() {
-            self.server_mut(on).pinned = None;
+            self.server_mut(on).session.pinned = None;
             return self.unlink(id, on, now, io);
         }
         self.pin(on, pins, traces.fingerprint, now);
@@ -227,15 +233,15 @@ impl<X: Exchange> Engine<X> {
         let serial = self.client(id).serial;
         let server = self.server_mut(on);
         let (mut pins, pool) = (server.unseen_pins(), server.pool);
-        let Some(report) = &mut server.state_report else { return pins };
+        let Some(report) = &mut server.session.state_report else { return pins };
         let events = report.events();
         match is_known {
             true => report.judged(),
             false => report.put_off(),
         }
         if events.discards {
-            server.numbers = Numbers::Of(serial);
-            if let Some(pinned) = &mut server.pinned {
+            server.session.numbers = Numbers::Of(serial);
+            if let Some(pinned) = &mut server.session.pinned {
                 pinned.pins = pinned.pins.without(Pins::SEQUENCE);
             }
         }
@@ -253,7 +259,7 @@ impl<X: Exchange> Engine<X> {
     /// has set are the client's; else the server's own default is another one.
     fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io) {
         let server = &self.servers[on.0 as usize];
-        let Some(report) = &server.state_report else { return };
+        let Some(report) = &server.session.state_report else { return };
         let unexplained = report.unexplained();
         if unexplained == Slots::default() {
             return;
@@ -296,9 +302,11 @@ impl<X: Exchange> Engine<X> {
 
     fn pin(&mut self, on: ServerId, pins: Pins, fingerprint: u64, now: Micros) {
         let server = self.server_mut(on);
-        match &mut server.pinned {
+        match &mut server.session.pinned {
             Some(pinned) => pinned.pins = pins,
-            None => server.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint })),
+            None => {
+                server.session.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint }))
+            }
         }
     }
 
@@ -314,10 +322,10 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         self.client_mut(id).session_mut();
         let server = self.server_mut(on);
-        let reports = server.state_report.is_some();
+        let reports = server.session.state_report.is_some();
         let there = server.vars.clone();
-        let before = server.before.take().unwrap_or_else(|| there.clone());
-        let resets = std::mem::take(&mut server.resets);
+        let before = server.session.before.take().unwrap_or_else(|| there.clone());
+        let resets = std::mem::take(&mut server.session.resets);
         let names = self.names.clone();
         let mut now_there = Vars::clone(&there);
         if let Some(prepared) = &left.prepared {
@@ -401,8 +409,8 @@ impl<X: Exchange> Engine<X> {
     ) {
         let schema = self.exchange.schema();
         let server = self.server(on);
-        let (pool, was_pinned) = (server.pool, server.pinned.is_some());
-        if server.state_report.is_some() {
+        let (pool, was_pinned) = (server.pool, server.session.pinned.is_some());
+        if server.session.state_report.is_some() {
             return;
         }
         let (Some(called), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) else {
@@ -417,7 +425,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client has gone; what it has left goes too.
     pub(crate) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
-        let pins = self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
             return self.close_server(on, CloseReason::StateCannotBeDiscarded, now, io);
         }
@@ -428,14 +436,14 @@ impl<X: Exchange> Engine<X> {
     /// Nothing of the session is left.
     pub(crate) fn session_forgotten(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
         let server = self.server_mut(on);
-        server.traces = Traces::default();
-        server.pinned = None;
-        server.drawn = DrawnNumbers::default();
-        server.lent.clear();
-        server.resets = Resets::default();
-        server.setting_names = None;
-        server.state_report.take_if(|report| !report.is_known());
-        server.state_report.iter_mut().for_each(|report| report.judged());
+        server.session.traces = Traces::default();
+        server.session.pinned = None;
+        server.session.drawn = DrawnNumbers::default();
+        server.session.lent.clear();
+        server.session.resets = Resets::default();
+        server.session.setting_names = None;
+        server.session.state_report.take_if(|report| !report.is_known());
+        server.session.state_report.iter_mut().for_each(|report| report.judged());
         server.drop_foreign_settings();
         self.settled(on, now, io);
     }

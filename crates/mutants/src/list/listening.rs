@@ -107,7 +107,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                  «server.phase = ServerPhase::Settling(Settling::LastAnswer);»",
                 "let hands_over = matches!(step, Preparation::HandOver); \
                  server.phase = ServerPhase::Settling(Settling::LastAnswer); \
-                 if hands_over { (server.pinned, server.traces) = (None, Default::default()); }",
+                 if hands_over { (server.session.pinned, server.session.traces) = (None, Default::default()); }",
             ),
             change(
                 "relay/replies.rs",

@@ -118,7 +118,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "handover/export.rs",
-            "pinned: «server.pinned.as_deref().copied()»,",
+            "pinned: «server.session.pinned.as_deref().copied()»,",
             "None",
         )],
     },

@@ -10,8 +10,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "cancels",
         changes: &[change(
             "cancel/requests.rs",
-            "server.cancel_pending = «true»; let mut packet",
-            "false",
+            "server.cancel = «Some(cancel)»; let mut packet",
+            "None",
         )],
     },
     Mutant {
@@ -136,7 +136,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A server waits for a cancel request that is over",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("cancel/requests.rs", "found.cancel_pending = «false»;", "true")],
+        changes: &[change("cancel/requests.rs", "found.cancel = «None»;", "found.cancel")],
     },
     Mutant {
         name: "ForgetsTurn",

@@ -49,9 +49,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "if «self.server(on).cancel_pending» { return self.await_cancel(id, on, now)",
+            "if «self.server(on).cancel.is_some()» { return self.await_cancel(id, on, now)",
             "{
-                    self.server_mut(on).traces = Traces::default();
+                    self.server_mut(on).session.traces = Traces::default();
                     return self.unlink(id, on, now, io);
                 }",
         )],
@@ -81,7 +81,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "if «pins.is_empty()» { self.server_mut(on).pinned = None;",
+            "if «pins.is_empty()» { self.server_mut(on).session.pinned = None;",
             "true",
         )],
     },
@@ -92,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "let pins = «self.server(on).pinned.as_ref().map_or(Pins::NONE, |pinned| \
+            "let pins = «self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| \
                  pinned.pins)»; if !(pins | self",
             "return self.session_forgotten(on, now, io)",
         )],
@@ -163,7 +163,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
              «server.phase = ServerPhase::Settling(Settling::LastAnswer);»",
             "let probes = matches!(step, Preparation::Probe(_)); \
              server.phase = ServerPhase::Settling(Settling::LastAnswer); \
-             if probes { (server.pinned, server.traces) = (None, Default::default()); }",
+             if probes { (server.session.pinned, server.session.traces) = (None, Default::default()); }",
         )],
     },
     Mutant {
@@ -249,7 +249,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "relay/replies/parameters.rs",
-            "let may_set = «self.server.may_set»;",
+            "let may_set = «self.server.session.may_set»;",
             "false",
         )],
     },

@@ -22,8 +22,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "relay/replies.rs",
             "fn statements_discarded(&mut self, serial: u64) { \
-                 «self.server.traces.deallocates = true;»",
-            "self.server.traces.deallocates = true;
+                 «self.server.session.traces.deallocates = true;»",
+            "self.server.session.traces.deallocates = true;
                 return;",
         )],
     },

@@ -375,7 +375,7 @@ fn one_who_leaves_the_queue_is_forgotten() {
 fn park_all(pool: &mut Pool, worker: WorkerId, count: u64) {
     for serial in 1..=count {
         let mut server = server(serial);
-        server.released_at = serial * SECOND;
+        server.times.released_at = serial * SECOND;
         pool.park(worker, server);
     }
 }

@@ -31,8 +31,8 @@ impl Replies<'_> {
             return owner;
         };
         let is_auto = self.server.mode == PoolMode::Auto;
-        let may_set = self.server.may_set;
-        let reports = self.server.state_report.is_some();
+        let may_set = self.server.session.may_set;
+        let reports = self.server.session.state_report.is_some();
         if is_auto && (may_set || reports) {
             // It may last for the transaction only (SET LOCAL), and nobody need have been suspicious:
             // what there was before is what the session began with, and what it comes back to.

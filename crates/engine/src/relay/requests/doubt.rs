@@ -126,7 +126,7 @@ impl<X: Exchange> Requests<'_, X> {
 
     fn note_deallocation(&mut self, by: u64, name: Option<Arc<[u8]>>) {
         let first = self.server.ledger.first().unwrap_or(by);
-        self.server.deallocations.note(by, name, first);
+        self.server.session.deallocations.note(by, name, first);
     }
 
     /// The names that the text deallocates one by one, each if it is one of the protocol's. None at all

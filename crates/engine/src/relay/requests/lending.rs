@@ -54,11 +54,11 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// `first`: the first message that belongs to this text.
     fn lend_one(&mut self, name: &[u8], is_executed: bool, text: &[u8], first: u64) {
-        let lent = self.server.lent.iter().position(|lent| *lent.name == *name);
+        let lent = self.server.session.lent.iter().position(|lent| *lent.name == *name);
         let has_open_batch = self.server.ledger.has_open_batch();
         // An earlier text, which has left it alone: one that takes it away has been waited for.
         let is_void = |at: &usize| {
-            let lent = &self.server.lent[*at];
+            let lent = &self.server.session.lent[*at];
             is_executed && lent.is_placeholder && lent.since < first && !has_open_batch
         };
         let void = lent.filter(is_void);
@@ -75,7 +75,7 @@ impl<X: Exchange> Requests<'_, X> {
             false => (PLACEHOLDER, frontend::NO_TYPES),
         };
         if let Some(at) = void {
-            self.server.lent.swap_remove(at);
+            self.server.session.lent.swap_remove(at);
             frontend::close_statement(self.out.insert(), name);
             *self.serial += 1;
             let mut close = Entry::new(Expect::Close, ReplyVerb::Internal);
@@ -84,14 +84,14 @@ impl<X: Exchange> Requests<'_, X> {
         }
         frontend::parse(self.out.insert(), name, sql, types);
         self.stats.server_parses += 1;
-        let fingerprint = self.server.traces.fingerprint;
+        let fingerprint = self.server.session.traces.fingerprint;
         self.server.suspect(Signs::PREPARED, Called::default(), fingerprint);
         if is_executed && statement.seen().signs.intersects(Signs::SETTINGS | Signs::OPAQUE) {
             self.server.note_settings(|names| names.note(&statement.sql, true));
         }
         let since = self.next_serial();
         let is_placeholder = !is_executed && !text.contains(&b'\\');
-        self.server.lent.push(Lent { name: found.name, since, is_placeholder });
+        self.server.session.lent.push(Lent { name: found.name, since, is_placeholder });
         if has_open_batch {
             // If it fails, the client's message would have failed, too.
             return self

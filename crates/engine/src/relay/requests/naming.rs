@@ -185,8 +185,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
         // does not exist is no error.
         let own = self.client.extended.as_ref();
         let is_own = own.is_some_and(|own| own.statements.find(named.name).is_some());
-        let at = self.server.lent.iter().position(|lent| is_own && *lent.name == *named.name);
-        let lent = at.map(|at| self.server.lent.swap_remove(at).since);
+        let at =
+            self.server.session.lent.iter().position(|lent| is_own && *lent.name == *named.name);
+        let lent = at.map(|at| self.server.session.lent.swap_remove(at).since);
         let mut entry = match lent.is_some() || self.server.ledger.owes_many() {
             false => Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete)),
             true => {
@@ -210,11 +211,11 @@ impl<'a, X: Exchange> Requests<'a, X> {
     fn is_prepared_by_sql(&self, name: &[u8]) -> bool {
         let by_sql = Signs::PREPARED | Signs::OPAQUE;
         let own = self.client.extended.as_ref();
-        let pins = self.server.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = self.server.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         self.texts.is_some()
             && !name.starts_with(SERVER_NAME_PREFIX)
             && own.is_none_or(|own| own.statements.find(name).is_none())
-            && (self.server.traces.signs.intersects(by_sql)
+            && (self.server.session.traces.signs.intersects(by_sql)
                 || pins.contains(Pins::PREPARED)
                 || pins.contains(Pins::UNVERIFIED)
                 || self.server.vars.prepared.get(name).is_some())

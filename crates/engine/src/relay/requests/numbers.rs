@@ -56,16 +56,16 @@ impl<X: Exchange> Requests<'_, X> {
         let Some(texts) = &mut self.texts else { return };
         let asks = seen.signs.intersects(Signs::SEQUENCE);
         if asks {
-            let drawn = std::mem::take(&mut self.server.drawn);
-            texts.history.sequences.note_question(&drawn, self.server.last_draw, self.now);
+            let drawn = std::mem::take(&mut self.server.session.drawn);
+            texts.history.sequences.note_question(&drawn, self.server.session.last_draw, self.now);
         }
         if seen.draws != 0 {
-            self.server.last_draw = seen.draws;
+            self.server.session.last_draw = seen.draws;
             let pins = self.settings.auto_unsupported == Unsupported::Pin;
             // A client that asks keeps its server in any case.
             let is_kept = asks || self.server.keeps_numbers();
             if pins && !is_kept && texts.is_watched(seen) {
-                self.server.drawn.add(seen.draws);
+                self.server.session.drawn.add(seen.draws);
             }
         }
     }
@@ -73,10 +73,10 @@ impl<X: Exchange> Requests<'_, X> {
     /// The server forgets what others have drawn, if that is possible now.
     pub(super) fn forget_strangers(&mut self) {
         let is_between = self.server.ledger.is_untouched() && self.server.status != b'E';
-        if self.server.numbers == Numbers::Of(self.client.serial) || !is_between {
+        if self.server.session.numbers == Numbers::Of(self.client.serial) || !is_between {
             return;
         }
-        if self.server.numbers != Numbers::Nobodys {
+        if self.server.session.numbers != Numbers::Nobodys {
             frontend::query(self.out.insert(), FORGET);
             self.server.unnamed = 0;
             *self.serial += 1;
@@ -84,7 +84,7 @@ impl<X: Exchange> Requests<'_, X> {
             entry.serial = *self.serial;
             self.server.ledger.owe(entry);
         }
-        self.server.numbers = Numbers::Of(self.client.serial);
+        self.server.session.numbers = Numbers::Of(self.client.serial);
     }
 
     /// Would a text with these signs be told what others have drawn?

@@ -16,7 +16,8 @@ impl<X: Exchange> Requests<'_, X> {
     /// was asked for our own sake, could not be taken back.
     pub(super) fn can_rewind(&self) -> bool {
         let server = &self.server;
-        let is_clean = server.status == b'I' && !server.has_traces() && server.lent.is_empty();
+        let is_clean =
+            server.status == b'I' && !server.has_traces() && server.session.lent.is_empty();
         is_clean && self.begins && self.answers.is_empty() && !server.ledger.owes_us()
     }
 
@@ -24,7 +25,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// it has left there will be left again.
     pub(super) fn can_take_back(&self) -> bool {
         let server = &self.server;
-        let is_ours = server.ledger.owes_us() || !server.lent.is_empty();
+        let is_ours = server.ledger.owes_us() || !server.session.lent.is_empty();
         let is_rewound = self.client.extended.as_ref().is_some_and(|own| own.rewound);
         self.begins && self.answers.is_empty() && !is_ours && !is_rewound
     }
@@ -37,7 +38,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let (server, client, stats) = (&mut *self.server, &mut *self.client, &mut *self.stats);
         let statements = &mut server.statements;
-        let (unnamed, lent) = (&mut server.unnamed, &mut server.lent);
+        let (unnamed, lent) = (&mut server.unnamed, &mut server.session.lent);
         server.ledger.take_back(&mut |entry| {
             let was_ours = entry.verb == Verb::Swallow;
             let was_made_up = matches!(entry.verb, Verb::Synthesize(_));

@@ -145,8 +145,8 @@ impl<X: Exchange> Requests<'_, X> {
     /// May that be otherwise when PostgreSQL comes to what is sent now? What has been sent already, and
     /// is not answered yet, may change it, if only for the transaction.
     fn is_unsure_of_strings(&self) -> bool {
-        let signs = self.server.traces.signs;
-        self.server.context_changed || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
+        let signs = self.server.session.traces.signs;
+        self.server.session.context_changed || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
     }
 
     /// A text.
@@ -193,16 +193,16 @@ impl<X: Exchange> Requests<'_, X> {
             scanning.message = Some(before.to_vec());
         }
         scanning.feed(text, |part| self.search(part));
-        self.server.scanning = Some(scanning);
+        self.server.session.scanning = Some(scanning);
     }
 
     /// The next part of it is there; `is_last`: the message's end.
     #[cold]
     pub(super) fn go_on_scan(&mut self, part: &[u8], is_last: bool) {
-        let Some(mut scanning) = self.server.scanning.take() else { return };
+        let Some(mut scanning) = self.server.session.scanning.take() else { return };
         scanning.feed(part, |part| self.search(part));
         if !is_last {
-            self.server.scanning = Some(scanning);
+            self.server.session.scanning = Some(scanning);
             return;
         }
         let parse = scanning.parse;
@@ -213,10 +213,10 @@ impl<X: Exchange> Requests<'_, X> {
             seen.signs |= Signs::LOAD;
         }
         self.leaves(seen, &head, if parse == 0 { Sent::Query } else { Sent::Parse });
-        if found.pinned && !self.server.traces.named {
+        if found.pinned && !self.server.session.traces.named {
             self.client.session_mut();
             self.server.suspect(Signs::OPAQUE, Called::default(), fingerprint(&head));
-            self.server.traces.named = true;
+            self.server.session.traces.named = true;
         }
         if seen.signs.intersects(MAY_SET) {
             let sets = seen.signs.intersects(Signs::SETTINGS);
@@ -224,8 +224,8 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if seen.signs.intersects(Signs::SETTINGS | Signs::LOCAL) {
             // It may set anything behind its beginning, which alone was kept.
-            (self.server.context_changed, self.server.may_set) = (true, true);
-            self.server.traces.outcome.doubtful = true;
+            (self.server.session.context_changed, self.server.session.may_set) = (true, true);
+            self.server.session.traces.outcome.doubtful = true;
         }
         let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
         if let Some(own) = own {
@@ -305,7 +305,7 @@ impl<X: Exchange> Requests<'_, X> {
         if self.looks_at(seen) {
             self.leave_traces(seen, text, sent);
         } else if seen.draws != 0 {
-            self.server.last_draw = seen.draws;
+            self.server.session.last_draw = seen.draws;
         }
     }
 
@@ -337,14 +337,14 @@ impl<X: Exchange> Requests<'_, X> {
         let mut signs = seen.signs.without(quiet);
         let parameters = if let Sent::Bind(parameters) = sent { parameters } else { &[] };
         let moves = parse_context::may_change_context(seen.signs, text, parameters);
-        let reports = self.server.state_report.is_some();
+        let reports = self.server.session.state_report.is_some();
         let called = match reports {
             true => Called::default(),
             false => self.called(seen.functions, moves),
         };
-        self.server.traces.outcome.doubtful |= moves;
-        self.server.may_set =
-            self.server.may_set || self.may_set(seen.signs, moves, [text, parameters]);
+        self.server.session.traces.outcome.doubtful |= moves;
+        self.server.session.may_set =
+            self.server.session.may_set || self.may_set(seen.signs, moves, [text, parameters]);
         let Some(texts) = &mut self.texts else { return };
         let named = self.settings.pins(text);
         if named {
@@ -357,7 +357,7 @@ impl<X: Exchange> Requests<'_, X> {
         let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
         // A temporary table hides another one.
         let may_hide = signs.intersects(Signs::TEMPORARY);
-        self.server.context_changed |= moves || is_unknown || may_hide;
+        self.server.session.context_changed |= moves || is_unknown || may_hide;
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
@@ -370,13 +370,13 @@ impl<X: Exchange> Requests<'_, X> {
         self.client.session_mut();
         self.server.suspect(signs, called, fingerprint(text));
         if signs.intersects(Signs::SETTINGS | Signs::DISCARD) || text.is_empty() {
-            self.server.resets.note(text);
+            self.server.session.resets.note(text);
         }
         if signs.intersects(MAY_SET) {
             self.note_settings(seen.signs, text, parameters, sent);
         }
-        self.server.traces.named |= named;
-        self.server.traces.outcome.called |= !matches!(sent, Sent::Parse);
+        self.server.session.traces.named |= named;
+        self.server.session.traces.outcome.called |= !matches!(sent, Sent::Parse);
     }
 
     /// Notes what may be names of settings in a text and in its parameters.
@@ -414,9 +414,9 @@ impl<X: Exchange> Requests<'_, X> {
     /// `moves`: the text itself changes where they are looked up.
     fn called(&self, functions: u64, moves: bool) -> Called {
         // What is suspected already is so of being moved elsewhere, too, and may be the same.
-        let traces = &self.server.traces;
+        let traces = &self.server.session.traces;
         let is_suspect = !traces.is_empty() && traces.called.names == functions;
-        let is_unknown = moves || (self.server.context_changed && !is_suspect);
+        let is_unknown = moves || (self.server.session.context_changed && !is_suspect);
         let here = match functions == 0 || is_unknown {
             true => 0,
             false => ParseContext::of(&self.client.vars, self.names).digest(functions),
