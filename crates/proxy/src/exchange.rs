@@ -1,7 +1,26 @@
-//! What crosses threads between workers: pools behind their locks, and mailboxes.
+//! The data that threads share, and the messages between them.
+//!
+//! * `hub.rs`: the pools, each behind its lock, and the limits; `mailbox.rs`: the mail of a worker.
+//!   `model.rs` checks these two files.
+//! * `shared.rs`: the hub together with the listeners, the clock and some counters
+//! * `mail.rs`, `requests.rs`, `handshakes.rs`, `reports.rs`, `inheritance.rs`, `lines.rs`: the
+//!   messages
+//!
+//! This room knows neither the data plane nor the cold side.
 
+pub(crate) mod handshakes;
 pub(crate) mod hub;
+pub(crate) mod inheritance;
+pub(crate) mod lines;
+pub(crate) mod listener;
+pub(crate) mod mail;
 pub(crate) mod mailbox;
 #[cfg(test)]
 mod model;
+pub(crate) mod peer;
+pub(crate) mod reports;
+pub(crate) mod requests;
+pub(crate) mod schedule;
+pub(crate) mod shared;
 mod sync;
+pub(crate) mod transport;

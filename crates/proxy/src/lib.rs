@@ -3,7 +3,7 @@
 //!
 //! * `data`: the workers, a hand-written loop over edge-triggered epoll. It decides nothing about
 //!   the protocol; the engine does.
-//! * `exchange`: the pools and mailboxes that workers share. `exchange/model.rs` checks them.
+//! * `exchange`: the pools, mailboxes and messages that threads share. `exchange/model.rs` checks them.
 //! * `cold`: everything that may block, on tokio: names, TLS handshakes, passwords, the console,
 //!   reload, online restart. It reaches the workers by mail only.
 //! * `log`: log lines in PgBouncer's format
@@ -17,9 +17,11 @@ mod cold;
 mod data;
 mod exchange;
 pub mod log;
+#[cfg(feature = "stepped")]
+mod stepped;
 
 #[cfg(feature = "stepped")]
-pub use crate::data::stepped::Stepped;
+pub use crate::stepped::Stepped;
 pub use net::{
     Address, Tls, TlsContexts, TlsError, TlsStream,
     sys::process::{User, user_by_name},
@@ -28,19 +30,22 @@ pub use net::{
 pub use crate::{
     cold::{
         controller::{
-            ClientInfo, Controller, ForwardInfo, Order, OrderError, PoolInfo, ServerInfo, Snapshot,
-            Totals,
+            Controller, PoolInfo, Shutdown, Snapshot, Totals,
+            orders::{Order, OrderError},
         },
-        pooler::{
-            ConsoleConnection, ConsoleHandler, ConsoleRequest, Exit, Pooler, ReloadError, Shutdown,
-            StartError, StartOptions,
-        },
-        resolve::{HostInfo, NamesInfo, ZoneInfo},
+        dns::names::{HostInfo, NamesInfo, ZoneInfo},
+        listen::{ListenError, refuse_second_process},
+        pooler::{ConsoleHandler, Exit, Pooler, StartError, StartOptions},
+        reload::ReloadError,
         service::Service,
-        takeover::{Handover, TakeOverError, receive as take_over},
+        takeover::{
+            receive::{Handover, receive as take_over},
+            state::TakeOverError,
+        },
     },
-    data::{
-        listener::{ListenError, refuse_second_process},
+    exchange::{
         peer::Peer,
+        reports::{ClientInfo, ForwardInfo, ServerInfo},
+        requests::{ConsoleConnection, ConsoleRequest},
     },
 };

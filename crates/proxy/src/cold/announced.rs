@@ -10,8 +10,7 @@ use std::{
     time::Duration,
 };
 
-use config::{Config, Global};
-use engine::ids::WorkerId;
+use config::Config;
 use thiserror::Error;
 use tokio::{
     net::TcpStream,
@@ -23,25 +22,10 @@ use wire::{
 };
 
 use crate::{
-    data::{
-        peer::Peer,
-        shared::{Shared, ShellMail},
-        sockets::pointer,
-    },
+    exchange::{mail::ShellMail, peer::Peer, reports::pointer, requests::Arrival, shared::Shared},
     log, warning,
 };
 use net::sys::Address;
-
-/// A connection from a proxy, accepted by a worker.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) fd: OwnedFd,
-    /// The proxy.
-    pub(crate) peer: Peer,
-    pub(crate) worker: WorkerId,
-    /// Its place among those who are logging in.
-    pub(crate) seat: Arc<()>,
-}
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -57,17 +41,6 @@ enum Lost {
     Header(#[from] ProxyHeaderError),
     #[error("{0}")]
     System(#[from] io::Error),
-}
-
-/// Does this client come by a proxy?
-pub(crate) fn is_expected(global: &Global, peer: &Peer) -> bool {
-    let trusted = &global.proxy_protocol_trusted;
-    let address = match peer {
-        Peer::V4(ip, _) => (*ip).into(),
-        Peer::V6(address) => address.ip(),
-        Peer::Unix { .. } | Peer::Process(_) | Peer::Unknown => return false,
-    };
-    trusted.iter().any(|network| network.contains(address))
 }
 
 /// Reads the header and gives the client to a worker, or ends the connection.
@@ -147,26 +120,4 @@ fn say_why(stream: &TcpStream, lost: &Lost) {
     backend::error(&mut out, &ErrorFields::new("FATAL", "08P01", &lost.to_string()));
     let _ = stream.try_read(&mut [0; UNREAD_MAX]);
     let _ = stream.try_write(&out);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_is_expected_of_trusted_addresses_only() {
-        let mut global = Global::default();
-        global.set("proxy_protocol_trusted", "127.0.0.0/8, fd00::/8").unwrap();
-        for (address, expected) in [
-            ("127.0.0.9:1", true),
-            ("10.0.0.1:1", false),
-            ("[fd00::1]:1", true),
-            ("[::ffff:127.0.0.1]:1", true),
-            ("[::1]:1", false),
-        ] {
-            let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
-            assert_eq!(is_expected(&global, &peer), expected, "{address}");
-        }
-        assert!(!is_expected(&global, &Peer::Unix { pid: 1, uid: Some(0) }));
-    }
 }

@@ -6,12 +6,15 @@
 
 use engine::{
     auth::{Judge, Password},
-    ids::{ClientId, WorkerId},
     shell::{Check, Checked},
 };
 use tokio::{sync::Semaphore, task, time};
 
-use crate::{cold::controller::Controller, data::shared::ShellMail, warning};
+use crate::{
+    cold::controller::Controller,
+    exchange::{mail::ShellMail, requests::Inquiry},
+    warning,
+};
 use net::sys::process;
 
 mod ldap;
@@ -30,17 +33,6 @@ const PAM_TURNS: usize = 1;
 
 static LDAP: Queue = Queue::new(LDAP_TURNS);
 static PAM: Queue = Queue::new(PAM_TURNS);
-
-/// A worker's question.
-#[derive(Debug)]
-pub(crate) struct Inquiry {
-    pub(crate) worker: WorkerId,
-    pub(crate) client: ClientId,
-    pub(crate) serial: u64,
-    pub(crate) check: Check,
-    /// Where the client is, without a port.
-    pub(crate) host: String,
-}
 
 /// Finds out and tells the worker.
 pub(crate) async fn answer(inquiry: Inquiry, controller: Controller) {

@@ -3,12 +3,12 @@
 //! for longer than it takes to copy its tables.
 //!
 //! * `orders.rs`: PAUSE and its kin
+//! * `cold/reload.rs`: a new configuration
 
-mod orders;
+pub(crate) mod orders;
 
 use std::{
     collections::{HashMap, HashSet},
-    os::fd::RawFd,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
@@ -16,8 +16,8 @@ use std::{
 use config::Config;
 use engine::{
     averages::Averages,
-    ids::{Micros, PoolId, WorkerId},
-    report::{ClientRow, ClientState, ServerPlace, ServerRow},
+    ids::{Micros, PoolId},
+    report::{ClientState, ServerPlace},
     server_row,
     settings::{PoolKey, PoolSettings},
     stats::Stats,
@@ -26,100 +26,19 @@ use engine::{
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    Peer,
     cold::{
-        pooler::{ReloadError, Shutdown},
-        resolve::{Dns, NamesInfo},
+        dns::{Dns, names::NamesInfo},
         service::Notifier,
     },
-    data::{
-        shared::{ServerSocket, Shared, ShellMail},
-        sockets::pointer,
-        table::Token,
+    data::table::Token,
+    exchange::{
+        hub::lock,
+        mail::ShellMail,
+        reports::{ClientInfo, ForwardInfo, ServerInfo, WorkerReport},
+        shared::Shared,
     },
-    error,
-    exchange::hub::lock,
 };
-use net::sys::{Address, socket};
-
-/// A client and its socket.
-#[derive(Clone, Debug)]
-pub struct ClientInfo {
-    pub worker: WorkerId,
-    /// The number of the connection in the log: `C-0x…`.
-    pub pointer: u64,
-    /// The pointer of its server; 0 = none.
-    pub link: u64,
-    pub peer: Peer,
-    pub local: Address,
-    /// How the connection is secured, in words; empty if it is not.
-    pub tls: String,
-    /// Bytes that wait to be sent to it.
-    pub unsent: usize,
-    pub row: ClientRow,
-}
-
-/// A server and its socket.
-#[derive(Clone, Debug)]
-pub struct ServerInfo {
-    /// The worker whose epoll watches it.
-    pub worker: WorkerId,
-    /// The number of the connection in the log: `S-0x…`. 0 while it has no socket.
-    pub pointer: u64,
-    /// The pointer of its client; 0 = none.
-    pub link: u64,
-    /// Where it is connected to.
-    pub remote: Address,
-    pub local: Address,
-    /// How the connection is secured, in words; empty if it is not.
-    pub tls: String,
-    /// Bytes that wait to be sent to it.
-    pub unsent: usize,
-    pub row: ServerRow,
-}
-
-impl ServerInfo {
-    pub(crate) fn new(
-        shared: &Shared,
-        worker: WorkerId,
-        fd: RawFd,
-        link: u64,
-        row: ServerRow,
-    ) -> Self {
-        let ServerSocket { address, tls, .. } = shared.server_socket(fd).unwrap_or_default();
-        Self {
-            worker,
-            pointer: pointer(fd),
-            link,
-            remote: address,
-            local: socket::local_address(fd).unwrap_or_default(),
-            tls,
-            unsent: 0,
-            row,
-        }
-    }
-}
-
-/// A cancel request on its way to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ForwardInfo {
-    pub peer: u32,
-    /// Is the peer connected, and has it been sent the request?
-    pub sent: bool,
-}
-
-/// One worker's answer.
-#[derive(Debug)]
-pub(crate) struct WorkerReport {
-    pub(crate) worker: WorkerId,
-    pub(crate) now: Micros,
-    pub(crate) clients: Vec<ClientInfo>,
-    pub(crate) servers: Vec<ServerInfo>,
-    pub(crate) stats: Vec<(PoolId, Stats)>,
-    /// Places for clients that are free at the moment.
-    pub(crate) free_clients: usize,
-    pub(crate) forwards: Vec<ForwardInfo>,
-}
+use net::sys::Address;
 
 /// A pool at one moment.
 #[derive(Clone, Debug)]
@@ -175,6 +94,18 @@ pub struct Totals {
     pub sent: u64,
 }
 
+/// How to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    Immediate,
+    /// When no server is in use any more; nothing is linked from now on. SIGINT's way.
+    WaitForServers,
+    /// When the last client has left; no TCP client is let in from now on. SIGTERM's way.
+    WaitForClients,
+    /// Another process has taken over; when the last client that stayed here has left.
+    TakenOver,
+}
+
 /// The parts a [`Controller`] shares with the thread that carries out its orders.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -189,9 +120,6 @@ pub(crate) struct Control {
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }
-
-pub(crate) use self::orders::LOOK;
-pub use self::orders::{Order, OrderError};
 
 /// Looks into a running pooler and steers it. Cheap to clone; harmless when the pooler has ended.
 #[derive(Clone, Debug)]
@@ -226,26 +154,6 @@ impl Controller {
     #[must_use]
     pub fn now(&self) -> Micros {
         self.0.shared.clock.now()
-    }
-
-    /// Reads the configuration again and puts it in force. Reads files, so it is not for a
-    /// thread that must not wait for the disk.
-    ///
-    /// # Errors
-    /// When there is no file, or mistakes in it: the old configuration stays in force
-    /// then. When a further file cannot be used: what it says stays as it was, all else is in
-    /// force. Why has been logged.
-    pub fn reload(&self) -> Result<(), ReloadError> {
-        crate::cold::pooler::reload(self)
-    }
-
-    /// Gives a global key another value until the next reload. Returns a text for the operator if
-    /// the value does not act yet.
-    ///
-    /// # Errors
-    /// When there is no such key, or that is no value for it; why is in the log, too.
-    pub fn set(&self, key: &str, value: &str) -> Result<Option<String>, String> {
-        crate::cold::pooler::set(self, key, value).inspect_err(|reason| error!("{reason}"))
     }
 
     /// Returns when every worker has dealt with all that it was told before: what a reload has put
@@ -348,7 +256,8 @@ impl Controller {
             drop(pool);
             all.servers.extend(rows.into_iter().map(|(handle, row)| {
                 let (token, home) = Token::from_handle(handle);
-                ServerInfo::new(shared, home, token.fd(), 0, row)
+                let socket = shared.server_socket(token.fd()).unwrap_or_default();
+                ServerInfo::new(home, (token.fd(), socket), 0, row)
             }));
         }
         // A server that was parked, or given to another worker, between two answers is one server.

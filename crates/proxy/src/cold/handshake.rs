@@ -9,86 +9,36 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use engine::{
-    LOGIN_GRACE,
-    auth::Secured,
-    ids::{Micros, ServerId, WorkerId},
-    shell::CancelEnd,
-};
+use engine::{LOGIN_GRACE, auth::Secured, ids::Micros, shell::CancelEnd};
 use rustls::pki_types::{ServerName, UnixTime};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    sync::{Notify, mpsc},
+    sync::mpsc,
     time,
 };
 
 use crate::{
-    data::{
-        peer::Peer,
-        shared::{Shared, ShellMail},
+    exchange::{
+        handshakes::{CONNECT_TIMEOUT, Job, SecuredClient, SecuredServer, TlsArrival},
+        mail::ShellMail,
+        shared::Shared,
     },
     log,
 };
 use net::sys::Address;
 use net::tls::{ForClients, ForServers, PROTOCOL, Progress, Standing, Tls, reason};
 
-/// Why a server is given up that is reached, and not secured in its time.
-pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
 const CANCEL_WAIT_TIMEOUT: &str = "cancel_wait_timeout";
 
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 /// What is read at a time, in bytes; a handshake is shorter than that.
 const READ_LEN: usize = 16 * 1024;
-
-/// A connection to be secured, within so much time (0 = without a limit, as in the configuration).
-#[derive(Debug)]
-pub(crate) enum Job {
-    /// A client that was told to begin, and what it has said since.
-    Client { arrival: TlsArrival, limit: Duration },
-    /// A server that has said nothing yet, by the name it is reached by.
-    Server {
-        fd: OwnedFd,
-        host: String,
-        worker: WorkerId,
-        server: ServerId,
-        ticket: u64,
-        limit: Duration,
-    },
-    /// A cancel request to where a secured server is.
-    Cancel {
-        address: Address,
-        host: String,
-        packet: Vec<u8>,
-        worker: WorkerId,
-        cancel: u64,
-        limit: Duration,
-    },
-}
-
-/// A client at the beginning of its handshake.
-#[derive(Debug)]
-pub(crate) struct TlsArrival {
-    pub(crate) fd: OwnedFd,
-    pub(crate) peer: Peer,
-    /// The worker that had the client.
-    pub(crate) worker: WorkerId,
-    /// What it has said since it was told to begin.
-    pub(crate) said: Vec<u8>,
-    /// It was not told: it began by itself.
-    pub(crate) is_direct: bool,
-    pub(crate) connected_at: Micros,
-    /// Its place among those who are logging in.
-    pub(crate) seat: Arc<()>,
-}
 
 /// What `work` comes to; `late`, if that takes longer than `limit`. A peer that says nothing must
 /// not hold a socket for ever.
@@ -101,55 +51,6 @@ async fn within<T>(
         return work.await;
     }
     time::timeout(limit, work).await.unwrap_or_else(|_| Err(late.to_owned()))
-}
-
-/// A client's connection with TLS.
-#[derive(Debug)]
-pub(crate) struct SecuredClient {
-    pub(crate) fd: OwnedFd,
-    pub(crate) tls: Box<Tls>,
-    /// What is known of the client by that.
-    pub(crate) secured: Arc<Secured>,
-    /// Its first words, if they came with the end of the handshake.
-    pub(crate) said: Vec<u8>,
-    /// Its place among those who are logging in.
-    pub(crate) seat: Arc<()>,
-}
-
-/// A server's connection, ready for its startup packet: with TLS or, where both agree, without.
-#[derive(Debug)]
-pub(crate) struct SecuredServer {
-    pub(crate) fd: OwnedFd,
-    pub(crate) tls: Option<Box<Tls>>,
-}
-
-/// The threads, and the way to them.
-#[derive(Debug)]
-pub(crate) struct Handshakes {
-    threads: Vec<mpsc::UnboundedSender<Job>>,
-    next: AtomicUsize,
-    /// Rung when too many are logging in.
-    crowd: Notify,
-}
-
-impl Handshakes {
-    /// Not started yet: jobs wait until [`start`].
-    pub(crate) fn new(threads: u16) -> (Self, Vec<mpsc::UnboundedReceiver<Job>>) {
-        let (threads, queues) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
-        (Self { threads, next: AtomicUsize::new(0), crowd: Notify::new() }, queues)
-    }
-
-    /// To the next thread in turn.
-    pub(crate) fn begin(&self, job: Job) {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
-        // Without its thread the pooler is ending, and the connection is closed by being dropped.
-        let _ = self.threads[at].send(job);
-    }
-
-    /// Clients whose handshakes keep us waiting have to go.
-    pub(crate) fn crowd_out(&self) {
-        self.crowd.notify_waiters();
-    }
 }
 
 /// Serves one queue until the pooler ends.
@@ -225,7 +126,7 @@ fn into_fd(stream: TcpStream) -> Result<OwnedFd, String> {
 /// Returns when it has taken too long for a crowded pooler.
 async fn crowded_out(connected_at: Micros, shared: &Shared) {
     loop {
-        shared.handshakes.crowd.notified().await;
+        shared.handshakes.crowded().await;
         if shared.clock.now().saturating_sub(connected_at) >= LOGIN_GRACE {
             return;
         }

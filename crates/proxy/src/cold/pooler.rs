@@ -3,83 +3,32 @@
 //! * `cold.rs`: the thread for everything that is not the data plane
 //! * `idle.rs`: pools that nobody uses are forgotten
 //! * `memory.rs`: what many clients have used is given back when they have left
-//! * `reload.rs`: a new configuration is put in force
 //! * `stats.rs`: the `stats:` line and the averages
 //! * `start.rs`: what is done once, before the first client
 
 mod cold;
 mod idle;
 mod memory;
-mod reload;
 mod start;
 mod stats;
 
-use std::{fmt, io, os::fd::OwnedFd, path::PathBuf, sync::Arc, thread::JoinHandle};
+use std::{fmt, io, path::PathBuf, thread::JoinHandle};
 
 use config::Config;
-use engine::{client::Identity, shell::ConsoleLogin};
-use wire::startup::CancelKey;
 
 use crate::{
-    Peer, Service,
+    Service,
     cold::{
-        controller::{Controller, Totals},
-        takeover::Handover,
+        controller::{Controller, Shutdown, Totals},
+        listen::ListenError,
+        takeover::receive::Handover,
     },
-    data::{listener::ListenError, shared::Shared},
+    exchange::requests::ConsoleRequest,
 };
 use net::{
     sys::Address,
-    tls::{Tls, TlsContexts, TlsError},
+    tls::{TlsContexts, TlsError},
 };
-
-pub use self::reload::ReloadError;
-pub(crate) use self::reload::{reload, set};
-
-/// A client that logged in to the console database. Its socket is non-blocking.
-#[derive(Debug)]
-pub struct ConsoleConnection {
-    pub fd: OwnedFd,
-    /// If the connection has TLS: its state.
-    pub tls: Option<Box<Tls>>,
-    pub peer: Peer,
-    pub login: ConsoleLogin,
-    /// What the client was told and has not got yet; to be written before anything else, as it
-    /// is.
-    pub unsent: Vec<u8>,
-    /// Held as long as the connection lasts.
-    pub seat: ConsoleSeat,
-}
-
-/// A console's share of `max_client_conn` and similar limits. It is given back when this is
-/// dropped.
-#[derive(Debug)]
-pub struct ConsoleSeat {
-    shared: Arc<Shared>,
-    identity: Option<Arc<Identity>>,
-}
-
-impl ConsoleSeat {
-    pub(crate) fn new(shared: Arc<Shared>, identity: Option<Arc<Identity>>) -> Self {
-        Self { shared, identity }
-    }
-}
-
-impl Drop for ConsoleSeat {
-    fn drop(&mut self) {
-        if let Some(identity) = self.identity.take() {
-            self.shared.hub.client_left(&identity);
-        }
-    }
-}
-
-/// What concerns the console.
-#[derive(Debug)]
-pub enum ConsoleRequest {
-    Connection(ConsoleConnection),
-    /// Somebody asks to cancel what a client with this key is doing. It may be one of the console.
-    Cancel(CancelKey),
-}
 
 /// Serves console connections. Called on the cold thread inside its tokio runtime, so it may
 /// spawn tasks there; it must not block.
@@ -135,18 +84,6 @@ pub enum StartError {
     TakeOver(#[source] io::Error),
     #[error("cannot start the threads of the pooler: {0}")]
     System(#[from] io::Error),
-}
-
-/// How to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shutdown {
-    Immediate,
-    /// When no server is in use any more; nothing is linked from now on. SIGINT's way.
-    WaitForServers,
-    /// When the last client has left; no TCP client is let in from now on. SIGTERM's way.
-    WaitForClients,
-    /// Another process has taken over; when the last client that stayed here has left.
-    TakenOver,
 }
 
 /// How the pooler came to its end.

@@ -1,89 +1,23 @@
-//! Host names to addresses, off the workers: a lookup may take seconds. `names.rs` remembers the
-//! answers; here the questions are asked, by the system's resolv.conf and hosts file, and workers
-//! are told what came of them.
-
-mod names;
+//! Host names to addresses, off the workers: a lookup may take seconds. The questions are asked
+//! here, and workers are told the answers.
 
 use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::Path,
-    sync::{Arc, Mutex},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
-use config::Global;
-use engine::ids::{Micros, WorkerId};
-use hickory_resolver::{
-    TokioResolver,
-    config::{LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts},
-    net::{NetError, runtime::TokioRuntimeProvider},
-    proto::rr::RData,
-    system_conf,
-};
+use engine::ids::Micros;
+use hickory_resolver::{TokioResolver, proto::rr::RData};
 
-use self::names::{Asked, Names};
-pub use self::names::{HostInfo, NamesInfo, ZoneInfo};
 use crate::{
-    cold::controller::Controller, data::shared::ShellMail, exchange::hub::lock, log, warning,
+    cold::{controller::Controller, dns::names::Asked},
+    exchange::{hub::lock, mail::ShellMail, requests::Question},
+    log, warning,
 };
 
-const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// How often it is looked whether `dns_zone_check_period` was set meanwhile.
 const ZONE_LOOK: Duration = Duration::from_secs(1);
-
-/// A worker's question.
-#[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) worker: WorkerId,
-    pub(crate) ticket: u64,
-}
-
-/// The resolver and its table of names.
-pub(crate) struct Dns {
-    resolver: TokioResolver,
-    names: Mutex<Names>,
-}
-
-impl std::fmt::Debug for Dns {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dns").field("names", &self.names).finish_non_exhaustive()
-    }
-}
-
-impl Dns {
-    /// # Errors
-    /// When the resolver cannot be made from what resolv.conf says.
-    pub(crate) fn new(global: &Global) -> io::Result<Self> {
-        let (config, mut options) = servers(&global.resolv_conf);
-        // What is remembered, and for how long, is decided here.
-        options.cache_size = 0;
-        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        let provider = TokioRuntimeProvider::default();
-        let resolver = TokioResolver::builder_with_config(config, provider).with_options(options);
-        let resolver = resolver.build().map_err(io::Error::other)?;
-        Ok(Self { resolver, names: Mutex::default() })
-    }
-
-    pub(crate) fn info(&self, now: Micros) -> NamesInfo {
-        lock(&self.names).info(now)
-    }
-}
-
-/// The name servers to ask. As the C library does, where none is named one on this machine is.
-fn servers(path: &str) -> (ResolverConfig, ResolverOpts) {
-    let path = if path.is_empty() { RESOLV_CONF } else { path };
-    let read = config::read_file(Path::new(path))
-        .map_err(NetError::from)
-        .and_then(system_conf::parse_resolv_conf);
-    read.unwrap_or_else(|error| {
-        warning!("{path}: {error}; asking a name server on this machine");
-        let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
-        (ResolverConfig::from_name_servers(vec![local]), ResolverOpts::default())
-    })
-}
 
 /// Answers a worker's question, now or when the answer is known. To be called within the runtime
 /// of the cold thread.

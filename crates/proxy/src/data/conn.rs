@@ -4,6 +4,8 @@
 
 use std::{cell::RefCell, io, os::fd::RawFd};
 
+use engine::ids::Micros;
+
 use crate::data::table::Token;
 use net::{
     sys::{epoll, socket},
@@ -66,6 +68,13 @@ impl Pending {
     pub(crate) fn into_unsent(mut self) -> Vec<u8> {
         self.bytes.split_off(self.sent)
     }
+}
+
+/// A client that has left, and what it has not read yet.
+#[derive(Debug)]
+pub(crate) struct Lingering {
+    pub(crate) pending: Box<Pending>,
+    pub(crate) until: Micros,
 }
 
 #[derive(Debug)]

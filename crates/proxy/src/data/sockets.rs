@@ -5,19 +5,24 @@
 //! engine: what it has to be told is put among the outcomes and told by the worker.
 //!
 //! * `io.rs`: what the engine asks for ([`engine::shell::Io`])
-//! * `connect.rs`: opening servers, delivering cancel requests
-//! * `flow.rs`: output kept back, reading held back, the last words to a client that has left
+//! * `connect.rs`: opening servers; `connecting.rs`: one that is being opened
+//! * `cancel.rs`: delivering cancel requests; `request.rs`: one of them
+//! * `flow.rs`: output kept back, reading held back
+//! * `goodbye.rs`: the last words to a client that has left
 //! * `rest.rs`: streams that are not watched for a moment
 //! * `events.rs`: what goes to the log
 //! * `handover.rs`: sockets that come from another process, or go to one
 
 mod cancel;
 mod connect;
+mod connecting;
 mod events;
-mod flow;
+pub(crate) mod flow;
+mod goodbye;
 mod handover;
 mod io;
-mod rest;
+mod request;
+pub(crate) mod rest;
 #[cfg(test)]
 mod tests;
 
@@ -32,16 +37,15 @@ use engine::cancel::CancelEnd;
 use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 
 use self::{
-    cancel::{Cancel, Queued},
-    connect::Connecting,
-    flow::Lingering,
+    connecting::Connecting,
+    request::{Cancel, Queued},
 };
-pub(crate) use self::{flow::LastWords, rest::REST};
-use crate::data::{
-    conn::{Conn, LOGGING_IN, QUEUED, READABLE},
-    peer::Peer,
-    shared::Shared,
-    table::{Kind, Table, Token},
+use crate::{
+    data::{
+        conn::{Conn, LOGGING_IN, Lingering, QUEUED, READABLE},
+        table::{Kind, Table, Token},
+    },
+    exchange::{peer::Peer, reports::pointer, shared::Shared},
 };
 use net::{
     random::Reserve,
@@ -349,11 +353,6 @@ impl Sockets {
         let is_secured = self.client(client).tls.is_some();
         self.shared.gauge(self.worker).load.leave(is_secured);
     }
-}
-
-/// A connection's descriptor stands for it as long as it lasts, whichever worker has it.
-pub(crate) fn pointer(fd: RawFd) -> u64 {
-    u64::from(fd.max(0).cast_unsigned())
 }
 
 /// The entry at `at`, which is made if need be.

@@ -27,9 +27,12 @@ use engine::{
 use crate::{
     data::{
         conn::{CONNECTING, LOGGING_IN, READABLE},
-        shared::{Shared, ShellExchange, ShellMail},
-        sockets::{REST, Sockets},
+        sockets::{Sockets, rest::REST},
         table::{Kind, Token},
+    },
+    exchange::{
+        mail::{ShellExchange, ShellMail},
+        shared::Shared,
     },
     fatal,
 };

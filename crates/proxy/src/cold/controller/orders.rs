@@ -14,7 +14,10 @@ use engine::{
 use tokio::time::{Instant, sleep};
 
 use super::Controller;
-use crate::{data::shared::ShellMail, exchange::hub::lock, log};
+use crate::{
+    exchange::{hub::lock, mail::ShellMail},
+    log,
+};
 
 /// How often it is looked whether an order has been carried out.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);

@@ -17,20 +17,23 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{ConsoleHandler, ConsoleRequest, Exit, Shutdown, idle, memory, stats};
+use super::{ConsoleHandler, Exit, idle, memory, stats};
 use crate::{
     cold::{
         announced, check,
-        controller::{Controller, OrderError},
-        resolve, takeover,
+        controller::{Controller, Shutdown, orders::OrderError},
+        resolve,
+        takeover::give,
     },
-    data::{
-        listener,
-        shared::{ColdRequest, Shared, ShellMail},
-        table::Token,
-    },
+    data::table::Token,
     error,
-    exchange::hub::lock,
+    exchange::{
+        hub::lock,
+        listener,
+        mail::ShellMail,
+        requests::{ColdRequest, ConsoleRequest},
+        shared::Shared,
+    },
     log,
 };
 use net::sys::{process, signal};
@@ -113,9 +116,9 @@ impl Cold {
                 tokio::spawn(check::answer(inquiry, self.controller.clone()));
             }
             ColdRequest::Console(ConsoleRequest::Connection(connection))
-                if takeover::is_request(&connection) =>
+                if give::is_request(&connection) =>
             {
-                tokio::spawn(takeover::give(self.controller.clone(), connection));
+                tokio::spawn(give::give(self.controller.clone(), connection));
             }
             // Without a console the connection is closed by being dropped.
             ColdRequest::Console(request) => {

@@ -18,7 +18,9 @@ use engine::ids::{Micros, PoolId};
 use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
-    cold::controller::Controller, data::shared::ShellMail, exchange::hub::lock, log, warning,
+    cold::controller::Controller,
+    exchange::{hub::lock, mail::ShellMail},
+    log, warning,
 };
 
 /// How often it is looked.
@@ -156,7 +158,7 @@ mod tests {
         shell::Exchange as _,
     };
 
-    use crate::{data::shared::ShellExchange, data::shared::ShellHub};
+    use crate::exchange::mail::{ShellExchange, ShellHub};
     use net::sys::EventFd;
 
     fn find(exchange: &mut ShellExchange, database: &str) -> PoolId {

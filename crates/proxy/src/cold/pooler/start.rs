@@ -15,18 +15,19 @@ use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
     cold::{
         controller::{Control, Controller},
-        handshake::{self, Handshakes},
-        resolve::Dns,
+        dns::Dns,
+        handshake, listen,
         service::Service,
-        takeover::{self, Handover},
+        takeover::{adopt, late, receive::Handover},
     },
-    data::{
-        listener::{self, Listener},
+    data::{table::WORKERS_MAX, worker::Worker},
+    debug,
+    exchange::{
+        handshakes::Handshakes,
+        listener::Listener,
         shared::{Origin, Shared},
-        table::WORKERS_MAX,
-        worker::Worker,
     },
-    debug, log, warning,
+    log, warning,
 };
 use net::{
     sys::{process, signal},
@@ -61,8 +62,8 @@ pub(super) fn start(
     let mut handover = options.handover;
     let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.handover_state));
     let listeners = match &mut handover {
-        Some(own) => listener::take_over(&config.global, std::mem::take(&mut own.listeners)),
-        None => listener::open_all(&config.global, listeners)?,
+        Some(own) => listen::take_over(&config.global, std::mem::take(&mut own.listeners)),
+        None => listen::open_all(&config.global, listeners)?,
     };
 
     let dns = Dns::new(&config.global)?;
@@ -119,7 +120,7 @@ pub(super) fn start(
     if let Some(handover) = handover {
         let stream = inherit(handover, &shared, &mut workers).map_err(StartError::TakeOver)?;
         // Before the workers serve: a cancel request may be the first thing that comes to them.
-        if let Err(error) = takeover::follow(stream, &shared) {
+        if let Err(error) = late::follow(stream, &shared) {
             warning!("the process before this one keeps its busy clients: {error}");
         }
     }
@@ -149,7 +150,7 @@ fn worker_count(config: &Config) -> u16 {
 /// What another process had is this one's when that has said so; nothing is done with it before.
 fn inherit(handover: Handover, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
     let (stream, handover_state, fds) = handover.into_parts();
-    takeover::adopt(workers, shared, handover_state, fds)?;
+    adopt::adopt(workers, shared, handover_state, fds)?;
     Handover::accept(&stream)?;
     shared.listeners.iter().for_each(Listener::own);
     Ok(stream)

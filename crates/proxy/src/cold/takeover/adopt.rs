@@ -7,18 +7,9 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use engine::{
-    ImportTables,
-    records::{HandoverState, WorkerRecords},
-};
+use engine::{ImportTables, records::HandoverState};
 
-use crate::data::{shared::Shared, worker::Worker};
-
-/// How many descriptors go with it.
-pub(super) fn sockets_of(records: &WorkerRecords) -> usize {
-    let servers = records.clients.iter().filter(|client| client.server.is_some()).count();
-    records.clients.len() + servers + records.parked.len()
-}
+use crate::{data::worker::Worker, exchange::shared::Shared};
 
 /// # Errors
 /// When descriptors are missing.

@@ -31,18 +31,20 @@ use tokio::{
 };
 
 use super::{
-    PATIENCE, REFUSAL, REQUEST, head,
-    line::{Letter, Line},
-    read_frame, request, write_fds, write_frame,
+    frame::{PATIENCE, REFUSAL, REQUEST, read_frame, request, write_fds, write_frame},
+    line,
+    state::head,
 };
 use crate::{
     Peer,
-    cold::{
-        controller::{Controller, LOOK},
-        pooler::{ConsoleConnection, Shutdown},
+    cold::controller::{Controller, Shutdown, orders::LOOK},
+    exchange::{
+        hub::lock,
+        lines::{Letter, Line},
+        mail::ShellMail,
+        reports::{Rest, WorkerExport},
+        requests::ConsoleConnection,
     },
-    data::shared::{Rest, ShellMail, WorkerExport},
-    exchange::hub::lock,
     log, warning,
 };
 use net::{random, sys::process};
@@ -232,7 +234,7 @@ async fn give_rest(controller: &Controller, stream: UnixStream) {
         said.send((letter, body)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     };
     let shared = &controller.0.shared;
-    let line = Line::open(stream, shared, OtherProcess::Successor, hear, || {});
+    let line = line::open(stream, shared, OtherProcess::Successor, hear, || {});
     if let Err(error) = &line {
         warning!("busy clients stay with this process: {error}");
     }

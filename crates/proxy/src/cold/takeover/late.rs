@@ -2,55 +2,32 @@
 //! gets those that were busy then, and learns how many servers the old process still uses.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     io,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, atomic::Ordering},
 };
 
 use engine::{
-    prepared::Statement,
-    records::{ClientRecord, HandoverState, ServerRecord, Usage, UsageRecord},
+    records::{HandoverState, Usage, UsageRecord},
     shell::OtherProcess,
 };
 use tokio::sync::mpsc;
 
 use super::{
-    Received, TakeOverError,
-    line::{Letter, Line},
-    read_state,
+    line,
+    state::{Received, TakeOverError, read_state},
 };
 use crate::{
-    data::shared::{Shared, ShellMail},
-    exchange::hub::lock,
+    exchange::{
+        hub::lock,
+        inheritance::{Inheritance, Parts, Share},
+        lines::Letter,
+        mail::ShellMail,
+        shared::Shared,
+    },
     log, warning,
 };
-
-/// A client with its socket, and that of its server if it has one.
-type ClientParts = (ClientRecord, OwnedFd, Option<OwnedFd>);
-
-/// What all workers have to know of a late hand-over. The clients and servers themselves are not in it.
-#[derive(Debug)]
-pub(crate) struct Inheritance {
-    pub(crate) handover_state: HandoverState,
-    /// Those of each old worker's records, by number.
-    pub(crate) statements: Vec<HashMap<u64, Arc<Statement>>>,
-}
-
-/// What one worker gets of it.
-#[derive(Debug)]
-pub(crate) struct Share {
-    pub(crate) inheritance: Arc<Inheritance>,
-    /// One for each worker of the old process.
-    pub(crate) parts: Vec<Parts>,
-}
-
-/// The part that one worker gets of the records of one old worker.
-#[derive(Debug, Default)]
-pub(crate) struct Parts {
-    pub(crate) clients: Vec<ClientParts>,
-    pub(crate) parked: Vec<(ServerRecord, OwnedFd)>,
-}
 
 /// Listens to the process before this one until that ends.
 ///
@@ -66,7 +43,7 @@ pub(crate) fn follow(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()>
     let last = Arc::clone(shared);
     let hear = move |letter, body: Vec<u8>, stream: &UnixStream| heir.hear(letter, &body, stream);
     let ended = move || set_usage(&last, Usage::default());
-    Line::open(stream, shared, OtherProcess::Predecessor, hear, ended).map(drop)
+    line::open(stream, shared, OtherProcess::Predecessor, hear, ended).map(drop)
 }
 
 /// What the process before this one has offered.

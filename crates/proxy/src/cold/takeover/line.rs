@@ -7,109 +7,63 @@ use std::{
     io,
     net::Shutdown,
     os::{
-        fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
+        fd::{AsRawFd as _, IntoRawFd as _},
         unix::net::UnixStream,
     },
-    sync::{Arc, Mutex, mpsc},
+    sync::Arc,
     thread,
 };
 
 use engine::{ids::WorkerId, shell::OtherProcess};
 
-use super::{read_fds, read_frame, write_fds, write_frame};
+use super::frame::{read_fds, read_frame, write_fds, write_frame};
 use crate::{
     Peer,
-    data::shared::{Shared, ShellMail},
-    exchange::hub::lock,
+    exchange::{
+        lines::{Letter, Line},
+        mail::ShellMail,
+        shared::Shared,
+    },
 };
 
-/// What one process tells the other.
-#[derive(Debug)]
-pub(crate) enum Letter {
-    Frame(u8, Vec<u8>),
-    /// A state, with descriptors that stay open here until the other process has accepted them.
-    State(Vec<u8>, Vec<RawFd>),
-    /// A connection on which a cancel request comes.
-    Cancel(OwnedFd),
-}
-
-/// One end of the line.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    letters: mpsc::Sender<Letter>,
-    stream: Arc<UnixStream>,
-}
-
-/// The lines of this process.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    predecessor: Mutex<Option<Line>>,
-    successor: Mutex<Option<Line>>,
-}
-
-impl Lines {
-    fn place(&self, to: OtherProcess) -> &Mutex<Option<Line>> {
-        match to {
-            OtherProcess::Predecessor => &self.predecessor,
-            OtherProcess::Successor => &self.successor,
+/// Begins to write and to read. `hear` gets each frame, and the stream for descriptors that follow
+/// it. The line is forgotten when `hear` fails, or the other process is lost.
+///
+/// # Errors
+/// When the system refuses threads.
+pub(super) fn open(
+    stream: UnixStream,
+    shared: &Arc<Shared>,
+    process: OtherProcess,
+    mut hear: impl FnMut(u8, Vec<u8>, &UnixStream) -> io::Result<()> + Send + 'static,
+    ended: impl FnOnce() + Send + 'static,
+) -> io::Result<Line> {
+    stream.set_read_timeout(None)?;
+    let stream = Arc::new(stream);
+    let (line, queue) = Line::new(Arc::clone(&stream));
+    shared.lines.set(process, Some(line.clone()));
+    let to = Arc::clone(&stream);
+    thread::Builder::new().name("weir-line-out".to_owned()).spawn(move || {
+        if queue.iter().try_for_each(|letter| write(&to, letter)).is_err() {
+            let _ = to.shutdown(Shutdown::Both);
         }
-    }
-
-    pub(crate) fn to(&self, process: OtherProcess) -> Option<Line> {
-        lock(self.place(process)).clone()
-    }
-}
-
-impl Line {
-    /// Begins to write and to read. `hear` gets each frame, and the stream for descriptors that
-    /// follow it. The line is forgotten when `hear` fails, or the other process is lost.
-    ///
-    /// # Errors
-    /// When the system refuses threads.
-    pub(super) fn open(
-        stream: UnixStream,
-        shared: &Arc<Shared>,
-        process: OtherProcess,
-        mut hear: impl FnMut(u8, Vec<u8>, &UnixStream) -> io::Result<()> + Send + 'static,
-        ended: impl FnOnce() + Send + 'static,
-    ) -> io::Result<Self> {
-        stream.set_read_timeout(None)?;
-        let (letters, queue) = mpsc::channel();
-        let line = Self { letters, stream: Arc::new(stream) };
-        *lock(shared.lines.place(process)) = Some(line.clone());
-        let stream = Arc::clone(&line.stream);
-        thread::Builder::new().name("weir-line-out".to_owned()).spawn(move || {
-            if queue.iter().try_for_each(|letter| write(&stream, letter)).is_err() {
-                let _ = stream.shutdown(Shutdown::Both);
+    })?;
+    let shared = Arc::clone(shared);
+    thread::Builder::new().name("weir-line-in".to_owned()).spawn(move || {
+        while let Ok((letter, body)) = read_frame(&stream) {
+            let heard = match letter {
+                b'C' => take_cancel(&stream, &shared, process),
+                _ => hear(letter, body, &stream),
+            };
+            if heard.is_err() {
+                break;
             }
-        })?;
-        let (stream, shared) = (Arc::clone(&line.stream), Arc::clone(shared));
-        thread::Builder::new().name("weir-line-in".to_owned()).spawn(move || {
-            while let Ok((letter, body)) = read_frame(&stream) {
-                let heard = match letter {
-                    b'C' => take_cancel(&stream, &shared, process),
-                    _ => hear(letter, body, &stream),
-                };
-                if heard.is_err() {
-                    break;
-                }
-            }
-            *lock(shared.lines.place(process)) = None;
-            let _ = stream.shutdown(Shutdown::Both);
-            ended();
-        })?;
-        Ok(line)
-    }
-
-    /// A letter for a process that is lost is dropped.
-    pub(crate) fn send(&self, letter: Letter) {
-        let _ = self.letters.send(letter);
-    }
-
-    /// Nothing more is said or heard.
-    pub(super) fn cut(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
+        }
+        shared.lines.set(process, None);
+        let _ = stream.shutdown(Shutdown::Both);
+        ended();
+    })?;
+    Ok(line)
 }
 
 fn write(stream: &UnixStream, letter: Letter) -> io::Result<()> {

@@ -13,9 +13,10 @@ use config::Global;
 use engine::records::HandoverState;
 
 use super::{
-    PATIENCE, REFUSAL, Received, TakeOverError, read_frame, read_state, request, write_frame,
+    frame::{PATIENCE, REFUSAL, read_frame, request, write_frame},
+    state::{Received, TakeOverError, read_state},
 };
-use crate::data::listener;
+use crate::cold::listen;
 use net::sys::{process, socket};
 
 /// The connections that the old process has handed over. If this is dropped before
@@ -37,7 +38,7 @@ pub struct Handover {
 pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
     // As many descriptors as it may have are to come.
     let _ = process::raise_file_limit();
-    let address = listener::unix_address(global).ok_or(TakeOverError::NoSocket)?;
+    let address = listen::unix_address(global).ok_or(TakeOverError::NoSocket)?;
     let socket = socket::open(&address)?;
     process::set_blocking(socket.as_raw_fd())?;
     match socket::connect(socket.as_raw_fd(), &address) {

@@ -15,40 +15,22 @@ use engine::{
     shell::{CancelEnd, OtherProcess},
 };
 
-use super::{Outcome, Sockets, events::CancelLine};
+use super::{
+    Outcome, Sockets,
+    request::{Cancel, CancelLine, Queued},
+};
 use crate::{
-    Peer,
-    cold::{controller::ForwardInfo, handshake::Job, resolve::Question, takeover::Letter},
-    data::{
-        shared::{ColdRequest, ServerSocket},
-        table::Kind,
+    data::table::Kind,
+    exchange::{
+        handshakes::Job,
+        lines::Letter,
+        peer::Peer,
+        reports::ForwardInfo,
+        requests::{ColdRequest, Question},
+        transport::ServerSocket,
     },
 };
 use net::sys::{Address, epoll, socket};
-
-/// A request for a peer to which as many as may be are under way.
-#[derive(Debug)]
-pub(super) struct Queued {
-    cancel: Cancel,
-    peer: u32,
-    target: Target,
-}
-
-/// A cancel request on its way.
-#[derive(Debug)]
-pub(super) struct Cancel {
-    id: u64,
-    packet: Vec<u8>,
-    sent: bool,
-    /// The peer it is for; none if it is for a server.
-    peer: Option<u32>,
-    /// When it is given up; `None` = never.
-    until: Option<Micros>,
-    pub(super) began: Micros,
-    /// Database and user of the server, for the log.
-    pub(super) name: Option<(String, String)>,
-    pub(super) address: Address,
-}
 
 impl Sockets {
     fn new_cancel(&mut self, id: u64, peer: Option<u32>, packet: &[u8]) -> Cancel {

@@ -1,7 +1,6 @@
 //! Servers: the connections that we open and keep. Cancel requests are in `cancel.rs`.
 
 use std::{
-    collections::VecDeque,
     io,
     os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
 };
@@ -9,17 +8,17 @@ use std::{
 use config::in_words;
 use engine::{ids::ServerId, settings::Target};
 
-use super::{Outcome, Sockets};
+use super::{Outcome, Sockets, connecting::Connecting};
 use crate::{
-    cold::{
-        handshake::{CONNECT_TIMEOUT, Job, SecuredServer},
-        resolve::Question,
-    },
     data::{
         conn::{CONNECTING, Conn},
-        listener,
-        shared::{ColdRequest, ServerSocket},
         table::{Kind, Token},
+    },
+    exchange::{
+        handshakes::{CONNECT_TIMEOUT, Job, SecuredServer},
+        listener,
+        requests::{ColdRequest, Question},
+        transport::ServerSocket,
     },
     warning,
 };
@@ -27,30 +26,6 @@ use net::sys::{Address, epoll, process, socket};
 
 /// Why a server is not there.
 const CONNECT_FAILED: &str = "connect failed";
-
-/// A server on its way to being connected.
-#[derive(Debug)]
-pub(super) struct Connecting {
-    /// Tells this attempt from another one in the same slot.
-    pub(super) ticket: u64,
-    /// Still to be tried, after the present one.
-    addresses: VecDeque<Address>,
-    /// The present one.
-    tried: Option<Address>,
-    /// The listener's queue was full: the kernel cannot wait for it, so we try again.
-    retry: bool,
-    /// Database and user, for the log.
-    pub(super) name: Option<(String, String)>,
-    /// The name it is reached by over TCP.
-    host: Option<String>,
-}
-
-impl Connecting {
-    fn new(ticket: u64, name: Option<(String, String)>) -> Self {
-        let addresses = VecDeque::new();
-        Self { ticket, addresses, tried: None, retry: false, name, host: None }
-    }
-}
 
 impl Sockets {
     pub(super) fn begin_connecting(&mut self, server: ServerId, target: &Target) {

@@ -6,10 +6,13 @@ use std::{fmt, os::fd::RawFd};
 use engine::{
     ids::{ClientId, ServerId},
     replication::ReplicationKind,
-    shell::{CancelEnd, Event, Weight},
+    shell::{Event, Weight},
 };
 
-use super::{Sockets, cancel::Cancel};
+use super::{
+    Sockets,
+    request::{Cancel, CancelLine},
+};
 use crate::{error, log, log::Level, warning};
 use net::sys::{Address, socket};
 
@@ -19,12 +22,6 @@ struct Label<'a> {
     fd: RawFd,
     name: (&'a str, &'a str),
     address: &'a dyn fmt::Display,
-}
-
-/// What there is to say of a cancel request's connection.
-pub(super) enum CancelLine {
-    Opened,
-    Closed(CancelEnd),
 }
 
 impl fmt::Display for Label<'_> {

@@ -1,29 +1,19 @@
 //! The flow of bytes where it is not smooth: output that is kept back, reading that is held back
-//! because of it, and the last words to a client that has left.
+//! because of it, and the last words of a client.
 
 use std::{io, os::fd::RawFd};
 
-use engine::ids::{ClientId, Micros, ServerId, WorkerId};
+use engine::ids::{ClientId, ServerId, WorkerId};
 
 use super::{Outcome, Sockets};
 use crate::data::{
-    conn::{BROKEN, DONE, NEWS, Pending, READABLE},
+    conn::{BROKEN, DONE, NEWS, READABLE},
     table::{Kind, Token},
 };
 use net::sys::{epoll, socket};
 
 /// Output a client may have kept back and still be read: it sends faster than it reads.
 const CLIENT_PENDING_MAX: usize = 64 * 1024;
-
-/// How long the last words to a client are kept.
-const LINGER: Micros = 5_000_000;
-
-/// A client that has left, and what it has not read yet.
-#[derive(Debug)]
-pub(super) struct Lingering {
-    pending: Box<Pending>,
-    until: Micros,
-}
 
 /// What stands before the end of a client's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,46 +123,6 @@ impl Sockets {
             self.server(server).flags |= READABLE | NEWS;
             self.queue(token);
         }
-    }
-
-    /// The client has left, but not everything it was told has gone out.
-    pub(super) fn linger(&mut self, fd: RawFd, pending: Box<Pending>) {
-        let token = self.table.token(fd);
-        self.table.change(token, Kind::Lingering);
-        self.lingering.insert(fd, Lingering { pending, until: self.now + LINGER });
-    }
-
-    pub(crate) fn linger_event(&mut self, fd: RawFd, events: u32) {
-        let Some(lingering) = self.lingering.get_mut(&fd) else { return };
-        let is_broken = events & epoll::BROKEN != 0;
-        if is_broken || lingering.pending.send(fd).unwrap_or(true) {
-            self.lingering.remove(&fd);
-            self.say_goodbye(fd, true);
-        }
-    }
-
-    /// Gives up what was kept too long.
-    pub(super) fn end_lingering(&mut self) {
-        let now = self.now;
-        let late = self.lingering.extract_if(|_, lingering| lingering.until <= now);
-        let late: Vec<_> = late.map(|(fd, _)| fd).collect();
-        late.into_iter().for_each(|fd| self.discard(fd));
-    }
-
-    /// Closes a client's socket. Bytes it sent that nobody read would turn the close into a
-    /// reset, which can overtake the error message that explains it; so they are read away,
-    /// unless the client has closed its side already.
-    pub(super) fn say_goodbye(&mut self, fd: RawFd, unread: bool) {
-        if unread {
-            socket::shutdown(fd, true);
-            let mut waste = [0; 4096];
-            for _ in 0..16 {
-                if !matches!(socket::recv(fd, &mut waste), Ok(1..)) {
-                    break;
-                }
-            }
-        }
-        self.discard(fd);
     }
 
     /// What an idle client has left to say. Only asked once its peer has closed its side: if that

@@ -5,7 +5,10 @@ use std::{mem, os::fd::RawFd};
 use engine::ids::{ClientId, ServerId};
 
 use super::{Outcome, Sockets, slot};
-use crate::data::{conn::Conn, peer::Peer, shared::ServerSocket, table::Kind};
+use crate::{
+    data::{conn::Conn, table::Kind},
+    exchange::{peer::Peer, transport::ServerSocket},
+};
 use net::sys::{epoll, socket};
 
 impl Sockets {

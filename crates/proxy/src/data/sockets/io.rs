@@ -12,15 +12,14 @@ use wire::startup::CancelKey;
 
 use super::{Outcome, Sockets, slot};
 use crate::{
-    cold::{
-        check,
-        handshake::{Job, TlsArrival},
-        pooler::{ConsoleConnection, ConsoleRequest, ConsoleSeat},
-    },
     data::{
         conn::{Conn, DONE, FAILED, NEWS, READABLE, Sent},
-        shared::ColdRequest,
         table::{Kind, Token},
+    },
+    exchange::{
+        handshakes::{Job, TlsArrival},
+        peer::Peer,
+        requests::{ColdRequest, ConsoleConnection, ConsoleRequest, ConsoleSeat, Inquiry},
     },
 };
 use net::sys::{epoll, process, socket};
@@ -71,7 +70,7 @@ impl Io for Sockets {
         self.count_out(client);
         self.client(client).say_tls_is_over();
         let mut conn = mem::take(self.client(client));
-        self.peers[client.0 as usize] = crate::data::peer::Peer::Unknown;
+        self.peers[client.0 as usize] = Peer::Unknown;
         self.queue(mem::take(&mut conn.stalls));
         match conn.pending.take() {
             Some(pending) if !conn.has(FAILED) => self.linger(conn.fd, pending),
@@ -197,7 +196,7 @@ impl Io for Sockets {
         self.table.clear(conn.fd);
         let unsent = conn.pending.map_or_else(Vec::new, |pending| pending.into_unsent());
         let fd = process::own(conn.fd);
-        let seat = ConsoleSeat::new(self.shared.clone(), login.counted.clone());
+        let seat = ConsoleSeat::new(Arc::clone(&self.shared.hub), login.counted.clone());
         let console = ConsoleConnection { fd, tls: conn.tls, peer, login, unsent, seat };
         // Without a cold thread the pooler is ending: the connection is closed with the message.
         let request = ConsoleRequest::Connection(console);
@@ -211,7 +210,7 @@ impl Io for Sockets {
 
     fn check(&mut self, client: ClientId, serial: u64, check: Check) {
         let host = self.peer(client).host();
-        let inquiry = check::Inquiry { worker: self.worker, client, serial, check, host };
+        let inquiry = Inquiry { worker: self.worker, client, serial, check, host };
         // Without a cold thread the pooler is ending.
         let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
     }

@@ -9,11 +9,8 @@ use super::{
     *,
 };
 use crate::{
-    cold::handshake::Handshakes,
-    data::{
-        conn::{BROKEN, FAILED, PIECE},
-        shared::{ColdRequest, Origin},
-    },
+    data::conn::{BROKEN, FAILED, PIECE},
+    exchange::{handshakes::Handshakes, requests::ColdRequest, shared::Origin},
 };
 use net::{sys::Events, tls::TlsContexts};
 

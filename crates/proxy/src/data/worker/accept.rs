@@ -7,20 +7,19 @@ use std::{
     sync::Arc,
 };
 
+use config::Global;
 use engine::ids::Micros;
 
 use super::{LOGINS_MAX, Worker};
 use crate::{
-    cold::{
-        announced::{self, Arrival},
-        handshake::SecuredClient,
-    },
-    data::{
-        peer::Peer,
-        shared::{ColdRequest, ShellMail},
-        table::Kind,
-    },
+    data::table::Kind,
     error,
+    exchange::{
+        handshakes::SecuredClient,
+        mail::ShellMail,
+        peer::Peer,
+        requests::{Arrival, ColdRequest},
+    },
 };
 use net::sys::{epoll, process, socket};
 
@@ -120,7 +119,7 @@ impl Worker {
     }
 
     fn place_client(&mut self, fd: OwnedFd, peer: Peer) {
-        if announced::is_expected(self.sockets.global(), &peer) {
+        if comes_by_a_proxy(self.sockets.global(), &peer) {
             let seat = self.shared.login_seat(&peer);
             let arrival = Arrival { fd, peer, worker: self.id, seat };
             // Without a cold thread the pooler is ending: the connection is closed.
@@ -170,5 +169,40 @@ impl Worker {
             self.engine.client_bytes(client, &said, now, &mut self.sockets);
             self.settle();
         }
+    }
+}
+
+/// Does this client come by a trusted proxy, which says where the client is?
+fn comes_by_a_proxy(global: &Global, peer: &Peer) -> bool {
+    let trusted = &global.proxy_protocol_trusted;
+    let address = match peer {
+        Peer::V4(ip, _) => (*ip).into(),
+        Peer::V6(address) => address.ip(),
+        Peer::Unix { .. } | Peer::Process(_) | Peer::Unknown => return false,
+    };
+    trusted.iter().any(|network| network.contains(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use net::sys::Address;
+
+    use super::*;
+
+    #[test]
+    fn a_header_comes_by_a_proxy_of_trusted_addresses_only() {
+        let mut global = Global::default();
+        global.set("proxy_protocol_trusted", "127.0.0.0/8, fd00::/8").unwrap();
+        for (address, expected) in [
+            ("127.0.0.9:1", true),
+            ("10.0.0.1:1", false),
+            ("[fd00::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("[::1]:1", false),
+        ] {
+            let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
+            assert_eq!(comes_by_a_proxy(&global, &peer), expected, "{address}");
+        }
+        assert!(!comes_by_a_proxy(&global, &Peer::Unix { pid: 1, uid: Some(0) }));
     }
 }

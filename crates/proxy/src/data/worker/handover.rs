@@ -12,11 +12,11 @@ use engine::{
 
 use super::{Hold, Worker};
 use crate::{
-    cold::takeover::{Inheritance, Parts, Share},
-    data::{
+    data::table::Token,
+    exchange::{
+        inheritance::{Inheritance, Parts, Share},
         peer::Peer,
-        shared::{Rest, WorkerExport},
-        table::Token,
+        reports::{Rest, WorkerExport},
     },
 };
 use net::sys::{Address, epoll, socket};

@@ -12,8 +12,11 @@ use engine::{
 
 use super::{Hold, Worker};
 use crate::{
-    cold::controller::{ClientInfo, ServerInfo, WorkerReport},
-    data::{shared::ShellMail, table::Token},
+    data::table::Token,
+    exchange::{
+        mail::ShellMail,
+        reports::{ClientInfo, ServerInfo, WorkerReport},
+    },
 };
 use net::sys::Address;
 
@@ -134,7 +137,8 @@ impl Worker {
                 ServerPlace::Table(server) => self.sockets.server_unsent(server),
                 ServerPlace::Parked(_) => 0,
             };
-            ServerInfo { unsent, ..ServerInfo::new(&self.shared, self.id, fd, link, row) }
+            let socket = self.shared.server_socket(fd).unwrap_or_default();
+            ServerInfo { unsent, ..ServerInfo::new(self.id, (fd, socket), link, row) }
         });
         let servers = servers.collect();
         WorkerReport {

@@ -11,7 +11,7 @@ use engine::{
 use super::{BUFFER_LEN, CROWDED_READ, MESSAGES_IN_TURN, READS_IN_TURN, SMALL_READ, Worker};
 use crate::data::{
     conn::{BROKEN, BULK, Conn, DONE, FAILED, NEWS, PIECE, READABLE},
-    sockets::{LastWords, Outcome},
+    sockets::{Outcome, flow::LastWords},
     table::{Kind, Token},
 };
 use net::{

@@ -12,11 +12,12 @@ use engine::ids::{Micros, WorkerId};
 use tokio::sync::mpsc;
 
 use crate::{
-    cold::{handshake::Handshakes, pooler::StartError},
-    data::{
-        listener,
-        shared::{ColdRequest, Origin, Shared},
-        worker::Worker,
+    cold::{listen, pooler::StartError},
+    data::worker::Worker,
+    exchange::{
+        handshakes::Handshakes,
+        requests::ColdRequest,
+        shared::{Origin, Shared},
     },
 };
 use net::{sys::Address, tls::TlsContexts};
@@ -39,7 +40,7 @@ impl Stepped {
     /// # Errors
     /// When there is nowhere to listen, or the system refuses descriptors.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        let listeners = listener::open_all(&config.global, Vec::new())?;
+        let listeners = listen::open_all(&config.global, Vec::new())?;
         let tls = TlsContexts::load(&config.global)?;
         let (handshakes, _) = Handshakes::new(1);
         let (requests, cold) = mpsc::unbounded_channel();

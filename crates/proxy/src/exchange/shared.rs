@@ -1,10 +1,9 @@
-//! What all threads of the pooler hold together besides the pools: the way into each worker, the
-//! listeners, the clock, and where the servers' sockets are connected to.
+//! All that workers share, besides the pools: the way into each worker, the listeners, the clock,
+//! and where the servers' sockets are connected to.
 
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
     os::fd::RawFd,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
@@ -13,181 +12,28 @@ use std::{
     time::Instant,
 };
 
-use config::{Config, SessionSchedule};
+use config::SessionSchedule;
 use engine::{
-    Drain,
-    ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
-    records::{HandoverState, WorkerRecords},
-    shell::{CancelEnd, Checked, Mail},
+    ids::{Micros, WorkerId},
+    records::HandoverState,
 };
 use tokio::sync::mpsc;
 
-use crate::{
-    cold::{
-        announced::Arrival,
-        check,
-        controller::WorkerReport,
-        handshake::{Handshakes, SecuredClient, SecuredServer},
-        pooler::ConsoleRequest,
-        resolve::Question,
-        takeover::{Inheritance, Lines, Share},
-    },
-    data::{
-        listener::Listener,
-        peer::Peer,
-        schedule::{Load, Schedule},
-    },
-    exchange::{
-        hub::{Hub, WorkerExchange, lock},
-        mailbox::Wake,
-    },
+use super::{
+    handshakes::Handshakes,
+    hub::{Hub, lock},
+    lines::Lines,
+    listener::Listener,
+    mail::{ShellHub, ShellMail},
+    peer::Peer,
+    requests::ColdRequest,
+    schedule::{Load, Schedule},
+    transport::ServerSocket,
 };
 use net::{
-    sys::{Address, Epoll, EventFd},
+    sys::{Epoll, EventFd},
     tls::{Tls, TlsContexts},
 };
-
-impl Wake for EventFd {
-    fn wake(&self) {
-        self.notify();
-    }
-}
-
-pub(crate) type ShellHub = Hub<ShellMail, EventFd>;
-pub(crate) type ShellExchange = WorkerExchange<ShellMail, EventFd>;
-
-/// A message to a worker.
-#[derive(Debug)]
-pub(crate) enum ShellMail {
-    /// By another worker's engine.
-    Engine(Mail),
-    /// A client that another worker accepted.
-    Client {
-        fd: RawFd,
-        peer: Peer,
-    },
-    /// A client whose handshake is made.
-    SecuredClient {
-        client: SecuredClient,
-        peer: Peer,
-        connected_at: Micros,
-    },
-    /// What came of the handshake with the server that `server` is to be.
-    SecuredServer {
-        server: ServerId,
-        ticket: u64,
-        result: Result<SecuredServer, String>,
-    },
-    /// A cancel request to a secured server has been dealt with.
-    CancelSent {
-        cancel: u64,
-        end: CancelEnd,
-    },
-    /// The addresses of a name that somebody is to connect to; none if it has none. The ticket is
-    /// that of the question.
-    Resolved {
-        ticket: u64,
-        addresses: Vec<SocketAddr>,
-    },
-    /// A host name has left these addresses.
-    Moved {
-        host: Arc<str>,
-        gone: Arc<[IpAddr]>,
-    },
-    /// What was asked about a client that logs in.
-    Checked {
-        client: ClientId,
-        serial: u64,
-        checked: Checked,
-    },
-    /// Too many are logging in: drop those that have kept us waiting.
-    CrowdOut,
-    /// Tell about yourself.
-    Report(mpsc::UnboundedSender<WorkerReport>),
-    /// Tell that everything before this has been dealt with, by dropping the other end.
-    Heard(mpsc::UnboundedSender<()>),
-    /// The configuration was replaced; the pools have its settings already.
-    Config(Arc<Config>),
-    Drain(Drain),
-    /// Pools were closed, opened or renewed.
-    Review,
-    /// Drop everything of these databases.
-    Kill(Arc<[String]>),
-    /// Drop this client, if it still is the one with that serial number.
-    KillClient {
-        client: ClientId,
-        serial: u64,
-    },
-    /// Read nothing and accept nobody from now on, but what is half read.
-    Suspend,
-    /// Drop whoever has something half read or half sent.
-    EndSuspense,
-    /// Go on reading.
-    Resume,
-    /// Come to rest.
-    Freeze,
-    /// Another process has taken over: clients that come to rest wait for it.
-    Leave,
-    /// Tell what could be given away now.
-    Rest(mpsc::UnboundedSender<Rest>),
-    /// These are to come from the process before this one.
-    Expect(Arc<Inheritance>),
-    /// They have come.
-    Adopt(Box<Share>),
-    /// Keep still, and tell what can be given away.
-    Export(mpsc::UnboundedSender<WorkerExport>),
-    /// The other process has what was exported. The sender is dropped when it is forgotten.
-    Cede(mpsc::UnboundedSender<()>),
-    /// The take-over is over, one way or the other.
-    Thaw,
-    /// These pools are no more. The sender is dropped when they are forgotten.
-    ForgetPools(Arc<[PoolId]>, mpsc::UnboundedSender<()>),
-    /// Close everything and end.
-    Stop,
-}
-
-impl ShellMail {
-    /// Does it tell what becomes of what was exported? All else is left for later, in its order.
-    pub(crate) fn ends_stillness(&self) -> bool {
-        matches!(self, Self::Cede(_) | Self::Thaw | Self::Stop)
-    }
-}
-
-impl From<Mail> for ShellMail {
-    fn from(mail: Mail) -> Self {
-        Self::Engine(mail)
-    }
-}
-
-/// How far a worker's clients have come to rest, after another process has taken over.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rest {
-    /// Can a client be given away now?
-    pub(crate) can_move: bool,
-    /// Is there a client that can be, sooner or later?
-    pub(crate) is_awaited: bool,
-}
-
-/// What a worker can give away to another process.
-#[derive(Debug)]
-pub(crate) struct WorkerExport {
-    pub(crate) worker: WorkerId,
-    pub(crate) records: WorkerRecords,
-    /// The parameters that are tracked.
-    pub(crate) names: Vec<String>,
-    /// In the order of the records: each client's, with its server's behind it; parked servers'.
-    pub(crate) fds: Vec<RawFd>,
-}
-
-/// What a worker asks of the cold thread.
-#[derive(Debug)]
-pub(crate) enum ColdRequest {
-    Resolve(Question),
-    /// A proxy is to say who its client is.
-    Arrival(Arrival),
-    Check(check::Inquiry),
-    Console(ConsoleRequest),
-}
 
 /// Time since a moment before the pooler started; the same for all threads, and for the process
 /// that takes over.
@@ -265,16 +111,6 @@ pub(crate) struct Shared {
     parked_tls: Mutex<HashMap<RawFd, Box<Tls>>>,
     /// How many there are: without any, nobody need look.
     parked_tls_count: AtomicUsize,
-}
-
-/// The other end of a server's socket.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ServerSocket {
-    pub(crate) address: Address,
-    /// The name it was reached by, which its certificate is for.
-    pub(crate) host: Option<String>,
-    /// How it is secured, in words; empty if it is not.
-    pub(crate) tls: String,
 }
 
 impl Shared {

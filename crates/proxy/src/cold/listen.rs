@@ -1,24 +1,22 @@
-//! The sockets clients come to: binding them, and removing the socket file at the end. Accepting
-//! is the workers' business.
+//! Opens the sockets that clients connect to.
 
 use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
     os::{
-        fd::{AsRawFd as _, OwnedFd, RawFd},
+        fd::{AsRawFd as _, OwnedFd},
         unix::fs::{PermissionsExt as _, chown},
     },
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use config::{Global, in_words};
 
-use crate::{log, warning};
-use net::sys::{
-    Address, process,
-    socket::{self, TcpDefaults},
+use crate::{
+    exchange::listener::{Listener, tune},
+    log, warning,
 };
+use net::sys::{Address, process, socket};
 
 /// Why the pooler cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -33,107 +31,6 @@ pub enum ListenError {
     Group(String),
     #[error("nowhere to listen on")]
     Nowhere,
-}
-
-#[derive(Debug)]
-pub(crate) struct Listener {
-    fd: OwnedFd,
-    address: Address,
-    open: AtomicBool,
-    /// Somebody else listens on it as well, a service manager or the process that we take over
-    /// from, and goes on when we do not.
-    inherited: AtomicBool,
-    /// By TCP: what its options were before [`tune`], and are again where the configuration has
-    /// zero.
-    defaults: Option<TcpDefaults>,
-}
-
-impl Listener {
-    fn new(fd: OwnedFd, address: Address, inherited: bool) -> Self {
-        let is_tcp = matches!(address, Address::Inet(_));
-        let defaults = is_tcp.then(|| TcpDefaults::of(fd.as_raw_fd())).and_then(Result::ok);
-        let (open, inherited) = (AtomicBool::new(true), AtomicBool::new(inherited));
-        Self { fd, address, open, inherited, defaults }
-    }
-
-    pub(crate) fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn is_tcp(&self) -> bool {
-        matches!(self.address, Address::Inet(_))
-    }
-
-    /// It is ours alone from now on.
-    pub(crate) fn own(&self) {
-        self.inherited.store(false, Ordering::Release);
-    }
-
-    /// Another process listens from now on: clients in the kernel's queue are that one's. The
-    /// workers do not watch it any more.
-    pub(crate) fn abandon(&self) {
-        if self.open.swap(false, Ordering::AcqRel)
-            && let Err(error) = process::blank(self.fd())
-        {
-            warning!("cannot let go of {}: {error}", self.address);
-        }
-    }
-
-    /// Refuses clients from now on, those in the kernel's queue included. The workers notice.
-    /// On an inherited socket they stay in the queue, for whoever is started next.
-    pub(crate) fn shut(&self) {
-        if self.open.swap(false, Ordering::AcqRel) && !self.inherited.load(Ordering::Acquire) {
-            socket::shutdown(self.fd(), false);
-            if let Address::Unix(path) = &self.address {
-                let _ = fs::remove_file(path);
-            }
-        }
-    }
-}
-
-/// Its socket file goes with it.
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.shut();
-    }
-}
-
-/// Closes the TCP listeners: what is left lets the console in.
-pub(crate) fn shut_tcp(listeners: &[Listener]) {
-    listeners.iter().filter(|listener| listener.is_tcp()).for_each(Listener::shut);
-}
-
-/// Sets what clients' sockets are to be like: the kernel hands the options of a listener down to
-/// the connections it accepts, so nothing need be set for each of them. Done at start, and again
-/// when the configuration was replaced, which may have zero now for what it has set before.
-pub(crate) fn tune(listeners: &[Listener], global: &Global) {
-    for listener in listeners.iter().filter(|listener| listener.is_tcp() && listener.is_open()) {
-        let fd = listener.fd();
-        let tuned = socket::set_defer_accept(fd, global.tcp_defer_accept)
-            .and_then(|()| listener.defaults.map_or(Ok(()), |defaults| defaults.restore(fd)))
-            .and_then(|()| set_tcp_options(fd, global));
-        if let Err(error) = tuned {
-            warning!("cannot set the options of {}: {error}", listener.address);
-        }
-    }
-}
-
-/// The configured options of every TCP connection.
-pub(crate) fn set_tcp_options(fd: RawFd, global: &Global) -> io::Result<()> {
-    socket::set_nodelay(fd)?;
-    socket::set_keepalive(fd, global.tcp_keepalive)?;
-    let (idle, interval) = (global.tcp_keepidle, global.tcp_keepintvl);
-    socket::set_keepalive_times(fd, idle, interval, global.tcp_keepcnt)?;
-    socket::set_user_timeout(fd, global.tcp_user_timeout)?;
-    socket::set_buffers(fd, global.tcp_socket_buffer)
 }
 
 /// Takes the sockets a service manager passed; without any, opens everything the configuration
@@ -156,7 +53,7 @@ pub(crate) fn open_all(
     }
     tune(&all, global);
     for listener in &all {
-        log!("listening on {}", listener.address);
+        log!("listening on {}", listener.address());
     }
     Ok(all)
 }
@@ -167,11 +64,7 @@ pub(crate) fn take_over(global: &Global, fds: Vec<OwnedFd>) -> Vec<Listener> {
     let taken = fds.into_iter().map(|fd| {
         let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
         log!("listening on {address}, taken over");
-        // The other process has tuned it: what its options would be, a new socket tells.
-        let fresh = socket::open(&address).and_then(|fresh| TcpDefaults::of(fresh.as_raw_fd()));
-        let mut listener = Listener::new(fd, address, true);
-        listener.defaults = listener.defaults.and(fresh.ok());
-        listener
+        Listener::taken_over(fd, address)
     });
     let all: Vec<_> = taken.collect();
     tune(&all, global);
@@ -289,7 +182,7 @@ fn open_unix(global: &Global) -> Result<Listener, ListenError> {
     socket::bind(socket.as_raw_fd(), &address).map_err(failed)?;
     // From here on the file is ours, and dropping the listener removes it.
     let listener = Listener::new(socket, address, false);
-    if let Address::Unix(path) = &listener.address {
+    if let Address::Unix(path) = listener.address() {
         admit(path, global)?;
     }
     socket::listen(listener.fd(), global.listen_backlog).map_err(failed)?;
@@ -322,9 +215,12 @@ fn admit(path: &Path, global: &Global) -> Result<(), ListenError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
+    use std::os::{fd::RawFd, unix::fs::MetadataExt as _};
+
+    use net::sys::socket::TcpDefaults;
 
     use super::*;
+    use crate::exchange::listener::shut_tcp;
 
     fn unix_only(dir: &Path) -> Global {
         Global {
@@ -456,7 +352,7 @@ mod tests {
 
         // Nor does it keep what another process has set.
         tune(&all, &set);
-        let taken = take_over(&global, vec![all[0].fd.try_clone().unwrap()]);
+        let taken = take_over(&global, vec![all[0].duplicate()]);
         assert_eq!(TcpDefaults::of(taken[0].fd()).unwrap(), fresh);
         taken[0].abandon();
     }

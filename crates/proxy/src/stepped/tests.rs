@@ -16,9 +16,9 @@ use tokio::sync::mpsc;
 use wire::{backend, frontend};
 
 use super::Stepped;
-use crate::data::{
-    shared::ShellMail,
-    worker::{CROWDED_READ, LOGINS_MAX},
+use crate::{
+    data::worker::{CROWDED_READ, LOGINS_MAX},
+    exchange::mail::ShellMail,
 };
 use net::sys::rights;
 

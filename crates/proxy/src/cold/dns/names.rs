@@ -6,10 +6,10 @@ use std::{collections::BTreeMap, mem, net::IpAddr};
 
 use engine::ids::Micros;
 
-use super::Question;
+use crate::exchange::requests::Question;
 
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     hosts: BTreeMap<String, Host>,
     /// The highest serial number seen of each zone; 0 before the first.
     zones: BTreeMap<String, u32>,
@@ -30,7 +30,7 @@ struct Host {
 
 /// The next step for a question.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     Known(Question, Vec<IpAddr>),
     /// The name is to be asked for; the answer goes to [`Names::learn`].
     LookUp,
@@ -40,10 +40,10 @@ pub(super) enum Asked {
 
 /// The consequence of an answer.
 #[derive(Debug)]
-pub(super) struct Learnt {
-    pub(super) answers: Vec<(Question, Vec<IpAddr>)>,
+pub(crate) struct Learnt {
+    pub(crate) answers: Vec<(Question, Vec<IpAddr>)>,
     /// Addresses the name had before and has no more.
-    pub(super) gone: Vec<IpAddr>,
+    pub(crate) gone: Vec<IpAddr>,
 }
 
 /// A name, for SHOW DNS_HOSTS.
@@ -87,7 +87,7 @@ impl Host {
 }
 
 impl Names {
-    pub(super) fn ask(&mut self, question: Question, now: Micros) -> Asked {
+    pub(crate) fn ask(&mut self, question: Question, now: Micros) -> Asked {
         if let Some(zone) = zone(&question.host) {
             self.zones.entry(zone.to_owned()).or_default();
         }
@@ -100,7 +100,7 @@ impl Names {
     }
 
     /// The answer, and until when it counts; empty if the name does not exist.
-    pub(super) fn learn(&mut self, name: &str, addresses: Vec<IpAddr>, until: Micros) -> Learnt {
+    pub(crate) fn learn(&mut self, name: &str, addresses: Vec<IpAddr>, until: Micros) -> Learnt {
         let host = self.hosts.entry(name.to_owned()).or_default();
         (host.looking, host.until) = (false, until);
         host.addresses = addresses;
@@ -115,13 +115,13 @@ impl Names {
         Learnt { answers, gone }
     }
 
-    pub(super) fn zones(&self) -> Vec<String> {
+    pub(crate) fn zones(&self) -> Vec<String> {
         self.zones.keys().cloned().collect()
     }
 
     /// Takes in a zone's serial number. If it has grown, or is the first: the one before, and the
     /// names in the zone whose addresses are known. Serial numbers go round (RFC 1982).
-    pub(super) fn grown(&mut self, name: &str, serial: u32) -> Option<(u32, Vec<String>)> {
+    pub(crate) fn grown(&mut self, name: &str, serial: u32) -> Option<(u32, Vec<String>)> {
         let known = self.zones.get_mut(name)?;
         let is_first = *known == 0 && serial != 0;
         if !is_first && serial.wrapping_sub(*known).cast_signed() <= 0 {
@@ -133,7 +133,7 @@ impl Names {
         Some((old, hosts.map(|(host, _)| host.clone()).collect()))
     }
 
-    pub(super) fn info(&self, now: Micros) -> NamesInfo {
+    pub(crate) fn info(&self, now: Micros) -> NamesInfo {
         let host = |(name, host): (&String, &Host)| HostInfo {
             name: name.clone(),
             ttl: host.until.saturating_sub(now),

@@ -1,0 +1,63 @@
+//! The resolver, set up by the system's resolv.conf and hosts file. `names.rs` remembers the answers.
+
+pub(crate) mod names;
+
+use std::{io, net::Ipv4Addr, path::Path, sync::Mutex};
+
+use config::Global;
+use engine::ids::Micros;
+use hickory_resolver::{
+    TokioResolver,
+    config::{LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts},
+    net::{NetError, runtime::TokioRuntimeProvider},
+    system_conf,
+};
+
+use self::names::{Names, NamesInfo};
+use crate::{exchange::hub::lock, warning};
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// The resolver and its table of names.
+pub(crate) struct Dns {
+    pub(crate) resolver: TokioResolver,
+    pub(crate) names: Mutex<Names>,
+}
+
+impl std::fmt::Debug for Dns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dns").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Dns {
+    /// # Errors
+    /// When the resolver cannot be made from what resolv.conf says.
+    pub(crate) fn new(global: &Global) -> io::Result<Self> {
+        let (config, mut options) = servers(&global.resolv_conf);
+        // What is remembered, and for how long, is decided here.
+        options.cache_size = 0;
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        let provider = TokioRuntimeProvider::default();
+        let resolver = TokioResolver::builder_with_config(config, provider).with_options(options);
+        let resolver = resolver.build().map_err(io::Error::other)?;
+        Ok(Self { resolver, names: Mutex::default() })
+    }
+
+    pub(crate) fn info(&self, now: Micros) -> NamesInfo {
+        lock(&self.names).info(now)
+    }
+}
+
+/// The name servers to ask. As the C library does, where none is named one on this machine is.
+fn servers(path: &str) -> (ResolverConfig, ResolverOpts) {
+    let path = if path.is_empty() { RESOLV_CONF } else { path };
+    let read = config::read_file(Path::new(path))
+        .map_err(NetError::from)
+        .and_then(system_conf::parse_resolv_conf);
+    read.unwrap_or_else(|error| {
+        warning!("{path}: {error}; asking a name server on this machine");
+        let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
+        (ResolverConfig::from_name_servers(vec![local]), ResolverOpts::default())
+    })
+}

@@ -1,0 +1,64 @@
+//! Frames and descriptors, as they go over the unix socket.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
+    time::Duration,
+};
+
+use net::sys::rights;
+
+/// What follows the startup packet: these words and the versions of the conversation and of the
+/// records. Both processes must have the same.
+pub(super) const REQUEST: &str = "weir: take over";
+/// Of the conversation above.
+const PROTOCOL: u32 = 2;
+/// The letter of a refusal, which no server says at the beginning of a login: PgBouncer is told apart.
+pub(super) const REFUSAL: u8 = b'X';
+/// How long one side waits for the other to say something that needs no time.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest frame.
+const FRAME_LEN_MAX: usize = 1 << 30;
+
+pub(super) fn request() -> String {
+    format!("{REQUEST} {PROTOCOL}.{}", engine::records::FORMAT)
+}
+
+pub(super) fn write_frame(mut to: &UnixStream, letter: u8, body: &[u8]) -> io::Result<()> {
+    let mut head = [letter, 0, 0, 0, 0];
+    let len = u32::try_from(body.len()).map_err(io::Error::other)?;
+    head[1..].copy_from_slice(&len.to_be_bytes());
+    to.write_all(&head)?;
+    to.write_all(body)
+}
+
+pub(super) fn read_frame(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
+    let mut head = [0; 5];
+    from.read_exact(&mut head)?;
+    let [letter, len @ ..] = head;
+    let len = u32::from_be_bytes(len) as usize;
+    if len > FRAME_LEN_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut body = Vec::new();
+    from.take(len as u64).read_to_end(&mut body)?;
+    if body.len() < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((letter, body))
+}
+
+pub(super) fn write_fds(to: &UnixStream, fds: &[RawFd]) -> io::Result<()> {
+    fds.chunks(rights::FDS_MAX).try_for_each(|some| rights::send(to.as_raw_fd(), some))
+}
+
+pub(super) fn read_fds(from: &UnixStream, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let mut fds = Vec::new();
+    while fds.len() < count {
+        fds.extend(rights::receive(from.as_raw_fd())?);
+    }
+    Ok(fds)
+}

@@ -1,0 +1,73 @@
+//! The state of a process with its descriptors, as it arrives in another process.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+};
+
+use engine::records::{HandoverState, Malformed, WorkerRecords};
+
+use super::frame::read_fds;
+
+/// Why nothing was taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    #[error("cannot take over without unix_socket_dir")]
+    NoSocket,
+    #[error("the running process does not hand over: {0}")]
+    Refused(String),
+    #[error(
+        "the running process is not Weir, and cannot hand over its connections: stop it, then start \
+         Weir without -R"
+    )]
+    Foreign,
+    #[error("the running process was lost while it handed over: {0}")]
+    Lost(#[from] io::Error),
+    #[error("the running process sent what is not understood: {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the running process sent {0} descriptors too few or too many")]
+    Descriptors(usize),
+}
+
+/// What a state says of the descriptors behind it: how many are listened on, and how many others
+/// there are.
+pub(super) fn head(listeners: usize, sockets: usize) -> [u8; 8] {
+    let mut head = [0; 8];
+    head[..4].copy_from_slice(&(listeners as u32).to_be_bytes());
+    head[4..].copy_from_slice(&(sockets as u32).to_be_bytes());
+    head
+}
+
+/// Reads what [`head`] wrote, the state and the descriptors.
+pub(super) fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, TakeOverError> {
+    let (counts, state) = body.split_at_checked(8).ok_or(TakeOverError::Foreign)?;
+    let count = |at: usize| {
+        counts[at..at + 4].iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte))
+    };
+    let (listeners, sockets) = (count(0), count(4));
+    let handover_state = HandoverState::from_bytes(state)?;
+    let expected: usize = handover_state.worker_records.iter().map(sockets_of).sum();
+    if expected != sockets {
+        return Err(TakeOverError::Descriptors(expected.abs_diff(sockets)));
+    }
+    let mut fds = VecDeque::from(read_fds(from, listeners + sockets)?);
+    if fds.len() != listeners + sockets {
+        return Err(TakeOverError::Descriptors(fds.len().abs_diff(listeners + sockets)));
+    }
+    let listeners = fds.drain(..listeners).collect();
+    Ok(Received { handover_state, listeners, fds })
+}
+
+/// A state and the descriptors behind it.
+pub(super) struct Received {
+    pub(super) handover_state: HandoverState,
+    pub(super) listeners: Vec<OwnedFd>,
+    pub(super) fds: VecDeque<OwnedFd>,
+}
+
+/// How many descriptors go with the records of one worker.
+fn sockets_of(records: &WorkerRecords) -> usize {
+    let servers = records.clients.iter().filter(|client| client.server.is_some()).count();
+    records.clients.len() + servers + records.parked.len()
+}

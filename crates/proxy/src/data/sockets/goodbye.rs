@@ -1,0 +1,58 @@
+//! Closing a client's socket: bytes that it has not read yet go out first, and bytes that it sent are
+//! read away.
+
+use std::os::fd::RawFd;
+
+use engine::ids::Micros;
+
+use super::Sockets;
+use crate::data::{
+    conn::{Lingering, Pending},
+    table::Kind,
+};
+use net::sys::{epoll, socket};
+
+/// How long the last words to a client are kept.
+const LINGER: Micros = 5_000_000;
+
+impl Sockets {
+    /// The client has left, but not everything it was told has gone out.
+    pub(super) fn linger(&mut self, fd: RawFd, pending: Box<Pending>) {
+        let token = self.table.token(fd);
+        self.table.change(token, Kind::Lingering);
+        self.lingering.insert(fd, Lingering { pending, until: self.now + LINGER });
+    }
+
+    pub(crate) fn linger_event(&mut self, fd: RawFd, events: u32) {
+        let Some(lingering) = self.lingering.get_mut(&fd) else { return };
+        let is_broken = events & epoll::BROKEN != 0;
+        if is_broken || lingering.pending.send(fd).unwrap_or(true) {
+            self.lingering.remove(&fd);
+            self.say_goodbye(fd, true);
+        }
+    }
+
+    /// Gives up what was kept too long.
+    pub(super) fn end_lingering(&mut self) {
+        let now = self.now;
+        let late = self.lingering.extract_if(|_, lingering| lingering.until <= now);
+        let late: Vec<_> = late.map(|(fd, _)| fd).collect();
+        late.into_iter().for_each(|fd| self.discard(fd));
+    }
+
+    /// Closes a client's socket. Bytes it sent that nobody read would turn the close into a
+    /// reset, which can overtake the error message that explains it; so they are read away,
+    /// unless the client has closed its side already.
+    pub(super) fn say_goodbye(&mut self, fd: RawFd, unread: bool) {
+        if unread {
+            socket::shutdown(fd, true);
+            let mut waste = [0; 4096];
+            for _ in 0..16 {
+                if !matches!(socket::recv(fd, &mut waste), Ok(1..)) {
+                    break;
+                }
+            }
+        }
+        self.discard(fd);
+    }
+}
