@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::error::Mistake;
+use crate::reason::{AuthFileError, Reason};
 
 /// A user name must be shorter than this, in bytes.
 const USER_LEN_MAX: usize = 128;
@@ -45,12 +46,12 @@ impl AuthFile {
                         _ => warnings.push(Mistake::in_file(
                             file,
                             reader.line(),
-                            "user is not in UTF-8".into(),
+                            Reason::UserNotUtf8,
                         )),
                     }
                 }
-                Err(reason) => {
-                    let reason = format!("{reason}, the rest of the file is not read");
+                Err(error) => {
+                    let reason = Reason::AuthFile(error);
                     warnings.push(Mistake::in_file(file, reader.line(), reason));
                     break;
                 }
@@ -78,7 +79,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn entry(&mut self) -> Result<Option<Entry>, &'static str> {
+    fn entry(&mut self) -> Result<Option<Entry>, AuthFileError> {
         loop {
             self.skip_while(|byte| byte.is_ascii_whitespace() || byte == 0x0b);
             self.start = self.position;
@@ -86,31 +87,31 @@ impl Reader<'_> {
                 None => return Ok(None),
                 Some(b';') => self.skip_line(),
                 Some(b'"') => break,
-                Some(_) => return Err("broken auth file"),
+                Some(_) => return Err(AuthFileError::Broken),
             }
         }
         let user = self.quoted()?;
         if user.len() >= USER_LEN_MAX {
-            return Err("username too long in auth file");
+            return Err(AuthFileError::LongUser);
         }
         self.skip_while(|byte| byte != b'"');
         let secret = self.quoted()?;
         if secret.len() >= SECRET_LEN_MAX {
-            return Err("password too long in auth file");
+            return Err(AuthFileError::LongPassword);
         }
         self.skip_line();
         Ok(Some((user, secret)))
     }
 
     /// A text in double quotes, in which a quote is doubled.
-    fn quoted(&mut self) -> Result<Vec<u8>, &'static str> {
+    fn quoted(&mut self) -> Result<Vec<u8>, AuthFileError> {
         if self.next() != Some(b'"') {
-            return Err("broken auth file");
+            return Err(AuthFileError::Broken);
         }
         let mut text = Vec::new();
         loop {
             match self.next() {
-                None => return Err("broken auth file"),
+                None => return Err(AuthFileError::Broken),
                 Some(b'"') if self.peek() == Some(b'"') => {
                     self.position += 1;
                     text.push(b'"');

@@ -1,6 +1,7 @@
 //! The bounds of single keys, for values of the right form.
 
 use crate::key::{Key, Scope};
+use crate::reason::Reason;
 
 /// The database that is the console; no entry may take its name.
 pub(crate) const CONSOLE: &str = "pgbouncer";
@@ -12,11 +13,11 @@ const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
 const KEEPALIVE_COUNT_MAX: u32 = 127;
 
 /// The reason a well-formed value is still not allowed.
-pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
+pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<Reason> {
     match (key.scope, key.name, value?) {
-        (Scope::Database | Scope::Peer, "port", "0") => Some("invalid port: 0".to_owned()),
+        (Scope::Database | Scope::Peer, "port", "0") => Some(Reason::Port("0".to_owned())),
         (Scope::Global | Scope::Database, "auth_dbname", CONSOLE) => {
-            Some(format!("cannot use the reserved \"{CONSOLE}\" database as an auth_dbname"))
+            Some(Reason::ReservedAuthDatabase(CONSOLE))
         }
         (Scope::Global, "peer_id", id) => too_large(key, id, PEER_ID_MAX),
         // PgBouncer counts them in an int.
@@ -31,8 +32,7 @@ pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<String> {
     }
 }
 
-fn too_large(key: &Key, value: &str, max: u32) -> Option<String> {
+fn too_large(key: &Key, value: &str, max: u32) -> Option<Reason> {
     let is_larger = value.parse().is_ok_and(|number: u32| number > max);
-    let name = key.name;
-    is_larger.then(|| format!("invalid value \"{value}\" for parameter {name}: at most {max}"))
+    is_larger.then(|| Reason::TooLarge { key: key.name, text: value.to_owned(), max })
 }

@@ -8,6 +8,7 @@ use crate::bounds::{CONSOLE, PEER_ID_MAX, out_of_bounds};
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::key::{Key, Keyed, Scope};
+use crate::reason::Reason;
 use crate::source::Source;
 use crate::suggest;
 use crate::table::{Database, Global, Peer, UserSettings};
@@ -63,25 +64,25 @@ impl Place {
         Self { line, ..self.clone() }
     }
 
-    pub(crate) fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
+    pub(crate) fn mistake(&self, key: &str, reason: Reason) -> Mistake {
         let dot = if self.entry.is_empty() || key.is_empty() { "" } else { "." };
         Mistake {
             file: Arc::clone(&self.file),
             line: self.line,
             section: self.section.clone(),
             key: format!("{}{dot}{key}", self.entry),
-            reason: reason.into(),
+            reason,
             suggestion: None,
         }
     }
 }
 
 impl Report {
-    pub(crate) fn error(&mut self, place: &Place, key: &str, reason: impl Into<String>) {
+    pub(crate) fn error(&mut self, place: &Place, key: &str, reason: Reason) {
         self.mistakes.push(place.mistake(key, reason));
     }
 
-    fn warn(&mut self, place: &Place, reason: impl Into<String>) {
+    fn warn(&mut self, place: &Place, reason: Reason) {
         self.warnings.push(place.mistake("", reason));
     }
 
@@ -90,7 +91,7 @@ impl Report {
         &mut self,
         place: &Place,
         key: &str,
-        reason: String,
+        reason: Reason,
         typed: &str,
         words: impl Iterator<Item = &'a str>,
     ) {
@@ -116,8 +117,7 @@ impl Builder {
     pub(crate) fn reset_global(&mut self, place: &Place) {
         let defaults = Global::defaults(self.source);
         if self.global != defaults {
-            let reason = "[pgbouncer] again: the keys set before it return to their defaults";
-            self.report.warn(place, reason);
+            self.report.warn(place, Reason::MainSectionAgain);
         }
         self.global = defaults;
     }
@@ -129,18 +129,16 @@ impl Builder {
     pub(crate) fn database(&mut self, place: &Place, settings: &[Setting]) {
         let name = &place.entry;
         if name == CONSOLE {
-            let reason = format!("database name \"{name}\" is reserved");
-            return self.report.error(place, "", reason);
+            return self.report.error(place, "", Reason::ReservedName(name.clone()));
         }
         if name.len() > NAME_LEN_MAX {
-            let reason = format!("database name is longer than {NAME_LEN_MAX} bytes");
-            return self.report.error(place, "", reason);
+            return self.report.error(place, "", Reason::LongName { max: NAME_LEN_MAX });
         }
         let mut database = Database { name: name.clone(), ..Database::default() };
         self.assign_all(&mut database, place, settings);
         // Without a host there is one place to connect to.
         if !database.port.fit(database.hosts.len().max(1)) {
-            let reason = format!("invalid number of ports: {}", database.port);
+            let reason = Reason::NumberOfPorts(database.port.to_string());
             self.report.error(place, "port", reason);
         }
         // Here 0 means "as the global key says", while there it means no limit or one use.
@@ -149,7 +147,7 @@ impl Builder {
             database.max_db_client_connections.filter(|max| *max > 0);
         database.server_lifetime = database.server_lifetime.filter(|time| !time.is_zero());
         if self.databases.insert(name.clone(), (database, place.clone())).is_some() {
-            self.report.warn(place, "database defined again: the last definition counts");
+            self.report.warn(place, Reason::DefinedAgain("database"));
         }
     }
 
@@ -166,24 +164,23 @@ impl Builder {
             *timeout = timeout.filter(|time| !time.is_zero());
         }
         if self.users.insert(place.entry.clone(), user).is_some() {
-            self.report.warn(place, "user defined again: the last definition counts");
+            self.report.warn(place, Reason::DefinedAgain("user"));
         }
     }
 
     pub(crate) fn peer(&mut self, place: &Place, settings: &[Setting]) {
         let id = place.entry.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
         let Some(id) = id else {
-            let reason = format!("id of a peer must be a number from 1 to {PEER_ID_MAX}");
-            return self.report.error(place, "", reason);
+            return self.report.error(place, "", Reason::PeerId { max: PEER_ID_MAX });
         };
         let mut peer = Peer::default();
         let mistakes = self.report.mistakes.len();
         self.assign_all(&mut peer, place, settings);
         if peer.hosts.is_empty() && self.report.mistakes.len() == mistakes {
-            self.report.error(place, "", format!("host was not provided for peer {id}"));
+            self.report.error(place, "", Reason::PeerWithoutHost(id));
         }
         if self.peers.insert(id, peer).is_some() {
-            self.report.warn(place, "peer defined again: the last definition counts");
+            self.report.warn(place, Reason::DefinedAgain("peer"));
         }
     }
 
@@ -199,7 +196,7 @@ impl Builder {
         let mut databases = BTreeMap::new();
         for (name, (database, place)) in self.databases {
             if database.hosts.is_empty() && self.global.unix_socket_dir.is_empty() {
-                self.report.error(&place, "", "no host, and unix_socket_dir is empty");
+                self.report.error(&place, "", Reason::NoHost);
             }
             databases.insert(name, Arc::new(database));
         }
@@ -229,17 +226,17 @@ fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &st
     else {
         let reason = match T::ROWS.first().map(|row| row.key.scope) {
             Some(Scope::Database | Scope::Peer) => {
-                format!("unrecognized connection parameter: {key}")
+                Reason::UnknownConnectionParameter(key.to_owned())
             }
-            Some(Scope::User) => format!("unrecognized user parameter: {key}"),
-            Some(Scope::Global) | None => format!("unknown parameter: pgbouncer/{key}"),
+            Some(Scope::User) => Reason::UnknownUserParameter(key.to_owned()),
+            Some(Scope::Global) | None => Reason::UnknownParameter(key.to_owned()),
         };
         return report.unknown(place, key, reason, key, names());
     };
     if let Err(error) = (row.set)(target, text) {
-        let reason = bad_value(&row.key, text, &error);
-        match (row.key.kind, error) {
-            (Kind::Choice(words), ValueError::Expected(_)) => {
+        let reason = bad_value(&row.key, text, error);
+        match row.key.kind {
+            Kind::Choice(words) => {
                 report.unknown(place, key, reason, text, words.iter().copied());
             }
             _ => report.error(place, key, reason),
@@ -255,10 +252,10 @@ pub(crate) fn unaliased(key: &str) -> &str {
 }
 
 /// The reason a value was not taken, in PgBouncer's words.
-fn bad_value(key: &Key, text: &str, error: &ValueError) -> String {
+fn bad_value(key: &Key, text: &str, error: ValueError) -> Reason {
     match (key.scope, key.name) {
-        (Scope::Database | Scope::User, "pool_mode") => format!("invalid pool mode: {text}"),
-        (Scope::Database | Scope::Peer, "port") => format!("invalid port: {text}"),
-        _ => error.reason(key, text),
+        (Scope::Database | Scope::User, "pool_mode") => Reason::PoolMode(text.to_owned()),
+        (Scope::Database | Scope::Peer, "port") => Reason::Port(text.to_owned()),
+        _ => key.refuse(text, error),
     }
 }

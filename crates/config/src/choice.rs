@@ -44,8 +44,7 @@ macro_rules! choices {
             const KIND: Kind = Kind::Choice(Self::WORDS);
 
             fn parse(text: &str) -> Result<Self, ValueError> {
-                let expected = || ValueError::Expected(format!("one of {}", Self::WORDS.join(", ")));
-                Self::of_word(text).ok_or_else(expected)
+                Self::of_word(text).ok_or(ValueError::OneOf(Self::WORDS))
             }
 
             fn show(&self) -> Option<String> {
@@ -162,6 +161,6 @@ mod tests {
         assert_eq!(PoolMode::parse("Transaction"), Ok(PoolMode::Transaction));
         assert_eq!(SslMode::parse("PREFER"), Ok(SslMode::Prefer));
         assert_eq!(PoolMode::parse("auto"), Ok(PoolMode::Auto));
-        assert!(matches!(PoolMode::parse("automatic"), Err(ValueError::Expected(_))));
+        assert!(matches!(PoolMode::parse("automatic"), Err(ValueError::OneOf(_))));
     }
 }

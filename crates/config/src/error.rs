@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::{fmt, io};
 
-use crate::key::Key;
-use crate::value::ValueError;
+use crate::reason::Reason;
+use crate::suggest;
 
 /// One mistake, or one warning, and where it is. Line 0 stands for the file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Mistake {
     pub section: String,
     /// The key, `NAME.key` within a database, user or peer; empty where there is none.
     pub key: String,
-    pub reason: String,
+    pub reason: Reason,
     /// The valid word that is nearest to what was written.
     pub suggestion: Option<String>,
 }
@@ -31,7 +31,7 @@ pub struct ConfigError {
 
 impl Mistake {
     /// In a line of a file without sections.
-    pub(crate) fn in_file(file: &Arc<str>, line: usize, reason: String) -> Self {
+    pub(crate) fn in_file(file: &Arc<str>, line: usize, reason: Reason) -> Self {
         Self {
             file: Arc::clone(file),
             line,
@@ -40,11 +40,6 @@ impl Mistake {
             reason,
             suggestion: None,
         }
-    }
-
-    /// A file that is wanted and cannot be had, in PgBouncer's words.
-    pub(crate) fn unreadable(what: &str, error: &io::Error) -> Self {
-        Self::in_file(&Arc::from(""), 0, format!("could not {what}: {}", in_words(error)))
     }
 }
 
@@ -68,11 +63,7 @@ impl fmt::Display for Mistake {
         if !self.file.is_empty() {
             f.write_str(": ")?;
         }
-        f.write_str(&self.reason)?;
-        match &self.suggestion {
-            Some(word) => write!(f, " (did you mean \"{word}\"?)"),
-            None => Ok(()),
-        }
+        write!(f, "{}{}", self.reason, suggest::hint(self.suggestion.as_deref()))
     }
 }
 
@@ -90,17 +81,3 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
-
-impl ValueError {
-    /// The phrase for a bad value; PgBouncer's words where it has them. Secrets are not repeated.
-    pub(crate) fn reason(&self, key: &Key, text: &str) -> String {
-        match self {
-            Self::Expected(form) if key.secret => {
-                format!("invalid value for parameter {}: expected {form}", key.name)
-            }
-            Self::Expected(form) => {
-                format!("invalid value \"{text}\" for parameter {}: expected {form}", key.name)
-            }
-        }
-    }
-}

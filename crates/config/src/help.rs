@@ -6,19 +6,26 @@ use crate::key::{Key, Scope};
 use crate::suggest;
 use crate::value::Kind;
 
+/// There is no key of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no key \"{name}\"{}", suggest::hint(*suggestion))]
+pub struct UnknownKey {
+    name: String,
+    suggestion: Option<&'static str>,
+}
+
 /// The text of `weir help KEY`, for every place the key can be written in.
 ///
 /// # Errors
-/// There is no such key; the message names the nearest one.
-pub fn help(name: &str) -> Result<String, String> {
+/// When there is no such key.
+pub fn help(name: &str) -> Result<String, UnknownKey> {
     let name = name.to_ascii_lowercase();
     let entries: Vec<_> = Key::all().filter(|key| key.name == name).map(entry).collect();
     if !entries.is_empty() {
         return Ok(entries.join("\n"));
     }
-    let nearest = suggest::nearest(&name, Key::all().map(|key| key.name));
-    let suggestion = nearest.map_or(String::new(), |key| format!(" (did you mean \"{key}\"?)"));
-    Err(format!("there is no key \"{name}\"{suggestion}"))
+    let suggestion = suggest::nearest(&name, Key::all().map(|key| key.name));
+    Err(UnknownKey { name, suggestion })
 }
 
 /// The whole of `docs/config.md`.

@@ -44,7 +44,7 @@ impl Value for Vec<Host> {
         let hosts: Self =
             text.split(',').map(str::trim).filter(|host| !host.is_empty()).map(Host::new).collect();
         match hosts.is_empty() {
-            true => Err(ValueError::Expected("at least one host".to_owned())),
+            true => Err(ValueError::Hosts),
             false => Ok(hosts),
         }
     }
@@ -91,7 +91,7 @@ impl Value for Ports {
         let ports: Vec<u16> =
             text.split(',').map(<u16 as Value>::parse).collect::<Result<_, _>>()?;
         match ports.contains(&0) {
-            true => Err(ValueError::Expected("ports from 1 to 65535".to_owned())),
+            true => Err(ValueError::Ports),
             false => Ok(Self(ports)),
         }
     }

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::connstr;
 use crate::error::{ConfigError, in_words};
 use crate::key::Keyed as _;
+use crate::reason::Reason;
 use crate::source::Source;
 use crate::table::Database;
 
@@ -39,7 +40,7 @@ impl Config {
         let main_seen = reader.read(text, &file, 0);
         if !main_seen {
             let place = Place::new(&file, 0, "", "");
-            reader.builder.report.error(&place, "", "main section missing from config file");
+            reader.builder.report.error(&place, "", Reason::NoMainSection);
         }
         reader.builder.finish()
     }
@@ -70,7 +71,7 @@ impl Reader<'_> {
                 Content::Include(name) => main_seen |= self.include(&place, name, depth),
                 Content::Pair(key, value) => self.pair(&place, &key, value),
                 Content::Error => {
-                    self.builder.report.error(&place, "", "syntax error in configuration");
+                    self.builder.report.error(&place, "", Reason::Syntax);
                 }
             }
         }
@@ -81,7 +82,7 @@ impl Reader<'_> {
         if name == "pgbouncer" {
             self.builder.reset_global(place);
         } else if !SECTIONS.contains(&name) {
-            let reason = format!("unknown section: {name}");
+            let reason = Reason::UnknownSection(name.to_owned());
             self.builder.report.unknown(place, "", reason, name, SECTIONS.into_iter());
         }
         self.section = Some(name.to_owned());
@@ -89,14 +90,14 @@ impl Reader<'_> {
 
     fn include(&mut self, place: &Place, name: &str, depth: usize) -> bool {
         if depth >= INCLUDE_DEPTH_MAX {
-            let reason = format!("include nesting level too deep, maximum is {INCLUDE_DEPTH_MAX}");
+            let reason = Reason::IncludedTooDeep { max: INCLUDE_DEPTH_MAX };
             self.builder.report.error(place, "", reason);
             return false;
         }
         self.included = self.included.saturating_add(1);
         if self.included > INCLUDES_MAX {
             if self.included == INCLUDES_MAX + 1 {
-                let reason = format!("too many files are included, maximum is {INCLUDES_MAX}");
+                let reason = Reason::TooManyIncluded { max: INCLUDES_MAX };
                 self.builder.report.error(place, "", reason);
             }
             return false;
@@ -104,7 +105,7 @@ impl Reader<'_> {
         match (self.include)(Path::new(name)) {
             Ok(text) => self.read(&text, &Arc::from(name), depth + 1),
             Err(error) => {
-                let reason = format!("could not load file \"{name}\": {}", in_words(&error));
+                let reason = Reason::NotLoaded { file: name.to_owned(), why: in_words(&error) };
                 self.builder.report.error(place, "", reason);
                 false
             }
@@ -129,7 +130,7 @@ impl Reader<'_> {
             // The header of an unknown section was reported; its keys would only repeat that.
             Some(_) => {}
             None => {
-                let reason = format!("value without section: {key}");
+                let reason = Reason::OutsideOfSections(key.to_owned());
                 self.builder.report.error(place, key, reason);
             }
         }
@@ -140,12 +141,12 @@ impl Reader<'_> {
         place: &Place,
         name: &str,
         value: &str,
-        what: &str,
+        what: &'static str,
     ) -> (Place, Vec<Setting>) {
         let place = Place { entry: name.to_owned(), ..place.clone() };
         let (pairs, complete) = connstr::pairs(value);
         if !complete {
-            self.builder.report.error(&place, "", format!("syntax error in {what}"));
+            self.builder.report.error(&place, "", Reason::SyntaxIn(what));
         }
         let setting = |(key, text)| Setting { key, text, line: place.line };
         let settings: Vec<_> = pairs.into_iter().map(setting).collect();
@@ -165,9 +166,7 @@ impl Reader<'_> {
         let all = settings.into_iter().enumerate();
         let (rests, settings): (Vec<_>, Vec<_>) = all.partition(|(at, one)| is_rest(*at, one));
         if !rests.is_empty() {
-            let reason = "unrecognized connection parameter behind a password (which stands in single \
-                          quotes if there is a blank in it)";
-            self.builder.report.error(place, "", reason);
+            self.builder.report.error(place, "", Reason::BehindPassword);
         }
         settings.into_iter().map(|(_, one)| one).collect()
     }

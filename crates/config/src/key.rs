@@ -4,6 +4,7 @@
 //! of [`Row`]s. Everything else is generic over that list: parser, defaults, `SHOW CONFIG`, help and
 //! documentation. The rows are in `table`.
 
+use crate::reason::Reason;
 use crate::source::Source;
 use crate::value::{Kind, ValueError};
 
@@ -83,6 +84,15 @@ impl Key {
     #[must_use]
     pub fn default_in(&self, source: Source) -> Option<&'static str> {
         self.own_default(source).or(self.default)
+    }
+
+    /// Why a text of the wrong form is not taken. A secret is not repeated.
+    pub(crate) fn refuse(&self, text: &str, expected: ValueError) -> Reason {
+        let key = self.name;
+        match self.secret {
+            true => Reason::SecretValue { key, expected },
+            false => Reason::Value { key, text: text.to_owned(), expected },
+        }
     }
 
     fn own_default(&self, source: Source) -> Option<&'static str> {

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::hba::words::{is_blank, quoted};
+use crate::reason::LdapError;
 
 /// The options of an `ldap` rule. Its `Debug` does not show the password to bind with.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -55,14 +56,14 @@ impl LdapOptions {
     /// Reads `name=value` words.
     ///
     /// # Errors
-    /// What is wrong with them, in one phrase.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// When they cannot be used.
+    pub fn parse(text: &str) -> Result<Self, LdapError> {
         let mut parts = Parts::default();
         let mut rest = text;
         while let Some((word, after)) = word(rest)? {
             rest = after;
             // Neither is told what stands in the place of a name: it may be half of a password.
-            let (name, value) = word.split_once('=').ok_or("an LDAP option has no value")?;
+            let (name, value) = word.split_once('=').ok_or(LdapError::NoValue)?;
             parts.set(name, value)?;
         }
         parts.options()
@@ -110,14 +111,14 @@ struct Parts {
 }
 
 impl Parts {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), LdapError> {
         let text = || Some(value.to_owned());
         match name {
             "ldapurl" => self.set_url(value)?,
             "ldapserver" => self.servers = value.split_whitespace().map(str::to_owned).collect(),
             "ldapport" => self.port = Some(port(value)?),
             "ldapscheme" if matches!(value, "ldap" | "ldaps") => self.scheme = text(),
-            "ldapscheme" => return Err(format!("invalid ldapscheme value: \"{value}\"")),
+            "ldapscheme" => return Err(LdapError::Scheme(value.to_owned())),
             "ldaptls" => self.start_tls = value == "1",
             "ldapprefix" => self.prefix = text(),
             "ldapsuffix" => self.suffix = text(),
@@ -126,17 +127,17 @@ impl Parts {
             "ldapbindpasswd" => self.bind_password = text(),
             "ldapsearchattribute" => self.attribute = text(),
             "ldapsearchfilter" => self.filter = text(),
-            _ => return Err("invalid LDAP key parameter".into()),
+            _ => return Err(LdapError::Key),
         }
         Ok(())
     }
 
     /// `scheme://host[:port]/base[?[attribute][?[scope][?[filter]]]]` (RFC 4516).
-    fn set_url(&mut self, url: &str) -> Result<(), String> {
-        let wrong = || format!("could not parse LDAP URL \"{url}\"");
+    fn set_url(&mut self, url: &str) -> Result<(), LdapError> {
+        let wrong = || LdapError::Url(url.to_owned());
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
         if !matches!(scheme, "ldap" | "ldaps") {
-            return Err(format!("unsupported LDAP URL scheme: {scheme}"));
+            return Err(LdapError::UrlScheme(scheme.to_owned()));
         }
         self.scheme = Some(scheme.to_owned());
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -162,9 +163,9 @@ impl Parts {
         Ok(())
     }
 
-    fn options(self) -> Result<LdapOptions, String> {
+    fn options(self) -> Result<LdapOptions, LdapError> {
         if self.servers.is_empty() {
-            return Err("authentication method \"ldap\" requires argument \"ldapserver\"".into());
+            return Err(LdapError::NoServer);
         }
         // A URL without a base only names the server.
         let base = self.base.as_ref().filter(|base| !base.is_empty());
@@ -173,17 +174,13 @@ impl Parts {
         let searches = searches.flatten().next().is_some();
         let find = match (self.prefix.is_some() || self.suffix.is_some(), self.base) {
             (true, _) if searches => {
-                return Err("cannot mix options for simple bind and search+bind modes".into());
+                return Err(LdapError::TwoModes);
             }
             (true, _) => Find::Between {
                 prefix: self.prefix.unwrap_or_default(),
                 suffix: self.suffix.unwrap_or_default(),
             },
-            (false, None) => {
-                let why = "authentication method \"ldap\" requires argument \"ldapbasedn\", \
-                           \"ldapprefix\", or \"ldapsuffix\" to be set";
-                return Err(why.into());
-            }
+            (false, None) => return Err(LdapError::NoBase),
             (false, Some(base)) => Find::Search {
                 base,
                 scope: self.scope,
@@ -202,23 +199,21 @@ impl Parts {
     }
 }
 
-fn filter(attribute: Option<String>, filter: Option<String>) -> Result<String, String> {
+fn filter(attribute: Option<String>, filter: Option<String>) -> Result<String, LdapError> {
     match (attribute, filter) {
-        (Some(_), Some(_)) => {
-            Err("cannot use ldapsearchattribute together with ldapsearchfilter".into())
-        }
+        (Some(_), Some(_)) => Err(LdapError::TwoFilters),
         (None, Some(filter)) => Ok(filter),
         (attribute, None) => Ok(format!("({}=$username)", attribute.as_deref().unwrap_or("uid"))),
     }
 }
 
-fn port(text: &str) -> Result<u16, String> {
+fn port(text: &str) -> Result<u16, LdapError> {
     let port = text.parse().ok().filter(|port| *port > 0);
-    port.ok_or_else(|| format!("invalid LDAP port number: \"{text}\""))
+    port.ok_or_else(|| LdapError::Port(text.to_owned()))
 }
 
 /// The next word: up to a blank or a comma outside of quotes, which may stand anywhere in it.
-fn word(text: &str) -> Result<Option<(String, &str)>, String> {
+fn word(text: &str) -> Result<Option<(String, &str)>, LdapError> {
     let ends = |c: char| is_blank(c) || c == ',';
     let mut rest = text.trim_start_matches(ends);
     if rest.is_empty() || rest.starts_with('#') {
@@ -232,7 +227,7 @@ fn word(text: &str) -> Result<Option<(String, &str)>, String> {
         match rest.strip_prefix('"') {
             None => return Ok(Some((word, rest))),
             Some(inside) => {
-                let (part, after) = quoted(inside).ok_or("a quote is not closed")?;
+                let (part, after) = quoted(inside).ok_or(LdapError::Unclosed)?;
                 word.push_str(&part);
                 rest = after;
             }
@@ -351,7 +346,7 @@ mod tests {
         for text in
             ["ldapbindpasswd hunter2", "ldapbindpasswd = hunter2=1", "ldapbindpasswd= \"hunter2"]
         {
-            let why = LdapOptions::parse(text).expect_err("it is nonsense");
+            let why = LdapOptions::parse(text).expect_err("it is nonsense").to_string();
             assert!(!why.contains("hunter2"), "{why}");
         }
     }

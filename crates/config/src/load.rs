@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::error::{ConfigError, Mistake, in_words};
 use crate::hba::{Hba, IdentMaps};
 use crate::ldap::LdapOptions;
+use crate::reason::Reason;
 use crate::table::Database;
 
 /// The longest file that is read: an `auth_file` with about a million users.
@@ -35,8 +36,8 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
         let text = read_text(path).map_err(|error| {
-            let mistake = Mistake::unreadable(&format!("load file \"{file}\""), &error);
-            ConfigError { mistakes: vec![mistake] }
+            let reason = Reason::NotLoaded { file: file.clone(), why: in_words(&error) };
+            ConfigError { mistakes: vec![Mistake::in_file(&Arc::from(""), 0, reason)] }
         })?;
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         let mut config = match is_toml {
@@ -57,7 +58,7 @@ impl Config {
     ///
     /// # Errors
     /// When there is no such key, or that is no value for it.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Reason> {
         self.global.set(key, value)?;
         match key {
             "auth_file" => self.load_auth_file(|name| read_file(Path::new(&name))),
@@ -72,10 +73,10 @@ impl Config {
     /// is let in by what is left out stays outside. A reload has [`Self::keep_unread`] to go by.
     fn load_hba(&mut self, read: impl Fn(&Path) -> io::Result<String>) {
         let mut warnings = Vec::new();
-        let mut open = |name: &str, key: &str| {
+        let mut open = |name: &str, key: &'static str| {
             read(Path::new(name))
                 .inspect_err(|error| {
-                    let reason = format!("could not open {key}: {}", in_words(error));
+                    let reason = Reason::NotOpened { key, why: in_words(error) };
                     warnings.push(Mistake::in_file(&Arc::from(name), 0, reason));
                 })
                 .unwrap_or_default()
@@ -104,7 +105,7 @@ impl Config {
             Some(Err(why)) => {
                 let file = self.global.conffile.clone().unwrap_or_default();
                 let place = Place::new(&Arc::from(file), 0, "pgbouncer", "");
-                self.warnings.push(place.mistake("auth_ldap_options", why));
+                self.warnings.push(place.mistake("auth_ldap_options", Reason::Ldap(why)));
                 None
             }
         };
@@ -122,9 +123,7 @@ impl Config {
         let global = (Place::new(&file, 0, "pgbouncer", ""), self.global.auth_query.clone());
         for (place, query) in std::iter::once(global).chain(queries).collect::<Vec<_>>() {
             if !query.is_empty() && !needs_no_search_path(&query) {
-                let why = "names a relation without its schema: whoever may set search_path for \
-                           the database, or create objects in it, can put another one in its place";
-                self.warnings.push(place.mistake("auth_query", why.to_owned()));
+                self.warnings.push(place.mistake("auth_query", Reason::NeedsSearchPath));
             }
         }
     }
@@ -143,8 +142,9 @@ impl Config {
                 self.errors.extend(errors);
             }
             Err(error) => {
-                let what = format!("open auth_file {file}");
-                self.errors.push(Mistake::unreadable(&what, &error));
+                let (file, why) = (file.to_string(), in_words(&error));
+                let reason = Reason::AuthFileNotOpened { file, why };
+                self.errors.push(Mistake::in_file(&Arc::from(""), 0, reason));
             }
         }
     }

@@ -60,9 +60,8 @@ impl Value for Vec<Network> {
     const KIND: Kind = Kind::List;
 
     fn parse(text: &str) -> Result<Self, ValueError> {
-        let expected = || ValueError::Expected("addresses such as 10.0.0.0/8, ::1".to_owned());
         let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
-        texts.map(|text| Network::parse(text).ok_or_else(expected)).collect()
+        texts.map(|text| Network::parse(text).ok_or(ValueError::Networks)).collect()
     }
 
     fn show(&self) -> Option<String> {

@@ -14,7 +14,8 @@ impl Pattern {
     fn parse(text: &str) -> Result<Self, ValueError> {
         let regex = regex_lite::RegexBuilder::new(text).case_insensitive(true).build();
         regex.map(Self).map_err(|error| {
-            ValueError::Expected(format!("regular expressions, and {text:?} is none: {error}"))
+            let (text, why) = (text.to_owned(), error.to_string());
+            ValueError::Patterns { text, why }
         })
     }
 
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_mistake_is_told() {
-        let Err(ValueError::Expected(why)) = <Vec<Pattern>>::parse("a(") else { panic!() };
+        let why = <Vec<Pattern>>::parse("a(").unwrap_err().to_string();
         assert!(why.starts_with("regular expressions, and \"a(\" is none: "), "{why}");
     }
 }

@@ -24,6 +24,11 @@ pub(crate) fn nearest<'a>(
     begun.min_by_key(|word| word.len())
 }
 
+/// The suggestion behind an error, if there is one.
+pub(crate) fn hint(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(String::new, |word| format!(" (did you mean \"{word}\"?)"))
+}
+
 /// Insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b`.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();

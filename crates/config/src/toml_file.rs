@@ -13,6 +13,7 @@ use crate::build::{Builder, Place, Report, Setting, unaliased};
 use crate::config::Config;
 use crate::error::ConfigError;
 use crate::key::{Key, Keyed};
+use crate::reason::Reason;
 use crate::source::Source;
 use crate::table::{Database, Global, Peer, UserSettings};
 use crate::value::{Kind, ValueError};
@@ -30,7 +31,7 @@ impl Config {
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let line = error.span().map_or(0, |span| reader.line(span.start));
-            let reason = error.message().replace('\n', ", ");
+            let reason = Reason::Toml(error.message().replace('\n', ", "));
             reader.builder.report.error(&reader.place(line, "", ""), "", reason);
         }
         if errors.is_empty() {
@@ -57,11 +58,12 @@ impl Reader<'_> {
                 DeValue::Table(entries) if SECTIONS.contains(&name) => self.section(name, entries),
                 DeValue::Table(_) => {
                     let place = self.place(line, name, "");
-                    let reason = format!("unknown section: {name}");
+                    let reason = Reason::UnknownSection(name.to_owned());
                     self.builder.report.unknown(&place, "", reason, name, SECTIONS.into_iter());
                 }
                 value if SECTIONS.contains(&name) => {
-                    let reason = format!("expected tables [{name}.NAME], not {}", article(value));
+                    let (section, found) = (name.to_owned(), article(value));
+                    let reason = Reason::ExpectedTables { section, found };
                     self.builder.report.error(&self.place(line, name, ""), "", reason);
                 }
                 value => self.global(line, name, value),
@@ -81,11 +83,11 @@ impl Reader<'_> {
         for (name, value) in entries {
             let place = self.place(self.line(name.span().start), section, name.get_ref());
             let DeValue::Table(table) = value.get_ref() else {
-                let reason = format!(
-                    "expected a table [{section}.{}], not {}",
-                    name.get_ref(),
-                    article(value.get_ref())
-                );
+                let reason = Reason::ExpectedTable {
+                    section: section.to_owned(),
+                    name: name.get_ref().to_string(),
+                    found: article(value.get_ref()),
+                };
                 self.builder.report.error(&place, "", reason);
                 continue;
             };
@@ -143,8 +145,7 @@ fn text(
     let Some(key) = key else { return Some(String::new()) };
     let text = native(value, key.kind);
     if text.is_none() {
-        let error = ValueError::Expected(key.kind.describe());
-        report.error(place, name, error.reason(key, &article(value)));
+        report.error(place, name, key.refuse(&article(value), ValueError::Kind(key.kind)));
     }
     text
 }

@@ -10,6 +10,7 @@ use crate::build::{Builder, Place, Setting};
 use crate::config::{AccessPolicy, Config};
 use crate::error::ConfigError;
 use crate::key::Keyed;
+use crate::reason::{Reason, UrlError};
 use crate::source::Source;
 use crate::suggest;
 use crate::table::Global;
@@ -38,7 +39,7 @@ impl Config {
     /// What is wrong with the URL; its password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let place = Place::new(&Arc::from("URL"), 0, "", "");
-        let refuse = |reason: String| ConfigError { mistakes: vec![place.mistake("", reason)] };
+        let refuse = |why| ConfigError { mistakes: vec![place.mistake("", Reason::Url(why))] };
         let parts = Parts::new(url).map_err(refuse)?;
         let access = parts.access().map_err(refuse)?;
 
@@ -79,20 +80,18 @@ struct Parts {
 impl Parts {
     /// As libpq reads it. There, too, a password with a `/` or `?` in it ends at that and counts as a
     /// port; it is not repeated as one that is wrong.
-    fn new(url: &str) -> Result<Self, String> {
+    fn new(url: &str) -> Result<Self, UrlError> {
         let is_port = |(key, text): &(String, String)| key != "port" || text.parse::<u16>().is_ok();
         match Self::read(url) {
             Ok(parts) if parts.database.iter().all(is_port) => Ok(parts),
-            Ok(_) | Err(_) if is_cut(url) => {
-                Err("\"/\" and \"?\" in a password are written %2F and %3F".to_owned())
-            }
+            Ok(_) | Err(_) if is_cut(url) => Err(UrlError::PasswordCut),
             other => other,
         }
     }
 
-    fn read(url: &str) -> Result<Self, String> {
+    fn read(url: &str) -> Result<Self, UrlError> {
         let rest = url.strip_prefix("postgresql://").or_else(|| url.strip_prefix("postgres://"));
-        let rest = rest.ok_or("a URL begins with postgresql:// or postgres://")?;
+        let rest = rest.ok_or(UrlError::Scheme)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -106,7 +105,7 @@ impl Parts {
             parts.database.push(("dbname".to_owned(), decode(path)?));
         }
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or("a parameter has no \"=\"")?;
+            let (key, value) = pair.split_once('=').ok_or(UrlError::NoValue)?;
             parts.parameter(&decode(key)?, decode(value)?)?;
         }
         parts.user.take_if(|user| user.is_empty());
@@ -115,12 +114,12 @@ impl Parts {
     }
 
     /// `host[:port]`, or several with commas; they share one port, as in a database entry.
-    fn hosts(&mut self, text: &str) -> Result<(), String> {
+    fn hosts(&mut self, text: &str) -> Result<(), UrlError> {
         let mut hosts = Vec::new();
         let mut ports = Vec::new();
         for host in text.split(',').filter(|host| !host.is_empty()) {
             let (host, port) = match host.strip_prefix('[') {
-                Some(rest) => rest.split_once(']').ok_or("\"[\" without \"]\"")?,
+                Some(rest) => rest.split_once(']').ok_or(UrlError::Bracket)?,
                 None => host.split_at(host.find(':').unwrap_or(host.len())),
             };
             if !host.is_empty() {
@@ -128,13 +127,13 @@ impl Parts {
             }
             match port.strip_prefix(':') {
                 Some(port) if !port.is_empty() => ports.push(decode(port)?),
-                None if !port.is_empty() => return Err("no \":\" before the port".to_owned()),
+                None if !port.is_empty() => return Err(UrlError::NoColon),
                 _ => ports.push("5432".to_owned()),
             }
         }
         ports.dedup();
         if ports.len() > 1 {
-            return Err("all hosts must have the same port".to_owned());
+            return Err(UrlError::Ports);
         }
         let hosts = if hosts.is_empty() { SOCKET_DIR.to_owned() } else { hosts.join(",") };
         self.database.push(("host".to_owned(), hosts));
@@ -142,12 +141,12 @@ impl Parts {
         Ok(())
     }
 
-    fn parameter(&mut self, key: &str, value: String) -> Result<(), String> {
+    fn parameter(&mut self, key: &str, value: String) -> Result<(), UrlError> {
         match key {
             "user" => self.user = Some(value),
             "password" => self.password = Some(value),
             "auth_type" | "auth_file" => {
-                return Err(format!("{key}: remove it: the URL itself decides who may log in"));
+                return Err(UrlError::DecidesLogin(key.to_owned()));
             }
             _ if DATABASE_WORDS.contains(&key) => {
                 self.database.push((key.to_owned(), value));
@@ -159,10 +158,9 @@ impl Parts {
                     let words = DATABASE_WORDS.into_iter().chain(["user", "password"]);
                     let words = words.chain(GLOBAL_WORDS.map(|(word, _)| word));
                     let words = words.chain(Global::ROWS.iter().map(|row| row.key.name));
-                    let nearest = suggest::nearest(key, words);
-                    let hint =
-                        nearest.map_or(String::new(), |key| format!(" (did you mean \"{key}\"?)"));
-                    return Err(format!("unknown parameter: {key}{hint}"));
+                    let suggestion = suggest::nearest(key, words);
+                    let key = key.to_owned();
+                    return Err(UrlError::UnknownParameter { key, suggestion });
                 }
                 self.global.push((known.to_owned(), value));
             }
@@ -170,16 +168,14 @@ impl Parts {
         Ok(())
     }
 
-    fn access(&self) -> Result<AccessPolicy, String> {
+    fn access(&self) -> Result<AccessPolicy, UrlError> {
         match (&self.user, &self.password) {
             (Some(user), Some(password)) => {
                 Ok(AccessPolicy::UrlUser { user: user.clone(), password: password.clone() })
             }
             (None, None) => Ok(AccessPolicy::ProvenByServer),
-            (Some(_), None) => Err("a user without a password: write user:password@, or leave \
-                                    the user out to let each client prove its own password"
-                .to_owned()),
-            (None, Some(_)) => Err("a password without a user".to_owned()),
+            (Some(_), None) => Err(UrlError::NoPassword),
+            (None, Some(_)) => Err(UrlError::NoUser),
         }
     }
 
@@ -212,7 +208,7 @@ fn is_cut(url: &str) -> bool {
 }
 
 /// Undoes percent-encoding.
-fn decode(text: &str) -> Result<String, String> {
+fn decode(text: &str) -> Result<String, UrlError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -220,14 +216,14 @@ fn decode(text: &str) -> Result<String, String> {
         let byte = match byte {
             b'%' => match (digit(rest.next()), digit(rest.next())) {
                 (Some(high), Some(low)) => u8::try_from(high * 16 + low).unwrap_or_default(),
-                _ => return Err("\"%\" without two hexadecimal digits".to_owned()),
+                _ => return Err(UrlError::Percent),
             },
             byte => byte,
         };
         if byte == 0 {
-            return Err("\"%00\" is not allowed".to_owned());
+            return Err(UrlError::Zero);
         }
         bytes.push(byte);
     }
-    String::from_utf8(bytes).map_err(|_| "percent-encoded bytes are not UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| UrlError::NotUtf8)
 }

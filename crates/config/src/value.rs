@@ -40,11 +40,26 @@ impl Kind {
     }
 }
 
-/// Why a text is not a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ValueError {
-    /// It is not of the right form; the phrase says what would be.
-    Expected(String),
+/// A text is not of the right form, which is this one. The text of the error names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    #[error("{}", .0.describe())]
+    Kind(Kind),
+    #[error("one of {}", .0.join(", "))]
+    OneOf(&'static [&'static str]),
+    #[error("whole number from {min} to {max}")]
+    Number { min: u64, max: u64 },
+    #[error("seconds, 0 or more")]
+    Seconds,
+    #[error("at least one host")]
+    Hosts,
+    #[error("ports from 1 to 65535")]
+    Ports,
+    #[error("addresses such as 10.0.0.0/8, ::1")]
+    Networks,
+    /// `text` is none, for that reason.
+    #[error("regular expressions, and {text:?} is none: {why}")]
+    Patterns { text: String, why: String },
 }
 
 /// A type that a key can have.
@@ -98,8 +113,7 @@ impl Value for bool {
 
     /// Any number but 0 switches on, as in C.
     fn parse(text: &str) -> Result<Self, ValueError> {
-        let expected = || ValueError::Expected(Kind::Switch.describe());
-        integer(text).map(|number| number != 0).ok_or_else(expected)
+        integer(text).map(|number| number != 0).ok_or(ValueError::Kind(Kind::Switch))
     }
 
     fn show(&self) -> Option<String> {
@@ -139,11 +153,10 @@ impl Value for Duration {
     const KIND: Kind = Kind::Seconds;
 
     fn parse(text: &str) -> Result<Self, ValueError> {
-        let expected = || ValueError::Expected("seconds, 0 or more".to_owned());
-        let seconds: f64 = text.trim_start().parse().map_err(|_| expected())?;
-        let exact = Self::try_from_secs_f64(seconds).map_err(|_| expected())?;
+        let seconds: f64 = text.trim_start().parse().map_err(|_| ValueError::Seconds)?;
+        let exact = Self::try_from_secs_f64(seconds).map_err(|_| ValueError::Seconds)?;
         // Microseconds are PgBouncer's grain; the rest of the product must not see a finer one.
-        let micros = u64::try_from(exact.as_micros()).map_err(|_| expected())?;
+        let micros = u64::try_from(exact.as_micros()).map_err(|_| ValueError::Seconds)?;
         Ok(Self::from_micros(micros))
     }
 
@@ -200,10 +213,7 @@ fn integer(text: &str) -> Option<i64> {
 
 fn bounded<T: TryFrom<i64> + Into<u64>>(text: &str, max: T) -> Result<T, ValueError> {
     let number = integer(text).and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| {
-        let max: u64 = max.into();
-        ValueError::Expected(format!("whole number from 0 to {max}"))
-    })
+    number.ok_or_else(|| ValueError::Number { min: 0, max: max.into() })
 }
 
 fn is_negative(text: &str) -> bool {

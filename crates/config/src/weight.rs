@@ -4,7 +4,6 @@ use crate::value::{Kind, Value, ValueError};
 
 /// The largest weight there is.
 const WEIGHT_MAX: u16 = 1000;
-const RANGE: &str = "whole number from 1 to 1000";
 
 /// The weight of a database or a user beside others, 1 to 1,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,20 +23,22 @@ impl Default for Weight {
 }
 
 impl TryFrom<u16> for Weight {
-    type Error = &'static str;
+    type Error = ValueError;
 
     fn try_from(weight: u16) -> Result<Self, Self::Error> {
-        if (1..=WEIGHT_MAX).contains(&weight) { Ok(Self(weight)) } else { Err(RANGE) }
+        if (1..=WEIGHT_MAX).contains(&weight) { Ok(Self(weight)) } else { Err(expected()) }
     }
+}
+
+fn expected() -> ValueError {
+    ValueError::Number { min: 1, max: WEIGHT_MAX.into() }
 }
 
 impl Value for Weight {
     const KIND: Kind = Kind::Integer;
 
     fn parse(text: &str) -> Result<Self, ValueError> {
-        let expected = || ValueError::Expected(RANGE.to_owned());
-        let number = u16::parse(text).map_err(|_| expected())?;
-        Self::try_from(number).map_err(|_| expected())
+        u16::parse(text).map_err(|_| expected())?.try_into()
     }
 
     fn show(&self) -> Option<String> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::words::{Word, Words};
 use crate::error::Mistake;
+use crate::reason::{IdentError, Reason};
 
 /// All maps, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,8 +43,7 @@ impl IdentMaps {
                     map.pairs.push((from, to));
                 }
                 Err(why) => {
-                    let reason = format!("could not parse ident config line: {why}");
-                    warnings.push(Mistake::in_file(file, at + 1, reason));
+                    warnings.push(Mistake::in_file(file, at + 1, Reason::Ident(why)));
                 }
             }
         }
@@ -57,25 +57,25 @@ impl IdentMaps {
 
 type Mapping = (String, String, Option<String>);
 
-fn mapping(line: &str) -> Result<Option<Mapping>, &'static str> {
+fn mapping(line: &str) -> Result<Option<Mapping>, IdentError> {
     let mut words = Words::new(line);
-    let mut next = || words.next().map_err(|_| "a quote is not closed");
+    let mut next = || words.next().map_err(|_| IdentError::Unclosed);
     let map = match next()? {
         None => return Ok(None),
         Some(Word::Bare(map)) => map,
-        Some(Word::Quoted(_) | Word::Comma) => return Err("no name of a map"),
+        Some(Word::Quoted(_) | Word::Comma) => return Err(IdentError::NoMap),
     };
     let from = match next()? {
         Some(Word::Bare(name) | Word::Quoted(name)) => name,
-        Some(Word::Comma) | None => return Err("no system's user"),
+        Some(Word::Comma) | None => return Err(IdentError::NoSystemUser),
     };
     let to = match next()? {
         Some(Word::Bare(all)) if all == "all" => None,
         Some(Word::Bare(name) | Word::Quoted(name)) => Some(name),
-        Some(Word::Comma) | None => return Err("no user"),
+        Some(Word::Comma) | None => return Err(IdentError::NoUser),
     };
     match next()? {
         None => Ok(Some((map, from, to))),
-        Some(_) => Err("unsupported parameters"),
+        Some(_) => Err(IdentError::Parameters),
     }
 }

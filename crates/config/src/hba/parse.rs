@@ -7,6 +7,7 @@ use super::words::{Word, Words};
 use super::{Address, Connection, Hba, IdentMaps, Method, Names, Rule};
 use crate::error::Mistake;
 use crate::ldap::LdapOptions;
+use crate::reason::{HbaError, Reason};
 
 /// Files named by `@` within files named by `@`, at most.
 const DEPTH_MAX: u32 = 10;
@@ -38,8 +39,7 @@ impl Hba {
             match rule(line, line_number, maps, read) {
                 Ok(rule) => hba.rules.extend(rule),
                 Err(why) => {
-                    let reason = format!("could not parse hba config line: {why}");
-                    warnings.push(Mistake::in_file(file, line_number, reason));
+                    warnings.push(Mistake::in_file(file, line_number, Reason::Hba(why)));
                 }
             }
         }
@@ -52,7 +52,7 @@ fn rule(
     number: usize,
     maps: &IdentMaps,
     read: ReadFile<'_>,
-) -> Result<Option<Rule>, String> {
+) -> Result<Option<Rule>, HbaError> {
     let mut words = Words::new(line);
     let connection = match next(&mut words)? {
         None => return Ok(None),
@@ -61,9 +61,9 @@ fn rule(
             "host" => Connection::Host,
             "hostssl" => Connection::HostSsl,
             "hostnossl" => Connection::HostNoSsl,
-            _ => return Err(format!("unknown type {word}")),
+            _ => return Err(HbaError::Type(word)),
         },
-        Some(Word::Quoted(_) | Word::Comma) => return Err("unknown type".into()),
+        Some(Word::Quoted(_) | Word::Comma) => return Err(HbaError::NoType),
     };
     let mut databases = Names::default();
     names(&mut words, Of::Databases, &mut databases, read, 0)?;
@@ -82,18 +82,18 @@ fn rule(
     let map = map(&mut words, maps)?;
     match next(&mut words)? {
         None => Ok(Some(Rule { line: number, connection, databases, users, address, method, map })),
-        Some(_) => Err("unsupported parameters".into()),
+        Some(_) => Err(HbaError::Parameters),
     }
 }
 
-fn next(words: &mut Words<'_>) -> Result<Option<Word>, String> {
-    words.next().map_err(|_| "a quote is not closed".into())
+fn next(words: &mut Words<'_>) -> Result<Option<Word>, HbaError> {
+    words.next().map_err(|_| HbaError::Unclosed)
 }
 
-fn bare(words: &mut Words<'_>, what: &str) -> Result<String, String> {
+fn bare(words: &mut Words<'_>, what: &'static str) -> Result<String, HbaError> {
     match next(words)? {
         Some(Word::Bare(word)) => Ok(word),
-        Some(Word::Quoted(_) | Word::Comma) | None => Err(format!("did not find {what}")),
+        Some(Word::Quoted(_) | Word::Comma) | None => Err(HbaError::Missing(what)),
     }
 }
 
@@ -104,7 +104,7 @@ fn names(
     into: &mut Names,
     read: ReadFile<'_>,
     depth: u32,
-) -> Result<(), String> {
+) -> Result<(), HbaError> {
     loop {
         match next(words)? {
             Some(Word::Quoted(name)) => drop(into.names.insert(name)),
@@ -113,15 +113,15 @@ fn names(
                 "sameuser" if of == Of::Databases => into.same_user = true,
                 "replication" if of == Of::Databases => into.replication = true,
                 "samerole" | "samegroup" if of == Of::Databases => {
-                    return Err(format!("{word} is not supported"));
+                    return Err(HbaError::Keyword(word));
                 }
-                _ if word.starts_with('+') => return Err("groups are not supported".into()),
+                _ if word.starts_with('+') => return Err(HbaError::Groups),
                 _ => match word.strip_prefix('@') {
                     Some(file) => names_of_file(file, of, into, read, depth)?,
                     None => drop(into.names.insert(word)),
                 },
             },
-            Some(Word::Comma) | None => return Err("a name is missing".into()),
+            Some(Word::Comma) | None => return Err(HbaError::NoName),
         }
         match words.peek() {
             Ok(Some(Word::Comma)) => drop(next(words)?),
@@ -136,21 +136,21 @@ fn names_of_file(
     into: &mut Names,
     read: ReadFile<'_>,
     depth: u32,
-) -> Result<(), String> {
+) -> Result<(), HbaError> {
     if depth >= DEPTH_MAX {
-        return Err(format!("@{file} is too deep"));
+        return Err(HbaError::TooDeep(file.to_owned()));
     }
-    let content = read(file).ok_or_else(|| format!("cannot read @{file}"))?;
+    let content = read(file).ok_or_else(|| HbaError::Unreadable(file.to_owned()))?;
     for line in content.lines() {
         let mut words = Words::new(line);
-        while words.peek().map_err(|_| "a quote is not closed")?.is_some() {
+        while words.peek().map_err(|_| HbaError::Unclosed)?.is_some() {
             names(&mut words, of, into, read, depth + 1)?;
         }
     }
     Ok(())
 }
 
-fn address(words: &mut Words<'_>) -> Result<Address, String> {
+fn address(words: &mut Words<'_>) -> Result<Address, HbaError> {
     let text = bare(words, "address")?;
     if text == "all" {
         return Ok(Address::All);
@@ -159,23 +159,20 @@ fn address(words: &mut Words<'_>) -> Result<Address, String> {
         Some((address, bits)) => (address, Some(bits)),
         None => (text.as_str(), None),
     };
-    let failed = || format!("failed to parse address {text}");
-    let address: IpAddr = address.parse().map_err(|_| failed())?;
+    let address: IpAddr = address.parse().map_err(|_| HbaError::Address(text.clone()))?;
     let mask = match bits {
-        Some(bits) => mask_of_bits(address, bits).ok_or("invalid mask")?,
+        Some(bits) => mask_of_bits(address, bits).ok_or(HbaError::MaskBits)?,
         None => {
             let text = bare(words, "mask")?;
-            let mask: IpAddr = text.parse().map_err(|_| format!("failed to parse mask {text}"))?;
-            if mask.is_ipv4() != address.is_ipv4() {
-                return Err(format!("failed to parse mask {text}"));
-            }
-            mask
+            let mask: Option<IpAddr> = text.parse().ok();
+            let mask = mask.filter(|mask| mask.is_ipv4() == address.is_ipv4());
+            mask.ok_or(HbaError::Mask(text))?
         }
     };
     let net = Address::Net(address, mask);
     // No address is in it, and nobody would notice: least of all that a reject does not reject.
     if !net.contains(address) {
-        return Err(format!("address {address} does not match mask {mask}"));
+        return Err(HbaError::Mismatch { address, mask });
     }
     Ok(net)
 }
@@ -195,7 +192,7 @@ fn mask_of_bits(address: IpAddr, bits: &str) -> Option<IpAddr> {
     })
 }
 
-fn method(words: &mut Words<'_>) -> Result<Method, String> {
+fn method(words: &mut Words<'_>) -> Result<Method, HbaError> {
     let word = bare(words, "method")?;
     Ok(match word.as_str() {
         "trust" => Method::Trust,
@@ -208,16 +205,14 @@ fn method(words: &mut Words<'_>) -> Result<Method, String> {
         "pam" => Method::Pam,
         // Its options are read from what follows.
         "ldap" => Method::Ldap(Arc::default()),
-        _ => return Err(format!("unsupported method {word}")),
+        _ => return Err(HbaError::Method(word)),
     })
 }
 
-fn map(words: &mut Words<'_>, maps: &IdentMaps) -> Result<Option<Arc<super::IdentMap>>, String> {
+fn map(words: &mut Words<'_>, maps: &IdentMaps) -> Result<Option<Arc<super::IdentMap>>, HbaError> {
     let Some(word) = next(words)? else { return Ok(None) };
-    let Word::Bare(word) = word else { return Err("unsupported parameters".into()) };
-    let name = word
-        .strip_prefix("map=")
-        .ok_or_else(|| format!("ident map {word} is not in the form map=value"))?;
+    let Word::Bare(word) = word else { return Err(HbaError::Parameters) };
+    let name = word.strip_prefix("map=").ok_or_else(|| HbaError::MapForm(word.clone()))?;
     let map = maps.get(name);
-    map.map(Some).ok_or_else(|| format!("ident map {name} is not in auth_ident_file"))
+    map.map(Some).ok_or_else(|| HbaError::NoMap(name.to_owned()))
 }

@@ -7,6 +7,7 @@ use crate::choice::{AuthType, PoolMode, SessionSchedule, SslMode, Unsupported};
 use crate::key::{Keyed, keys};
 use crate::network::Network;
 use crate::pattern::Pattern;
+use crate::reason::Reason;
 
 keys! {
     /// Everything that is not about one database, one user or one peer.
@@ -272,13 +273,13 @@ impl Global {
     /// Sets one key from its text, as the console's `SET` does: a boot-only key is left alone.
     ///
     /// # Errors
-    /// What is wrong with the key or the value, in one phrase.
-    pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
-        let row = Self::row(key).ok_or_else(|| format!("unknown parameter: pgbouncer/{key}"))?;
+    /// When there is no such key, or that is no value for it.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), Reason> {
+        let row = Self::row(key).ok_or_else(|| Reason::UnknownParameter(key.to_owned()))?;
         if !row.key.reloadable {
             return Ok(());
         }
-        (row.set)(self, text).map_err(|error| error.reason(&row.key, text))?;
+        (row.set)(self, text).map_err(|expected| row.key.refuse(text, expected))?;
         out_of_bounds(&row.key, (row.show)(self).as_deref()).map_or(Ok(()), Err)
     }
 

@@ -36,6 +36,9 @@ fn help_tells_a_key_in_every_place_it_is_written() {
 #[test]
 fn help_on_an_unknown_key_names_the_nearest() {
     let error = config::help("listen_prot").unwrap_err();
-    assert_eq!(error, "there is no key \"listen_prot\" (did you mean \"listen_port\"?)");
-    assert_eq!(config::help("banana").unwrap_err(), "there is no key \"banana\"");
+    assert_eq!(
+        error.to_string(),
+        "there is no key \"listen_prot\" (did you mean \"listen_port\"?)"
+    );
+    assert_eq!(config::help("banana").unwrap_err().to_string(), "there is no key \"banana\"");
 }

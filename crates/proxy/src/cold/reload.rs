@@ -102,7 +102,7 @@ impl Controller {
         config.warnings.clear();
         config.errors.clear();
         (config.auth_file_unread, config.hba_unread) = (false, false);
-        config.set(key, value)?;
+        config.set(key, value).map_err(|reason| reason.to_string())?;
         let kept = config.keep_unread(&running);
         // What cannot be used is not to be shown as if it were, but for users, as in PgBouncer.
         if config.hba_unread {

@@ -1,0 +1,111 @@
+//! Why a setting, a line or a file was not taken: one variant for each text. Where PgBouncer has a
+//! text, it is PgBouncer's.
+
+mod auth_file;
+mod hba;
+mod ldap;
+mod url;
+
+use thiserror::Error;
+
+use crate::value::ValueError;
+
+pub use self::auth_file::AuthFileError;
+pub use self::hba::{HbaError, IdentError};
+pub use self::ldap::LdapError;
+pub use self::url::UrlError;
+
+/// In `why` are the system's words for the failure.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Reason {
+    #[error("could not load file \"{file}\": {why}")]
+    NotLoaded { file: String, why: String },
+    #[error("could not open auth_file {file}: {why}")]
+    AuthFileNotOpened { file: String, why: String },
+    /// The name of the file, which is the value of `key`, stands before this text.
+    #[error("could not open {key}: {why}")]
+    NotOpened { key: &'static str, why: String },
+
+    #[error("main section missing from config file")]
+    NoMainSection,
+    #[error("syntax error in configuration")]
+    Syntax,
+    #[error("syntax error in {0}")]
+    SyntaxIn(&'static str),
+    #[error("unknown section: {0}")]
+    UnknownSection(String),
+    #[error("include nesting level too deep, maximum is {max}")]
+    IncludedTooDeep { max: usize },
+    #[error("too many files are included, maximum is {max}")]
+    TooManyIncluded { max: u32 },
+    #[error("value without section: {0}")]
+    OutsideOfSections(String),
+    #[error(
+        "unrecognized connection parameter behind a password (which stands in single quotes if \
+         there is a blank in it)"
+    )]
+    BehindPassword,
+    /// In the words of the TOML parser.
+    #[error("{0}")]
+    Toml(String),
+    #[error("expected tables [{section}.NAME], not {found}")]
+    ExpectedTables { section: String, found: String },
+    #[error("expected a table [{section}.{name}], not {found}")]
+    ExpectedTable { section: String, name: String, found: String },
+
+    #[error("[pgbouncer] again: the keys set before it return to their defaults")]
+    MainSectionAgain,
+    /// The kind of entry.
+    #[error("{0} defined again: the last definition counts")]
+    DefinedAgain(&'static str),
+    #[error("database name \"{0}\" is reserved")]
+    ReservedName(String),
+    #[error("database name is longer than {max} bytes")]
+    LongName { max: usize },
+    #[error("invalid number of ports: {0}")]
+    NumberOfPorts(String),
+    #[error("no host, and unix_socket_dir is empty")]
+    NoHost,
+    #[error("id of a peer must be a number from 1 to {max}")]
+    PeerId { max: u32 },
+    #[error("host was not provided for peer {0}")]
+    PeerWithoutHost(u32),
+
+    #[error("unrecognized connection parameter: {0}")]
+    UnknownConnectionParameter(String),
+    #[error("unrecognized user parameter: {0}")]
+    UnknownUserParameter(String),
+    #[error("unknown parameter: pgbouncer/{0}")]
+    UnknownParameter(String),
+    #[error("invalid pool mode: {0}")]
+    PoolMode(String),
+    #[error("invalid port: {0}")]
+    Port(String),
+    #[error("invalid value \"{text}\" for parameter {key}: expected {expected}")]
+    Value { key: &'static str, text: String, expected: ValueError },
+    /// The value of a secret is not repeated.
+    #[error("invalid value for parameter {key}: expected {expected}")]
+    SecretValue { key: &'static str, expected: ValueError },
+    #[error("invalid value \"{text}\" for parameter {key}: at most {max}")]
+    TooLarge { key: &'static str, text: String, max: u32 },
+    #[error("cannot use the reserved \"{0}\" database as an auth_dbname")]
+    ReservedAuthDatabase(&'static str),
+
+    #[error("could not parse hba config line: {0}")]
+    Hba(HbaError),
+    #[error("could not parse ident config line: {0}")]
+    Ident(IdentError),
+    #[error(transparent)]
+    Ldap(LdapError),
+    #[error(transparent)]
+    Url(UrlError),
+    #[error("{0}, the rest of the file is not read")]
+    AuthFile(AuthFileError),
+    #[error("user is not in UTF-8")]
+    UserNotUtf8,
+    #[error(
+        "names a relation without its schema: whoever may set search_path for the database, or \
+         create objects in it, can put another one in its place"
+    )]
+    NeedsSearchPath,
+}

@@ -1,0 +1,13 @@
+//! Why the reading of an `auth_file` ends before its end, in PgBouncer's words.
+
+use thiserror::Error;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AuthFileError {
+    #[error("broken auth file")]
+    Broken,
+    #[error("username too long in auth file")]
+    LongUser,
+    #[error("password too long in auth file")]
+    LongPassword,
+}

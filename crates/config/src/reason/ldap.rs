@@ -1,0 +1,34 @@
+//! Why LDAP options cannot be used. No text repeats what may be a password.
+
+use thiserror::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LdapError {
+    /// A name that is not told: it may be half of a password.
+    #[error("an LDAP option has no value")]
+    NoValue,
+    /// Likewise.
+    #[error("invalid LDAP key parameter")]
+    Key,
+    #[error("a quote is not closed")]
+    Unclosed,
+    #[error("invalid ldapscheme value: \"{0}\"")]
+    Scheme(String),
+    #[error("could not parse LDAP URL \"{0}\"")]
+    Url(String),
+    #[error("unsupported LDAP URL scheme: {0}")]
+    UrlScheme(String),
+    #[error("invalid LDAP port number: \"{0}\"")]
+    Port(String),
+    #[error("authentication method \"ldap\" requires argument \"ldapserver\"")]
+    NoServer,
+    #[error(
+        "authentication method \"ldap\" requires argument \"ldapbasedn\", \"ldapprefix\", or \
+         \"ldapsuffix\" to be set"
+    )]
+    NoBase,
+    #[error("cannot mix options for simple bind and search+bind modes")]
+    TwoModes,
+    #[error("cannot use ldapsearchattribute together with ldapsearchfilter")]
+    TwoFilters,
+}
