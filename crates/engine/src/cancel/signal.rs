@@ -12,6 +12,7 @@
 //! Nothing is done before it is known who is meant, and that one is told from later clients in its
 //! place by its serial number. Then the call is dealt with once more (`requests/signals.rs`).
 
+use crate::lifecycle::link::Readable;
 use wire::error_fields::ErrorFields;
 use wire::{backend, frontend};
 
@@ -309,7 +310,7 @@ impl<X: Exchange> Engine<X> {
                 if !is_held {
                     return;
                 }
-                if self.ready(id, on, now, io) {
+                if self.ready(id, on, now, io) == Readable::Now {
                     self.go_on(id, io);
                 }
             }

@@ -2,6 +2,7 @@
 //! that deals with the event, and ends with the work that this leaves ([`Engine::finish`]).
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use crate::server::Settling;
 use std::sync::Arc;
 
@@ -47,9 +48,9 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
                 client.request_at = now;
-                let may_be_read = self.link(id, now, io);
+                let readable = self.link(id, now, io);
                 if !self.has_work() {
-                    return may_be_read;
+                    return readable == Readable::Now;
                 }
                 self.finish(now, io);
                 let client = self.clients.get(id.0 as usize);

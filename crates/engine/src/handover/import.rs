@@ -2,6 +2,7 @@
 //! sent before [`Engine::begin_imported`], since until then it may all be the other process's.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use crate::server::Settling;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -335,7 +336,7 @@ impl<X: Exchange> Engine<X> {
                 None => self.disconnect(id, CloseReason::DatabaseRemoved.text(), now, io),
                 Some(pool) if client.replication.is_some() => self.link_own(id, pool, now, io),
                 Some(_) => {
-                    if asks && self.link(id, now, io) {
+                    if asks && self.link(id, now, io) == Readable::Now {
                         self.go_on(id, io);
                     }
                 }

@@ -14,6 +14,7 @@
 //! be no better, and without the setting a statement could mean something else.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use config::PoolMode;
 
 use crate::admission::pool::Gate;
@@ -148,12 +149,12 @@ impl<X: Exchange> Engine<X> {
         if !rest.is_empty() {
             // News before it is anybody's: it is looked at first, and the client asks once more.
             self.begin_use(on, rest, now, io);
-            if self.link(id, now, io) {
+            if self.link(id, now, io) == Readable::Now {
                 self.go_on(id, io);
             }
             return;
         }
-        if self.join(id, on, now, io) {
+        if self.join(id, on, now, io) == Readable::Now {
             self.go_on(id, io);
         }
         self.go_on_opening(pool, now, io);

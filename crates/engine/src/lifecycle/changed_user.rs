@@ -5,6 +5,7 @@
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId};
+use crate::lifecycle::link::Readable;
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
@@ -25,7 +26,7 @@ impl<X: Exchange> Engine<X> {
                 let Some(pool) = self.follow_rename(id) else { continue };
                 let values = self.client(id).digest();
                 let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
-                if self.take_grant(id, grant, waiter.since, now, io) {
+                if self.take_grant(id, grant, waiter.since, now, io) == Readable::Now {
                     self.go_on(id, io);
                 }
             } else {

@@ -2,6 +2,7 @@
 //! nothing is left half done with the other side.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use crate::server::Settling;
 use std::sync::Arc;
 
@@ -348,7 +349,7 @@ impl<X: Exchange> Engine<X> {
             true => pool.requeue(worker, waiter, values, now),
             false => pool.request(worker, id, values, now),
         });
-        if self.take_grant(id, grant, waiter.since, now, io) {
+        if self.take_grant(id, grant, waiter.since, now, io) == Readable::Now {
             self.go_on(id, io);
         }
     }

@@ -33,18 +33,27 @@ pub(crate) fn notice(text: &str) -> ErrorFields {
     ErrorFields::new("NOTICE", "00000", text)
 }
 
+/// May a client be read, now that something was done about its server?
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readable {
+    /// It has a server, and nothing is in the way.
+    Now,
+    /// It waits, it has no server any more, or it has gone.
+    NotYet,
+}
+
 impl<X: Exchange> Engine<X> {
-    /// An authenticated client needs a server. True if it has one now and may be read.
-    pub(crate) fn link(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
+    /// An authenticated client needs a server.
+    pub(crate) fn link(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Readable {
         let client = self.client(id);
-        let Some(pool) = client.pool else { return false };
+        let Some(pool) = client.pool else { return Readable::NotYet };
         let (worker, values) = (self.worker, client.digest());
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
         self.take_grant(id, grant, now, now, io)
     }
 
-    /// What the pool says to a client without a server, which has waited since `since`. True if
-    /// it has a server now and may be read.
+    /// What the pool says to a client without a server, which has waited since `since`.
     pub(crate) fn take_grant(
         &mut self,
         id: ClientId,
@@ -52,7 +61,7 @@ impl<X: Exchange> Engine<X> {
         since: Micros,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         match grant {
             Grant::Server(server) => {
                 let server = self.attach(server, io);
@@ -68,15 +77,15 @@ impl<X: Exchange> Engine<X> {
                 if let (true, Some(pool)) = (open, client.pool) {
                     self.open_server(pool, now, io);
                 }
-                false
+                Readable::NotYet
             }
             Grant::Refused(error) => {
                 self.refuse_client(id, &error, now, io);
-                false
+                Readable::NotYet
             }
             Grant::Closed(reason) => {
                 self.disconnect(id, reason.text(), now, io);
-                false
+                Readable::NotYet
             }
         }
     }
@@ -93,7 +102,7 @@ impl<X: Exchange> Engine<X> {
             self.ask_on(id, on, now, io);
         } else if self.proves(id) {
             self.prove_by(id, on, now, io);
-        } else if self.join(id, on, now, io) {
+        } else if self.join(id, on, now, io) == Readable::Now {
             self.go_on(id, io);
         }
     }
@@ -121,17 +130,17 @@ impl<X: Exchange> Engine<X> {
         wait.is_some_and(|(of, own)| of == pool && own.ticket == waiter.ticket)
     }
 
-    /// The two belong together from now on. True if the client may be read at once.
+    /// The two belong together from now on.
     pub(crate) fn join(
         &mut self,
         id: ClientId,
         server: ServerId,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         if self.client(id).replication.is_some() {
             self.replace_by_own(id, server, now, io);
-            return false;
+            return Readable::NotYet;
         }
         let client = self.client_mut(id);
         debug_assert!(client.server.is_none(), "a client was given a second server");
@@ -162,7 +171,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         let client = &self.clients[id.0 as usize];
         let server = &self.servers[on.0 as usize];
         if !client.is_welcomed() && self.mode_of(on) != PoolMode::Session {
@@ -172,7 +181,7 @@ impl<X: Exchange> Engine<X> {
         let is_begun = matches!(server.phase, ServerPhase::Preparing(_));
         if !is_begun && io.take_news(on) {
             self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Hear);
-            return false;
+            return Readable::NotYet;
         }
         let settings = self.settings(server.pool);
         let checked =
@@ -183,7 +192,7 @@ impl<X: Exchange> Engine<X> {
             let query = settings.check_query.trim().to_owned();
             self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Check);
             self.send_own_query(on, query.as_bytes(), now, io);
-            return false;
+            return Readable::NotYet;
         }
         if !client.vars.is(&server.vars) {
             self.follow_reports(id, on);
@@ -191,7 +200,7 @@ impl<X: Exchange> Engine<X> {
             if let Some(sql) = self.difference(id, on, client.order()) {
                 self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Apply);
                 self.send_own_query(on, &sql, now, io);
-                return false;
+                return Readable::NotYet;
             }
             if client.vars.prepared != server.vars.prepared {
                 return self.prepare_statements(id, on, now, io);
@@ -219,7 +228,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let ServerPhase::Preparing(step) = &server.phase else { return };
         let Some(id) = server.client else { return };
-        let done = match step {
+        let readable = match step {
             Preparation::Hear if !server.is_clean() => {
                 return self.lose_server(on, CloseReason::GotDirty, now, io);
             }
@@ -254,19 +263,19 @@ impl<X: Exchange> Engine<X> {
             Preparation::Statements => self.statements_prepared(id, on, now, io),
             Preparation::Recount(_) => self.recounted(id, on, now, io),
         };
-        if done {
+        if readable == Readable::Now {
             self.go_on(id, io);
         }
     }
 
-    /// Nothing is in the way any more. True if the client keeps the server and may be read.
+    /// Nothing is in the way any more.
     pub(crate) fn ready(
         &mut self,
         id: ClientId,
         on: ServerId,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         if !self.client(id).is_welcomed() {
             let welcome = self.server(on).welcome.clone();
             self.welcome(id, Some(on), &welcome, io);
@@ -276,7 +285,7 @@ impl<X: Exchange> Engine<X> {
                     return self.prepare(id, on, now, io);
                 }
                 self.unlink(id, on, now, io);
-                return false;
+                return Readable::NotYet;
             }
         }
         let tracks = self.settings(self.server(on).pool).tracks_statements(self.mode_of(on));
@@ -291,7 +300,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(session) = &mut client.session {
             session.renews = false;
         }
-        true
+        Readable::Now
     }
 
     /// Values that the client did not give are those of the pool: it will be told so, and they are

@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
             self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), now, io);
         } else {
             // What it gets in the end is replaced.
-            self.link(id, now, io);
+            let _ = self.link(id, now, io);
         }
     }
 

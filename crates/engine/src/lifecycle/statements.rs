@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::probe::{self, Topics};
 use crate::shell::{Exchange, Io};
@@ -18,14 +19,14 @@ use crate::shell::{Exchange, Io};
 const RECOUNT: Topics = Topics { settings: false, objects: true };
 
 impl<X: Exchange> Engine<X> {
-    /// True if there is nothing to prepare, and the client may be read.
+    /// Prepares the statements that the server lacks.
     pub(crate) fn prepare_statements(
         &mut self,
         id: ClientId,
         on: ServerId,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         let wanted = self.client(id).vars.clone();
         let there = self.server(on).vars.clone();
         let mut missing = wanted.prepared.without(&there.prepared).peekable();
@@ -34,17 +35,17 @@ impl<X: Exchange> Engine<X> {
         }
         self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Statements);
         self.send_own_queries(on, missing.map(|one| &*one.value), now, io);
-        false
+        Readable::NotYet
     }
 
-    /// Every one was answered. True if the client may be read.
+    /// Every one was answered.
     pub(crate) fn statements_prepared(
         &mut self,
         id: ClientId,
         on: ServerId,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         let server = &mut self.servers[on.0 as usize];
         if server.own_error.take().is_none() {
             let prepared = self.clients[id.0 as usize].vars.prepared.clone();
@@ -53,23 +54,23 @@ impl<X: Exchange> Engine<X> {
         }
         let sql = probe::question(RECOUNT, b"", std::iter::empty(), &[]);
         self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, now, io);
-        false
+        Readable::NotYet
     }
 
-    /// It is known which there are. True if the client may be read.
+    /// It is known which there are.
     pub(crate) fn recounted(
         &mut self,
         id: ClientId,
         on: ServerId,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         let server = &mut self.servers[on.0 as usize];
         let left = server.phase.probe().and_then(Option::take).and_then(|probe| probe.finish());
         let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
         let Some(there) = there else {
             self.lose_server(on, CloseReason::SettingsNotUndone, now, io);
-            return false;
+            return Readable::NotYet;
         };
         server.vars.change(|vars| vars.prepared = there);
         self.ready(id, on, now, io)

@@ -3,6 +3,7 @@
 //! database is reported only to those who proved who they are.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use std::sync::Arc;
 
 use config::hba::Visitor;
@@ -427,10 +428,10 @@ impl<X: Exchange> Engine<X> {
             self.welcome(id, None, &welcome, io);
             if !self.client(id).stream.holds_message() {
                 io.resume_client(id);
-            } else if self.link(id, now, io) {
+            } else if self.link(id, now, io) == Readable::Now {
                 self.go_on(id, io);
             }
-        } else if self.link(id, now, io) {
+        } else if self.link(id, now, io) == Readable::Now {
             self.go_on(id, io);
         }
     }

@@ -16,6 +16,7 @@
 //! always right.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use std::sync::Arc;
 
 use wire::backend;
@@ -175,16 +176,16 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The server has sent the mark. True if the client keeps it all the same, and may be read.
+    /// The server has sent the mark. The client may keep it all the same.
     pub(crate) fn handed_over(
         &mut self,
         id: ClientId,
         on: ServerId,
         now: Micros,
         io: &mut impl Io,
-    ) -> bool {
+    ) -> Readable {
         let failed = self.server_mut(on).own_error.take().is_some();
-        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return true };
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return Readable::Now };
         own.token = None;
         own.mark = None;
         own.request = 0;
@@ -194,7 +195,10 @@ impl<X: Exchange> Engine<X> {
             // is tried again behind the next transaction.
             self.server_mut(on).vars.change(|vars| vars.channels = Carried::default());
             self.tell(id, News::Gap, now, io);
-            return self.clients.contains(id.0 as usize) && self.prepare(id, on, now, io);
+            return match self.clients.contains(id.0 as usize) {
+                true => self.prepare(id, on, now, io),
+                false => Readable::NotYet,
+            };
         }
         own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
         if own.unheard {
@@ -207,7 +211,7 @@ impl<X: Exchange> Engine<X> {
             server.doomed = Some(CloseReason::UnlistenRefused);
         }
         self.unlink(id, on, now, io);
-        false
+        Readable::NotYet
     }
 
     /// The listener has the client's channels.

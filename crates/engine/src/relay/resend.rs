@@ -19,6 +19,7 @@
 //! [`QUESTIONS_MAX`] times.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use config::PoolMode;
 use wire::{backend, frontend};
 
@@ -127,7 +128,7 @@ impl<X: Exchange> Engine<X> {
         client.phase = ClientPhase::Idle;
         client.stream.put_back(&request);
         self.close_server(on, reason, now, io);
-        if self.clients.contains(id.0 as usize) && self.link(id, now, io) {
+        if self.clients.contains(id.0 as usize) && self.link(id, now, io) == Readable::Now {
             self.go_on(id, io);
         }
     }
@@ -269,17 +270,17 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The statement has been prepared anew, if that can be. True if the client's batch is to be
-    /// dealt with once more, or what else the client has sent.
-    pub(crate) fn renewed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) -> bool {
+    /// The statement has been prepared anew, if that can be. The client is readable if its batch is
+    /// to be dealt with once more, or what else it has sent.
+    pub(crate) fn renewed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) -> Readable {
         let serial = self.next_serial();
         let server = &mut *self.servers[on.0 as usize];
         let failed = server.own_error.take().is_some();
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else {
-            return false;
+            return Readable::NotYet;
         };
         let (Some(refused), Some(used)) = (kept.refused.take(), kept.outline.uses.take()) else {
-            return false;
+            return Readable::NotYet;
         };
         let client = &mut self.clients[id.0 as usize];
         let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
@@ -324,7 +325,7 @@ impl<X: Exchange> Engine<X> {
         }
         self.pass_refusal_on(id, on, &refused, now, io);
         // What was held of the batch is to be discarded up to its Sync.
-        !refused.synced
+        if refused.synced { Readable::NotYet } else { Readable::Now }
     }
 
     fn pass_refusal_on(
@@ -341,7 +342,7 @@ impl<X: Exchange> Engine<X> {
             backend::ready_for_query(&mut out, b'I');
         }
         io.send_client(id, &out);
-        self.ready(id, on, now, io);
+        let _ = self.ready(id, on, now, io);
         // It may keep its server, and goes on there.
         io.resume_client(id);
         if refused.synced {

@@ -15,6 +15,7 @@
 //! SET LOCAL and functions need no rules of ours. Texts only decide whether it is asked at all.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use crate::server::Settling;
 use std::collections::BTreeSet;
 
@@ -219,7 +220,7 @@ impl<X: Exchange> Engine<X> {
             return self.unlink(id, on, now, io);
         }
         self.pin(on, pins, traces.fingerprint, now);
-        if self.prepare(id, on, now, io) {
+        if self.prepare(id, on, now, io) == Readable::Now {
             self.tell_untold(id, now, io);
             if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, now, io) {
                 self.go_on(id, io);
