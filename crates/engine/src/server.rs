@@ -217,36 +217,6 @@ impl ServerLogin {
     }
 }
 
-/// When things happened to a server last.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Times {
-    /// When its socket was opened.
-    pub connected_at: Micros,
-    /// When it was logged in.
-    pub opened_at: Micros,
-    /// Last time it was taken back.
-    pub released_at: Micros,
-    /// Last time it was sent a message of ours.
-    pub asked_at: Micros,
-    /// Last time its client sent anything.
-    pub heard_at: Micros,
-    /// Last time it sent anything.
-    pub replied_at: Micros,
-}
-
-impl Times {
-    pub fn all_at(now: Micros) -> Self {
-        Self {
-            connected_at: now,
-            opened_at: now,
-            released_at: now,
-            asked_at: now,
-            heard_at: now,
-            replied_at: now,
-        }
-    }
-}
-
 #[derive(Debug)]
 pub struct Server {
     /// The shell's, while the server is in no table.
@@ -578,5 +548,35 @@ impl Server {
     /// Nothing is owed, no transaction is open, no message is half read: fit for another client.
     pub fn is_clean(&self) -> bool {
         self.ledger.is_settled() && self.status == b'I' && self.stream.at_boundary()
+    }
+}
+
+/// When things happened to a server last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// When its socket was opened.
+    pub connected_at: Micros,
+    /// When it was logged in.
+    pub opened_at: Micros,
+    /// Last time it was taken back.
+    pub released_at: Micros,
+    /// Last time it was sent a message of ours.
+    pub asked_at: Micros,
+    /// Last time its client sent anything.
+    pub heard_at: Micros,
+    /// Last time it sent anything.
+    pub replied_at: Micros,
+}
+
+impl Times {
+    pub fn all_at(now: Micros) -> Self {
+        Self {
+            connected_at: now,
+            opened_at: now,
+            released_at: now,
+            asked_at: now,
+            heard_at: now,
+            replied_at: now,
+        }
     }
 }
