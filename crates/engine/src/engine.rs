@@ -11,6 +11,7 @@ use config::{Config, PoolMode, UserSettings};
 use foldhash::fast::RandomState;
 use slab::Slab;
 
+use crate::admission::pool::Parked;
 use crate::cancel::outcome::Cancel;
 use crate::client::Client;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, WorkerId};
@@ -144,11 +145,11 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A server from outside gets a slot.
-    pub(crate) fn attach(&mut self, server: Box<Server>, io: &mut impl Io) -> ServerId {
-        let handle = server.handle;
+    pub(crate) fn attach(&mut self, parked: Parked<X::Transport>, io: &mut impl Io<X>) -> ServerId {
+        let Parked { server, transport } = parked;
         self.view(server.pool);
         let id = ServerId(self.servers.insert(server) as u32);
-        io.attach_server(id, handle);
+        io.attach_server(id, transport);
         id
     }
 

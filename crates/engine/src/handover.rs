@@ -7,5 +7,5 @@ pub(crate) mod export;
 pub(crate) mod import;
 pub mod records;
 
-pub use export::{Exported, ExportedClient};
+pub use export::{Ceded, Exported, ExportedClient};
 pub use import::{ImportTables, Imported};

@@ -25,11 +25,6 @@ pub struct ServerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u32);
 
-/// What the shell needs to find a server's socket again while the server sits in no worker's table
-/// (parked idle, or on its way to another worker). The engine stores it and never looks inside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Handle(pub u64);
-
 /// Who the client said it is.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Identity {

@@ -14,7 +14,7 @@ use sql::Signs;
 use wire::scram::ScramClient;
 
 use crate::encoding::Letters;
-use crate::ids::{ClientId, Handle, Micros, PoolId};
+use crate::ids::{ClientId, Micros, PoolId};
 pub use crate::lifecycle::close_reason::CloseReason;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
@@ -219,8 +219,6 @@ impl ServerLogin {
 
 #[derive(Debug)]
 pub struct Server {
-    /// The shell's, while the server is in no table.
-    pub handle: Handle,
     /// Tells this connection from all others, past ones included; shown in logs.
     pub serial: u64,
     pub pool: PoolId,
@@ -268,7 +266,6 @@ pub struct Server {
 impl Server {
     pub fn new(pool: PoolId, serial: u64, login: ServerLogin, now: Micros) -> Self {
         Self {
-            handle: Handle::default(),
             serial,
             pool,
             epoch: 0,

@@ -7,16 +7,15 @@ use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
 use crate::admission::limits::Limits;
-use crate::admission::pool::Pool;
+use crate::admission::pool::{Parked, Pool};
 pub use crate::cancel::outcome::{CancelEnd, CancelOutcome};
 use crate::cancel::signaling::Found;
-use crate::ids::{ClientId, Handle, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
+use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Judge, Password};
 use crate::notify::listener::{Subscriber, Subscription};
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::Statement;
-use crate::server::Server;
 use crate::settings::{PoolKey, Target};
 
 /// Another process of an online restart that still serves clients.
@@ -34,7 +33,7 @@ pub enum OtherProcess {
 /// take at once the shell keeps, and stops reading the other side of the link until it is gone.
 /// A broken socket is reported later through `client_closed` or `server_closed`, never from
 /// inside one of these calls.
-pub trait Io {
+pub trait Io<X: Exchange> {
     fn send_client(&mut self, client: ClientId, bytes: &[u8]);
     /// False if it is certain that the server has not got one byte of them, nor ever will: its
     /// socket was found broken.
@@ -82,11 +81,11 @@ pub trait Io {
     /// The client may be read (again): call `client_readable` soon if it has bytes, not from here.
     fn resume_client(&mut self, client: ClientId);
 
-    /// The server leaves this worker's table; the handle finds its socket again.
-    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle;
-    /// The server with that handle now has a slot here. Whatever happened on its socket meanwhile
+    /// The server leaves this worker's table, and its connection goes with it.
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> X::Transport;
+    /// The server with that connection now has a slot here. Whatever happened on its socket meanwhile
     /// is reported soon, not from here.
-    fn attach_server(&mut self, server: ServerId, handle: Handle);
+    fn attach_server(&mut self, server: ServerId, transport: X::Transport);
 
     /// Has this server just come from another worker, with something unread on its socket? True once;
     /// it is reported soon, as what the server says, or its end, or `server_quiet`.
@@ -134,13 +133,20 @@ pub enum TlsStart {
 
 /// What is shared by all workers. A small door: pools and counts under their locks, and mail.
 pub trait Exchange {
+    /// The connection of a server that is in no worker's table, see [`Parked`].
+    type Transport;
+
     fn worker_count(&self) -> u16;
 
     /// Run `f` on the pool under its lock. Never nested.
-    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R;
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool<Self::Transport>) -> R) -> R;
 
     /// The pool of that key, made by `make` when there is none.
-    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId;
+    fn find_pool(
+        &mut self,
+        key: &PoolKey,
+        make: impl FnOnce(PoolId) -> Pool<Self::Transport>,
+    ) -> PoolId;
 
     /// Every pool there is now. Each of them may be asked for until the present event is over.
     fn pool_ids(&mut self) -> Vec<PoolId>;
@@ -149,7 +155,7 @@ pub trait Exchange {
     fn pools_forgotten(&mut self) {}
 
     /// Deliver to another worker's `handle_mail`, in order, soon.
-    fn post(&mut self, worker: WorkerId, mail: Mail);
+    fn post(&mut self, worker: WorkerId, mail: Mail<Self::Transport>);
 
     /// The one shared copy of this statement, of those prepared since the schema changed last.
     fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement>;
@@ -191,11 +197,11 @@ pub enum Checked {
 
 /// What one worker tells another.
 #[derive(Debug)]
-pub enum Mail {
+pub enum Mail<T> {
     /// A server for your waiting client.
     Server {
         waiter: Waiter,
-        server: Box<Server>,
+        server: Parked<T>,
     },
     /// Your waiting client cannot be served.
     Refuse {

@@ -213,9 +213,10 @@ impl World {
         let id = match server.place {
             Place::Closed => return false,
             Place::Table(id) => id,
-            Place::Detached(pool, handle) => {
-                let taken = self.engine.parked_readable(pool, handle, &mut self.net);
-                taken.expect("a parked server is found by its handle")
+            Place::Detached(pool, transport) => {
+                let taken =
+                    self.engine.parked_readable(pool, |own| *own == transport, &mut self.net);
+                taken.expect("a parked server is found by its connection")
             }
         };
         let server = &mut self.net.servers[at];

@@ -71,7 +71,7 @@ fn rows(view: View) -> Vec<Line> {
         Line::fixed("user_cache", size_of::<::config::UserSettings>(), config.users.len(), 0),
         Line::fixed("db_cache", size_of::<::config::Database>(), config.databases.len(), 0),
         Line::fixed("peer_cache", size_of::<::config::Peer>(), config.peers.len(), 0),
-        Line::fixed("pool_cache", size_of::<Pool>(), snapshot.pools.len(), 0),
+        Line::fixed("pool_cache", size_of::<Pool<()>>(), snapshot.pools.len(), 0),
         Line::fixed("server_cache", size_of::<Server>(), servers.len(), 0),
         Line::fixed("client_cache", size_of::<Client>(), clients.len(), free),
         Line::sum("iobuf_cache", 1, &both, buffers),

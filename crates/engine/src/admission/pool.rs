@@ -12,9 +12,8 @@ use crate::lifecycle::close_reason::CloseReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ids::{ClientId, Handle, Micros, PoolId, Waiter, WorkerId, over};
+use crate::ids::{ClientId, Micros, PoolId, Waiter, WorkerId, over};
 use crate::login::server_secret::ServerSecret;
-use crate::server::Server;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::values::Digest;
 use crate::vars::Welcome;
@@ -24,10 +23,12 @@ use wire::scram::ScramVerifier;
 
 pub use self::control::Gate;
 use self::idle::Idle;
+pub use self::parked::Parked;
 
 mod control;
 mod idle;
 mod listener;
+mod parked;
 
 /// How much older another worker's first waiter must be before a released server crosses threads
 /// to it. A wake-up across cores costs as much as a whole transaction, so strict first-come order
@@ -56,9 +57,9 @@ pub(super) enum ListenerPlace {
 
 /// What came of asking for a server.
 #[derive(Debug)]
-pub enum Grant {
+pub enum Grant<T> {
     /// Yours. It may come from another worker.
-    Server(Box<Server>),
+    Server(Parked<T>),
     /// You are in the queue. If `open` is set, open one more server now: its place is reserved.
     Queued { ticket: u64, open: bool },
     /// No server is there and logging in to one has just failed.
@@ -95,8 +96,9 @@ pub struct Failure {
     pub retry_at: Micros,
 }
 
+/// `T` is a server's transport, see [`Parked`].
 #[derive(Debug)]
-pub struct Pool {
+pub struct Pool<T> {
     pub id: PoolId,
     pub key: PoolKey,
     pub settings: Arc<PoolSettings>,
@@ -138,9 +140,9 @@ pub struct Pool {
     /// When a server was last closed for its age.
     aged_out_at: Micros,
     /// By home.
-    idle: Vec<Idle>,
+    idle: Vec<Idle<T>>,
     /// Parked servers that nobody may have any more.
-    condemned: Vec<Vec<(Box<Server>, CloseReason<'static>)>>,
+    condemned: Vec<Vec<(Parked<T>, CloseReason<'static>)>>,
     waiting: Vec<VecDeque<Waiter>>,
     next_ticket: u64,
     servers: u32,
@@ -150,7 +152,7 @@ pub struct Pool {
     listener: ListenerPlace,
 }
 
-impl Pool {
+impl<T> Pool<T> {
     pub fn new(id: PoolId, key: PoolKey, settings: Arc<PoolSettings>, workers: u16) -> Self {
         Self {
             id,
@@ -193,7 +195,7 @@ impl Pool {
         client: ClientId,
         values: Option<Digest>,
         now: Micros,
-    ) -> Grant {
+    ) -> Grant<T> {
         if let Gate::Closed(reason) = self.gate {
             return Grant::Closed(reason);
         }
@@ -222,7 +224,7 @@ impl Pool {
         waiter: Waiter,
         values: Option<Digest>,
         now: Micros,
-    ) -> Grant {
+    ) -> Grant<T> {
         if let Gate::Closed(reason) = self.gate {
             return Grant::Closed(reason);
         }
@@ -292,20 +294,25 @@ impl Pool {
     }
 
     /// Nobody waits for this server: keep it at `worker` until somebody does.
-    pub fn park(&mut self, worker: WorkerId, server: Box<Server>) {
-        debug_assert!(server.ledger.is_settled(), "a server that owes replies was parked");
-        self.idle[usize::from(worker.0)].push(server);
+    pub fn park(&mut self, worker: WorkerId, parked: Parked<T>) {
+        let is_settled = parked.server.ledger.is_settled();
+        debug_assert!(is_settled, "a server that owes replies was parked");
+        self.idle[usize::from(worker.0)].push(parked);
         self.check_invariants();
     }
 
-    /// The parked server with this handle, if nobody took it meanwhile.
-    pub fn take_parked(&mut self, worker: WorkerId, handle: Handle) -> Option<Box<Server>> {
-        let idle = self.idle[usize::from(worker.0)].take(handle);
-        idle.or_else(|| self.take_condemned_one(worker, handle))
+    /// That server, parked at `worker`, if nobody took it meanwhile.
+    pub fn take_parked(
+        &mut self,
+        worker: WorkerId,
+        is_it: impl Fn(&Parked<T>) -> bool,
+    ) -> Option<Parked<T>> {
+        let idle = self.idle[usize::from(worker.0)].take(&is_it);
+        idle.or_else(|| self.take_condemned_one(worker, is_it))
     }
 
     /// Everything that is parked, at whatever worker.
-    pub fn take_all_parked(&mut self) -> Vec<Box<Server>> {
+    pub fn take_all_parked(&mut self) -> Vec<Parked<T>> {
         let condemned = self.condemned.iter_mut().flat_map(|all| all.drain(..));
         let condemned = condemned.map(|(server, _)| server);
         self.idle.iter_mut().flat_map(Idle::take_all).chain(condemned).collect()
@@ -316,12 +323,12 @@ impl Pool {
         &mut self,
         worker: WorkerId,
         now: Micros,
-    ) -> Vec<(Box<Server>, CloseReason<'static>)> {
+    ) -> Vec<(Parked<T>, CloseReason<'static>)> {
         let home = usize::from(worker.0);
         let (mut surplus, mut left) = (self.surplus(), self.places() - self.places_opening());
         let mut taken = Vec::new();
         let mut at = 0;
-        while let Some(server) = self.idle[home].get(at) {
+        while let Some(Parked { server, .. }) = self.idle[home].get(at) {
             let idle_since = server.times.released_at;
             let old = now.saturating_sub(server.times.connected_at) > self.settings.server_lifetime;
             let idle = over(self.settings.server_idle_timeout, idle_since, now)
@@ -504,12 +511,12 @@ impl Pool {
         due
     }
 
-    /// Another pool starves, and any server of this one would help it. The one that has been idle
-    /// longest, and since when.
-    pub fn want(&mut self, serial: u64) -> Option<(Micros, Handle)> {
+    /// Another pool starves, and any server of this one would help it. The serial number of the one
+    /// that has been idle longest, and since when.
+    pub fn want(&mut self, serial: u64) -> Option<(Micros, u64)> {
         self.wanted = self.wanted.max(serial);
-        let idle = self.idle.iter().flat_map(Idle::all);
-        idle.map(|server| (server.times.released_at, server.handle)).min_by_key(|idle| idle.0)
+        let idle = self.idle.iter().flat_map(Idle::all).map(|parked| &parked.server);
+        idle.map(|server| (server.times.released_at, server.serial)).min_by_key(|idle| idle.0)
     }
 
     /// Nobody starves any more, unless it began after `serial`.
@@ -519,13 +526,14 @@ impl Pool {
         }
     }
 
-    /// The parked server with this handle, at whatever worker, if nobody took it meanwhile. It is
-    /// counted out in the same step: who asks before it is closed finds its place free, and need
-    /// not be thought of by whoever closes it.
-    pub fn evict(&mut self, handle: Handle) -> Option<Box<Server>> {
-        let server = self.idle.iter_mut().find_map(|idle| idle.take(handle))?;
-        self.server_gone(server.epoch);
-        Some(server)
+    /// The parked server with this serial number, at whatever worker, if nobody took it meanwhile. It
+    /// is counted out in the same step: a client that asks before the server is closed finds its place
+    /// free, so the worker that closes it need not think of that client.
+    pub fn evict(&mut self, serial: u64) -> Option<Parked<T>> {
+        let is_it = |parked: &Parked<T>| parked.server.serial == serial;
+        let parked = self.idle.iter_mut().find_map(|idle| idle.take(is_it))?;
+        self.server_gone(parked.server.epoch);
+        Some(parked)
     }
 
     /// Has it, or another pool, a use for a server of that epoch, which somebody keeps for a while?
@@ -584,9 +592,9 @@ impl Pool {
     }
 
     /// Parked servers of all workers.
-    pub fn parked(&self) -> impl Iterator<Item = &Server> {
-        let condemned = self.condemned.iter().flatten().map(|(server, _)| server);
-        self.idle.iter().flat_map(Idle::all).chain(condemned.map(|server| &**server))
+    pub fn parked(&self) -> impl Iterator<Item = &Parked<T>> {
+        let condemned = self.condemned.iter().flatten().map(|(parked, _)| parked);
+        self.idle.iter().flat_map(Idle::all).chain(condemned)
     }
 
     /// Connections in any state, and those of them that are not logged in yet.

@@ -11,7 +11,7 @@ use crate::admission::limits::{Denied, Limits, Starving};
 use crate::admission::pool::Pool;
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{Handle, Micros, PoolId, ServerId};
+use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::ServerPhase;
 use crate::server::Settling;
@@ -20,7 +20,7 @@ use crate::shell::{Event, Exchange, Io};
 impl<X: Exchange> Engine<X> {
     /// Open a server for those who wait; its place in the pool is taken. If there is no seat for it
     /// the place is given up, and the pool will be thought of. True if it is being opened here.
-    pub(crate) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
+    pub(crate) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) -> bool {
         let has_seat = self.seat_server(pool, now, io);
         if has_seat {
             self.connect_seated(pool, now, io);
@@ -29,7 +29,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A seat for a server of the pool, unless that is another worker's to open.
-    fn seat_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
+    fn seat_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) -> bool {
         if self.opens_by_proof(pool) && !self.proves_first(pool) {
             self.pass_proof_on(pool);
             return false;
@@ -38,7 +38,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Open a server; its place in the pool and its seat are taken.
-    pub(crate) fn connect_seated(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn connect_seated(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         if self.opens_by_proof(pool) {
             return self.connect_prover(pool, now, io);
         }
@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A seat for a server whose place in the pool is taken; or that place is given up.
-    pub(crate) fn take_seat(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) -> bool {
+    pub(crate) fn take_seat(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) -> bool {
         let claim = self.view(pool).claim(pool);
         while let Err(denied) = self.exchange.limits(|limits| limits.seat(&claim, now)) {
             let again = match denied {
@@ -74,7 +74,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Open a server that nobody waits for. It takes a free seat or none.
-    pub(crate) fn open_spare(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn open_spare(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         let claim = self.view(pool).claim(pool);
         if self.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
             self.connect_server(pool, None, now, io);
@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io) {
+    fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let worker = self.worker;
         let (reserve, first) =
             self.exchange.pool(pool, |pool| (pool.is_in_reserve(), pool.oldest_waiter(worker)));
@@ -100,23 +100,23 @@ impl<X: Exchange> Engine<X> {
     /// Closes the server that has been idle longest of those whose seats would help. All pools that
     /// have such are told, under their locks: what they park later cannot be overlooked. False if
     /// none is idle.
-    pub(crate) fn evict(&mut self, starving: &Starving, now: Micros, io: &mut impl Io) -> bool {
+    pub(crate) fn evict(&mut self, starving: &Starving, now: Micros, io: &mut impl Io<X>) -> bool {
         loop {
-            let mut oldest: Option<(Micros, PoolId, Handle)> = None;
+            let mut oldest: Option<(Micros, PoolId, u64)> = None;
             for id in self.exchange.pool_ids() {
                 let idle = self.exchange.pool(id, |pool| {
                     let helps = starving.covers(&pool.key.database, &pool.key.user);
                     helps.then(|| pool.want(starving.serial)).flatten()
                 });
-                if let Some((since, handle)) = idle
+                if let Some((since, serial)) = idle
                     && oldest.is_none_or(|(earliest, ..)| since < earliest)
                 {
-                    oldest = Some((since, id, handle));
+                    oldest = Some((since, id, serial));
                 }
             }
-            let Some((_, pool, handle)) = oldest else { return false };
+            let Some((_, pool, serial)) = oldest else { return false };
             // Somebody may have taken it since it was seen.
-            if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(handle)) {
+            if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(serial)) {
                 let id = self.attach(server, io);
                 self.server_mut(id).phase = ServerPhase::Settling(Settling::Fresh);
                 self.end_connection(id, CloseReason::Evicted, now, io);
@@ -133,7 +133,7 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         serial: u64,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let pool = self.server(id).pool;
         if self.is_starved_for(pool) {
@@ -159,7 +159,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Somebody of its own pool waits for this server, but a pool that has had less than its share
     /// may starve for the like of it.
-    pub(crate) fn contest(&mut self, id: ServerId, serial: u64, now: Micros, io: &mut impl Io) {
+    pub(crate) fn contest(&mut self, id: ServerId, serial: u64, now: Micros, io: &mut impl Io<X>) {
         let pool = self.server(id).pool;
         let identity = self.view(pool).identity.clone();
         while let Some((rival, since)) =
@@ -189,7 +189,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Pools that starved for a seat which is free now, or whose turn it is, open a server.
-    pub(crate) fn feed(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn feed(&mut self, now: Micros, io: &mut impl Io<X>) {
         while let Some(pool) = self.exchange.limits(|limits| limits.next_fed(now)) {
             self.view(pool);
             if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {

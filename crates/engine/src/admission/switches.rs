@@ -63,7 +63,7 @@ impl Switches {
     }
 
     /// `exists`: is the pool's database still configured?
-    pub fn apply(&self, pool: &mut Pool, exists: bool) {
+    pub fn apply<T>(&self, pool: &mut Pool<T>, exists: bool) {
         let database = self.database(&pool.key.database);
         pool.disabled = database.disabled;
         pool.set_gate(match () {

@@ -22,7 +22,7 @@ const LOOKED_LEN_MAX: usize = 1_024;
 
 impl<X: Exchange> Engine<X> {
     /// Looks once at what each client has sent that has waited for a moment.
-    pub(crate) fn look_ahead(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn look_ahead(&mut self, now: Micros, io: &mut impl Io<X>) {
         let is_due = |client: &Client| match client.phase {
             ClientPhase::Waiting(waiter) => {
                 client.is_welcomed()

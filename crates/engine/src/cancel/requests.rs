@@ -23,7 +23,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         key: CancelKey,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let own = self.config.global.peer_id;
         if own > 0
@@ -53,7 +53,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         key: &CancelKey,
         requester: (WorkerId, ClientId, u64),
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> u16 {
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, key.pid, &key.secret);
@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
         key: &CancelKey,
         number: u64,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let peer = u32::from(cancel_key::peer(number));
         let Some(number) = cancel_key::passed_on(number) else {
@@ -108,7 +108,7 @@ impl<X: Exchange> Engine<X> {
         key: CancelKey,
         requester: (WorkerId, ClientId, u64),
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         match self.busy_server_of(&key) {
             Ok(on) => self.send_cancel(on, Some(requester), io),
@@ -117,7 +117,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client this server works for is lost: nobody wants what it is doing.
-    pub(crate) fn cancel_lost(&mut self, on: ServerId, io: &mut impl Io) {
+    pub(crate) fn cancel_lost(&mut self, on: ServerId, io: &mut impl Io<X>) {
         if self.server(on).cancel.is_none() {
             self.send_cancel(on, None, io);
         }
@@ -127,7 +127,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         on: ServerId,
         requester: Option<(WorkerId, ClientId, u64)>,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let cancel = self.next_serial();
         let server = self.server_mut(on);
@@ -183,7 +183,7 @@ impl<X: Exchange> Engine<X> {
         cancel: u64,
         end: CancelEnd,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(Cancel { on, requester }) = self.cancels.remove(&cancel) else { return };
         if let Some((server, serial)) = on
@@ -214,7 +214,7 @@ impl<X: Exchange> Engine<X> {
         requester: (WorkerId, ClientId, u64),
         outcome: CancelOutcome,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let (worker, client, serial) = requester;
         if worker == self.worker {
@@ -232,7 +232,7 @@ impl<X: Exchange> Engine<X> {
         serial: u64,
         answer: CancelOutcome,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
         if client.serial != serial {

@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         call: Call,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Signal(None));
         let client = self.client_mut(id);
@@ -65,7 +65,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// All workers are asked whose process id it is.
-    pub(super) fn find_process(&mut self, id: ClientId, call: Call, now: Micros, io: &mut impl Io) {
+    pub(super) fn find_process(
+        &mut self,
+        id: ClientId,
+        call: Call,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         let missing = self.exchange.worker_count();
         let step = Step::Find { missing, found: Found::Nobodys };
         let worker = self.worker;
@@ -88,7 +94,7 @@ impl<X: Exchange> Engine<X> {
         process_id: u32,
         requester: (WorkerId, ClientId, u64),
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let mut found = Found::Nobodys;
         for id in self.told(process_id) {
@@ -122,7 +128,7 @@ impl<X: Exchange> Engine<X> {
         serial: u64,
         new: Found,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
         if client.serial != serial {
@@ -163,7 +169,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         owner: Owner,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let mut out = Vec::new();
         let user = owner.settings.login_user().as_bytes();
@@ -206,7 +212,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// PostgreSQL has answered whether the client may, if it was asked.
-    pub(crate) fn may_signal(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn may_signal(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         let Some(step @ Step::Ask(_)) = signal_step(self.client_mut(id)) else { return };
         let Step::Ask(owner) = std::mem::replace(step, Step::Act) else { return };
         let server = self.server_mut(on);
@@ -240,7 +252,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client may do what it asks for.
-    fn act_on(&mut self, id: ClientId, owner: &Owner, now: Micros, io: &mut impl Io) {
+    fn act_on(&mut self, id: ClientId, owner: &Owner, now: Micros, io: &mut impl Io<X>) {
         let requester = (self.worker, id, self.client(id).serial);
         let Some(signaling) = signaling(self.client_mut(id)) else { return };
         signaling.step = Step::Act;
@@ -260,7 +272,7 @@ impl<X: Exchange> Engine<X> {
         terminates: bool,
         requester: (WorkerId, ClientId, u64),
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let (id, serial) = whom;
         let client = self.clients.get(id.0 as usize).filter(|client| client.serial == serial);
@@ -284,7 +296,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         outcome: CancelOutcome,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(Step::Act) = signal_step(self.client_mut(id)) else { return };
         let verdict = match outcome {
@@ -298,7 +310,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The call is dealt with once more.
-    fn decide_signal(&mut self, id: ClientId, verdict: Verdict, now: Micros, io: &mut impl Io) {
+    fn decide_signal(&mut self, id: ClientId, verdict: Verdict, now: Micros, io: &mut impl Io<X>) {
         let client = self.client_mut(id);
         let on = client.server;
         let Some(step) = signal_step(client) else { return };

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use config::Config;
 
 use super::{Drain, Engine, limits_users};
+use crate::admission::pool::Parked;
 use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
 use crate::handover::import::Imported;
-use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::login::auth::{Login, LoginStep, Peer};
-use crate::operator::report::ServerPlace;
 use crate::server::{LoginStage, Preparation, ServerPhase};
 use crate::shell::{Checked, Exchange, Io, Mail};
 
 /// Of clients.
 impl<X: Exchange> Engine<X> {
     /// A new connection. `None` if the table is full: nothing can be said to it.
-    pub fn accept(&mut self, peer: Peer, now: Micros, _io: &mut impl Io) -> Option<ClientId> {
+    pub fn accept(&mut self, peer: Peer, now: Micros, _io: &mut impl Io<X>) -> Option<ClientId> {
         let id = ClientId(u32::try_from(self.clients.vacant_key()).ok()?);
         let login = Login { peer, ..Login::default() };
         let serial = self.exchange.next_connection();
@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
 
     /// May this client's bytes be read now? A client without a server asks for one first; until
     /// it has it, its bytes stay in the kernel.
-    pub fn client_readable(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> bool {
+    pub fn client_readable(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> bool {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
         match client.phase {
             // While PostgreSQL is asked about it, or its proof must wait, nothing can be done with
@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Bytes of a client that may be read.
-    pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], now: Micros, io: &mut impl Io) {
+    pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], now: Micros, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         match client.phase {
             ClientPhase::Login(_) => self.login_bytes(id, bytes, now, io),
@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// There was nothing to read from a client after all, though it was given a server for it.
-    pub fn client_quiet(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub fn client_quiet(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         if let Some(client) = self.clients.get(id.0 as usize)
             && let (ClientPhase::Linked, Some(on)) = (&client.phase, client.server)
         {
@@ -85,13 +85,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client's socket is gone.
-    pub fn client_closed(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub fn client_closed(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         self.client_lost(id, now, io);
         self.finish(now, io);
     }
 
     /// The client said goodbye and closed its side, without a server to hear it.
-    pub fn client_left(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub fn client_left(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         self.client_said_goodbye(id, now, io);
         self.finish(now, io);
     }
@@ -103,7 +103,7 @@ impl<X: Exchange> Engine<X> {
         serial: u64,
         checked: &Checked,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.take_check(id, serial, checked, now, io);
         self.finish(now, io);
@@ -112,7 +112,7 @@ impl<X: Exchange> Engine<X> {
     /// Too many are logging in: those go that have kept us waiting, since they came or since they were
     /// asked for their proof. If nobody has, those go whose proofs have to wait. They wait for us, but
     /// for what was wrong before; whoever fills all places with such must not shut everybody else out.
-    pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io) {
+    pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io<X>) {
         self.end_slow_logins(now, io);
         self.finish(now, io);
     }
@@ -129,11 +129,11 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The socket of a new server is there: say who we are.
-    pub fn server_connected(&mut self, id: ServerId, _now: Micros, io: &mut impl Io) {
+    pub fn server_connected(&mut self, id: ServerId, _now: Micros, io: &mut impl Io<X>) {
         self.send_startup(id, io);
     }
 
-    pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], now: Micros, io: &mut impl Io) {
+    pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], now: Micros, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         // What has lain unread does not show that the server lives.
         if !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear)) {
@@ -155,7 +155,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// There was nothing to read on the socket of a server after all.
-    pub fn server_quiet(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+    pub fn server_quiet(&mut self, id: ServerId, now: Micros, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         match server.phase {
             ServerPhase::Settling(_) if server.is_clean() => self.settled(id, now, io),
@@ -170,12 +170,13 @@ impl<X: Exchange> Engine<X> {
     pub fn parked_readable(
         &mut self,
         pool: PoolId,
-        handle: Handle,
-        io: &mut impl Io,
+        is_it: impl Fn(&X::Transport) -> bool,
+        io: &mut impl Io<X>,
     ) -> Option<ServerId> {
         let worker = self.worker;
-        let server = self.exchange.pool(pool, |pool| pool.take_parked(worker, handle))?;
-        let id = self.attach(server, io);
+        let is_it = |parked: &Parked<_>| is_it(&parked.transport);
+        let parked = self.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
+        let id = self.attach(parked, io);
         self.server_mut(id).phase = ServerPhase::Settling(Settling::Fresh);
         Some(id)
     }
@@ -186,14 +187,20 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.lose_server(id, reason, now, io);
         self.finish(now, io);
     }
 
     /// A cancel request is under way no longer.
-    pub fn cancel_finished(&mut self, cancel: u64, end: CancelEnd, now: Micros, io: &mut impl Io) {
+    pub fn cancel_finished(
+        &mut self,
+        cancel: u64,
+        end: CancelEnd,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         self.end_cancel(cancel, end, now, io);
         self.finish(now, io);
     }
@@ -202,14 +209,14 @@ impl<X: Exchange> Engine<X> {
 /// Of other workers, of other processes, and of operators.
 impl<X: Exchange> Engine<X> {
     /// What another worker has to say.
-    pub fn handle_mail(&mut self, mail: Mail, now: Micros, io: &mut impl Io) {
+    pub fn handle_mail(&mut self, mail: Mail<X::Transport>, now: Micros, io: &mut impl Io<X>) {
         self.read_mail(mail, now, io);
         self.finish(now, io);
     }
 
     /// What was imported is ours now: servers without a client are parked, clients that waited for a
     /// server wait again, and a client whose database is not configured any more is told so.
-    pub fn begin_imported(&mut self, imported: Imported, now: Micros, io: &mut impl Io) {
+    pub fn begin_imported(&mut self, imported: Imported, now: Micros, io: &mut impl Io<X>) {
         let Imported { clients, parked } = imported;
         for id in parked {
             self.place(id, now, io);
@@ -238,7 +245,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// From now on nobody new is let in, or nobody is linked any more.
-    pub fn begin_drain(&mut self, how: Drain, now: Micros, io: &mut impl Io) {
+    pub fn begin_drain(&mut self, how: Drain, now: Micros, io: &mut impl Io<X>) {
         self.drain = Some(how);
         if how == Drain::WaitForServers {
             self.close_gates();
@@ -252,7 +259,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         serial: u64,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> bool {
         let found = self.clients.get(id.0 as usize).is_some_and(|client| client.serial == serial);
         if found {
@@ -263,23 +270,24 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client did not come to rest in time for a suspension.
-    pub fn drop_suspended(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub fn drop_suspended(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         if self.clients.contains(id.0 as usize) {
             self.disconnect(id, "suspend_timeout", now, io);
         }
         self.finish(now, io);
     }
 
-    /// A host name leads elsewhere; `is_there` tells which servers are connected to an address that
-    /// `host` has left.
+    /// A host name leads elsewhere; `is_there` and `is_parked_there` tell which servers are connected
+    /// to an address that `host` has left.
     pub fn close_moved(
         &mut self,
         host: &str,
-        is_there: impl Fn(ServerPlace) -> bool,
+        is_there: impl Fn(ServerId) -> bool,
+        is_parked_there: impl Fn(&X::Transport) -> bool,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
-        self.close_moved_of_host(host, is_there, now, io);
+        self.close_moved_of_host(host, is_there, is_parked_there, now, io);
         self.finish(now, io);
     }
 }

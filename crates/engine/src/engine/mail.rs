@@ -5,7 +5,7 @@ use crate::ids::Micros;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn read_mail(&mut self, mail: Mail, now: Micros, io: &mut impl Io) {
+    pub(crate) fn read_mail(&mut self, mail: Mail<X::Transport>, now: Micros, io: &mut impl Io<X>) {
         match mail {
             Mail::Server { waiter, server } => {
                 let id = self.attach(server, io);

@@ -22,7 +22,7 @@ fn micros(limit: Duration) -> Micros {
 }
 
 impl<X: Exchange> Engine<X> {
-    pub fn tick(&mut self, now: Micros, io: &mut impl Io) {
+    pub fn tick(&mut self, now: Micros, io: &mut impl Io<X>) {
         self.expire_clients(now, io);
         self.free_places(now, io);
         self.judge_held(now, io);
@@ -46,7 +46,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn expire_clients(&mut self, now: Micros, io: &mut impl Io) {
+    fn expire_clients(&mut self, now: Micros, io: &mut impl Io<X>) {
         let global = &self.config.global;
         let login = micros(global.client_login_timeout);
         let idle = micros(global.client_idle_timeout);
@@ -130,7 +130,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Tells those who wait for long that they do (`query_wait_notify`). Time counts in whole
     /// seconds, as it does for PgBouncer.
-    fn notify_waiting(&mut self, now: Micros, io: &mut impl Io) {
+    fn notify_waiting(&mut self, now: Micros, io: &mut impl Io<X>) {
         let patience = Micros::from(self.config.global.query_wait_notify);
         if patience == 0 {
             return;
@@ -162,7 +162,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn expire_servers(&mut self, now: Micros, io: &mut impl Io) {
+    fn expire_servers(&mut self, now: Micros, io: &mut impl Io<X>) {
         let mut expired: Vec<(ServerId, CloseReason<'static>)> = Vec::new();
         for (slot, server) in &self.servers {
             let settings = self.settings(server.pool);
@@ -240,7 +240,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Servers in use that the operator wants replaced and that need not be waited for: with
     /// `server_fast_close` those at rest within a session, and those that replicate in any case.
-    fn close_obsolete(&mut self, now: Micros, io: &mut impl Io) {
+    fn close_obsolete(&mut self, now: Micros, io: &mut impl Io<X>) {
         let fast = self.config.global.server_fast_close;
         let may_go = |server: &Server| {
             let at_rest = fast && server.is_clean();
@@ -261,7 +261,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Parked servers that are too old or too many, waiting clients for whom nothing is being done, and
     /// servers that are to be there before anybody waits.
-    fn tend_pool(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
+    fn tend_pool(&mut self, id: PoolId, now: Micros, io: &mut impl Io<X>) {
         let settings = self.settings(id).clone();
         let worker = self.worker;
         let (taken, waits) = self.exchange.pool(id, |pool| {

@@ -56,7 +56,7 @@ impl<X: Exchange> Engine<X> {
     /// Does all that is left to be done. Each method through which an event comes in ends with this.
     // As a call it cost 1 % of a transaction, which mostly leaves nothing.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn finish(&mut self, now: Micros, io: &mut impl Io<X>) {
         if self.has_work() {
             self.work_off(now, io);
         }
@@ -67,7 +67,7 @@ impl<X: Exchange> Engine<X> {
         self.joining.is_some() || !self.work.is_empty()
     }
 
-    fn work_off(&mut self, now: Micros, io: &mut impl Io) {
+    fn work_off(&mut self, now: Micros, io: &mut impl Io<X>) {
         loop {
             while let Some(joining) = self.joining.take() {
                 self.join_later(joining, now, io);
@@ -91,14 +91,14 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn join_later(&mut self, joining: Joining, now: Micros, io: &mut impl Io) {
+    fn join_later(&mut self, joining: Joining, now: Micros, io: &mut impl Io<X>) {
         let Joining { server, serial, waiter } = joining;
         if self.is_without_client(server, serial) {
             self.join_or_place(waiter, server, now, io);
         }
     }
 
-    fn work_on(&mut self, work: Work, now: Micros, io: &mut impl Io) {
+    fn work_on(&mut self, work: Work, now: Micros, io: &mut impl Io<X>) {
         match work {
             Work::Requests(id) => self.read_ahead(id, now, io),
             Work::Join(joining) => self.join_later(joining, now, io),
@@ -130,7 +130,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client has a server and may be read. Messages that came ahead of its turn come first;
     /// half a message has to wait for the rest, which is in the kernel.
-    pub(crate) fn go_on(&mut self, id: ClientId, io: &mut impl Io) {
+    pub(crate) fn go_on(&mut self, id: ClientId, io: &mut impl Io<X>) {
         io.resume_client(id);
         let client = self.client_mut(id);
         client.await_nothing();
@@ -139,7 +139,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn read_ahead(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    fn read_ahead(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         if !matches!(client.phase, ClientPhase::Linked) || client.awaits_answer() {
             return;

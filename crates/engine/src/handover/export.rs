@@ -12,13 +12,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::admission::pool::Parked;
 use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
     ClientRecord, ExtendedRecord, NamedRecord, ReplicationRecord, ServerRecord, StatementRecord,
     VarsRecord, WelcomeRecord, WorkerRecords,
 };
-use crate::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
 use crate::server::{Server, ServerPhase};
 use crate::session::text_history::CustomsRecord;
@@ -30,7 +31,15 @@ use crate::vars::{TrackedNames, Vars, Welcome};
 #[derive(Debug, Default)]
 pub struct Exported {
     pub clients: Vec<ExportedClient>,
-    pub parked: Vec<(PoolId, Handle)>,
+    /// By pool and serial number.
+    pub parked: Vec<(PoolId, u64)>,
+}
+
+/// The connections of what was exported, which another process has by now.
+#[derive(Debug)]
+pub struct Ceded<T> {
+    pub clients: Vec<ExportedClient>,
+    pub parked: Vec<T>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -213,11 +222,11 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// All clients that may move, but for those of which `stays` holds, and this worker's parked
-    /// servers, but for those of which `stays_parked` does.
+    /// servers of whose connections `takes_parked` holds. It is asked in the order of the records.
     pub fn export(
         &mut self,
         stays: impl Fn(ClientId, Option<ServerId>) -> bool,
-        stays_parked: impl Fn(Handle) -> bool,
+        mut takes_parked: impl FnMut(&X::Transport) -> bool,
     ) -> (WorkerRecords, Exported) {
         let all: Vec<_> = self.server_ids().collect();
         all.into_iter().for_each(|on| self.remember_setting_names(on));
@@ -245,10 +254,12 @@ impl<X: Exchange> Engine<X> {
         for id in self.exchange.pool_ids() {
             self.exchange.pool(id, |pool| {
                 let epoch = pool.epoch();
-                for server in pool.idle_at(worker).filter(|one| !stays_parked(one.handle)) {
-                    let record = writer.server(server, epoch, None);
-                    writer.records.parked.push(record);
-                    exported.parked.push((id, server.handle));
+                for Parked { server, transport } in pool.idle_at(worker) {
+                    if takes_parked(transport) {
+                        let record = writer.server(server, epoch, None);
+                        writer.records.parked.push(record);
+                        exported.parked.push((id, server.serial));
+                    }
                 }
             });
         }
@@ -262,12 +273,14 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// What was exported is another process's now: it is forgotten here, without a word to anybody.
-    /// Returns that. What has gone by itself meanwhile is not in it: its place may be another's.
-    pub fn cede(&mut self, exported: Exported, now: Micros) -> Exported {
-        let Exported { mut clients, mut parked } = exported;
+    /// Returns the connections. Those that have gone by themselves meanwhile are not in it: their
+    /// places may be others'.
+    pub fn cede(&mut self, exported: Exported, now: Micros) -> Ceded<X::Transport> {
+        let Exported { mut clients, parked } = exported;
         clients.retain_mut(|client| self.cede_client(client, now));
-        parked.retain(|(pool, handle)| self.cede_parked(*pool, *handle, now));
-        Exported { clients, parked }
+        let parked = parked.into_iter();
+        let parked = parked.filter_map(|(pool, serial)| self.cede_parked(pool, serial, now));
+        Ceded { clients, parked: parked.collect() }
     }
 
     fn cede_client(&mut self, exported: &mut ExportedClient, now: Micros) -> bool {
@@ -298,13 +311,13 @@ impl<X: Exchange> Engine<X> {
         true
     }
 
-    fn cede_parked(&mut self, pool: PoolId, handle: Handle, now: Micros) -> bool {
+    fn cede_parked(&mut self, id: PoolId, serial: u64, now: Micros) -> Option<X::Transport> {
         let worker = self.worker;
-        let server = self.exchange.pool(pool, |pool| pool.take_parked(worker, handle));
-        let Some(server) = server else { return false };
-        self.view(pool);
-        self.forget_server(&server, now);
-        true
+        let is_it = |parked: &Parked<_>| parked.server.serial == serial;
+        let parked = self.exchange.pool(id, |pool| pool.take_parked(worker, is_it))?;
+        self.view(id);
+        self.forget_server(&parked.server, now);
+        Some(parked.transport)
     }
 
     fn forget_server(&mut self, server: &Server, now: Micros) {

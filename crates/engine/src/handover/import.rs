@@ -318,7 +318,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         mut clients: Vec<ClientId>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         clients.retain(|id| self.clients.contains(id.0 as usize));
         for id in clients.iter().copied() {

@@ -227,7 +227,7 @@ impl VarsRecord {
 }
 
 impl PoolRecord {
-    pub fn of(pool: &Pool) -> Self {
+    pub fn of<T>(pool: &Pool<T>) -> Self {
         Self {
             database: pool.key.database.clone(),
             user: pool.key.user.clone(),
@@ -243,7 +243,7 @@ impl PoolRecord {
 
     /// What was learnt by the servers of the record is known to the pool, unless it has had servers of
     /// its own.
-    pub(crate) fn teach(self, pool: &mut Pool, welcome: Option<Arc<Welcome>>) {
+    pub(crate) fn teach<T>(self, pool: &mut Pool<T>, welcome: Option<Arc<Welcome>>) {
         if pool.welcome.is_some() {
             return;
         }

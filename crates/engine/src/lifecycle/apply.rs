@@ -26,7 +26,7 @@ use crate::shell::{Event, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// The server has taken the client's values.
-    pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io) {
+    pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
         // PostgreSQL's own spelling of the values is the client's from now on; otherwise every link
         // would set them anew.
@@ -82,7 +82,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let client = self.client(id);
         let (order, has_session) = (client.order(), client.session.is_some());
@@ -97,7 +97,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server does not take the client's values.
-    pub(crate) fn refused(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn refused(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut self.servers[on.0 as usize];
         let error = server.own_error.take().unwrap_or_default();
@@ -141,7 +141,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         rest: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let pool = self.server(on).pool;
         self.server_mut(on).client = None;

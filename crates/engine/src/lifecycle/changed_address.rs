@@ -1,11 +1,10 @@
 //! A host name leads elsewhere: servers at its old address are used to the end of what they do and
 //! not given to anybody again.
 
+use crate::admission::pool::Parked;
 use crate::engine::Engine;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::operator::report::ServerPlace;
-use crate::server::Server;
 use crate::settings::Target;
 use crate::shell::{Exchange, Io};
 
@@ -13,15 +12,16 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn close_moved_of_host(
         &mut self,
         host: &str,
-        is_there: impl Fn(ServerPlace) -> bool,
+        is_there: impl Fn(ServerId) -> bool,
+        is_parked_there: impl Fn(&X::Transport) -> bool,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         for pool in self.known_pools() {
             let targets = &self.settings(pool).targets;
             let leads = |target: &Target| matches!(target, Target::Tcp(name, _) if name == host);
             if targets.iter().any(leads) {
-                self.close_moved_of(pool, &is_there, now, io);
+                self.close_moved_of(pool, &is_there, &is_parked_there, now, io);
             }
         }
     }
@@ -29,19 +29,20 @@ impl<X: Exchange> Engine<X> {
     fn close_moved_of(
         &mut self,
         pool: PoolId,
-        is_there: &impl Fn(ServerPlace) -> bool,
+        is_there: &impl Fn(ServerId) -> bool,
+        is_parked_there: &impl Fn(&X::Transport) -> bool,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         for (slot, server) in &mut self.servers {
-            let place = ServerPlace::Table(ServerId(slot as u32));
-            if server.pool == pool && server.doomed.is_none() && is_there(place) {
+            let id = ServerId(slot as u32);
+            if server.pool == pool && server.doomed.is_none() && is_there(id) {
                 server.doomed = Some(CloseReason::CloseNeeded);
             }
         }
         let worker = self.worker;
         let parked = self.exchange.pool(pool, |pool| {
-            let fits = |server: &Server| is_there(ServerPlace::Parked(server.handle));
+            let fits = |parked: &Parked<_>| is_parked_there(&parked.transport);
             pool.condemn_where(fits, CloseReason::Obsolete);
             pool.take_condemned(worker)
         });

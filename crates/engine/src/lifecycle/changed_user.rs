@@ -10,7 +10,7 @@ use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// Clients that have no server move at once; who waits goes to the end of the new queue.
-    pub(crate) fn move_clients(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn move_clients(&mut self, now: Micros, io: &mut impl Io<X>) {
         if self.changed_user.is_empty() {
             return;
         }

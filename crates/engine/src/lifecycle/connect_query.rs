@@ -31,7 +31,7 @@ const TOPICS: Topics = Topics { settings: true, objects: false };
 
 impl<X: Exchange> Engine<X> {
     /// Logged in. Who replicates has no use for the query.
-    pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+    pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
         let replicates =
             matches!(self.server_login(id).purpose, Some(ServerPurpose::Replication { .. }));
         let settings = self.settings(self.server(id).pool);
@@ -58,7 +58,7 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         code: u8,
         body: &[u8],
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         if let LoginStage::Asked(probe) = &mut self.server_login(id).stage {
             probe.message(code, body);
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io) -> Step {
+    fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
         if let Some(set) = self.reported_settings(id) {
             return self.begin_with(id, &set);
         }

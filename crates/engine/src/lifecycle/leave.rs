@@ -60,30 +60,30 @@ const TERMINATED: &str = "terminating connection due to administrator command";
 const ADMIN_SHUTDOWN: &str = "57P01";
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn client_lost(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn client_lost(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         if self.clients.contains(id.0 as usize) {
             self.drop_client(id, Leaving::Lost, now, io);
         }
     }
 
-    pub(crate) fn client_said_goodbye(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn client_said_goodbye(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         if self.clients.contains(id.0 as usize) {
             self.drop_client(id, Leaving::Goodbye, now, io);
         }
     }
 
     /// The log is to tell of something that this client did.
-    pub(crate) fn client_trouble(&self, id: ClientId, message: &str, io: &mut impl Io) {
+    pub(crate) fn client_trouble(&self, id: ClientId, message: &str, io: &mut impl Io<X>) {
         self.remark(id, Weight::Error, message, io);
     }
 
-    pub(crate) fn remark(&self, id: ClientId, weight: Weight, message: &str, io: &mut impl Io) {
+    pub(crate) fn remark(&self, id: ClientId, weight: Weight, message: &str, io: &mut impl Io<X>) {
         let name = self.client(id).name();
         io.event(Event::ClientRemark { client: id, name, weight, message });
     }
 
     /// Tell the client why and close it.
-    pub(crate) fn disconnect(&mut self, id: ClientId, why: &str, now: Micros, io: &mut impl Io) {
+    pub(crate) fn disconnect(&mut self, id: ClientId, why: &str, now: Micros, io: &mut impl Io<X>) {
         self.refuse_client(id, &ErrorFields::new("FATAL", PROTOCOL_VIOLATION, why), now, io);
     }
 
@@ -94,7 +94,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         error: &ErrorFields,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         if self.asks(id) && names_user(error) {
             return self.disconnect(id, CONFIG_ERROR, now, io);
@@ -103,7 +103,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Another client terminates it, as PostgreSQL terminates a backend.
-    pub(crate) fn terminate_client(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn terminate_client(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         let error = ErrorFields::new("FATAL", ADMIN_SHUTDOWN, TERMINATED);
         self.close_with(id, &error, Leaving::Terminated, now, io);
     }
@@ -114,7 +114,7 @@ impl<X: Exchange> Engine<X> {
         error: &ErrorFields,
         leaving: Leaving<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.tell_closing(id, leaving, now, io);
         let client = self.client(id);
@@ -134,14 +134,14 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         leaving: Leaving<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.tell_closing(id, leaving, now, io);
         self.remove_client(id, leaving, io);
     }
 
     /// The log is told.
-    fn tell_closing(&self, id: ClientId, leaving: Leaving<'_>, now: Micros, io: &mut impl Io) {
+    fn tell_closing(&self, id: ClientId, leaving: Leaving<'_>, now: Micros, io: &mut impl Io<X>) {
         let client = self.client(id);
         if leaving == Leaving::Lost && client.is_probe() {
             return;
@@ -155,7 +155,7 @@ impl<X: Exchange> Engine<X> {
         });
     }
 
-    fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io) {
+    fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
         let client = self.clients.remove(id.0 as usize);
         if client.key != 0 {
             self.keys.remove(&client.key);
@@ -197,7 +197,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Its client has left. What becomes of the server?
-    pub(crate) fn take_back(&mut self, on: ServerId, left: Left, now: Micros, io: &mut impl Io) {
+    pub(crate) fn take_back(&mut self, on: ServerId, left: Left, now: Micros, io: &mut impl Io<X>) {
         let Left { cancels, in_message, had_settings } = left;
         let server = self.server_mut(on);
         match server.phase {
@@ -239,7 +239,7 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         match server.phase {
@@ -311,7 +311,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let in_message = self.server(on).stream.is_mid_message();
         self.client_mut(id).server = None;
@@ -326,7 +326,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server has said that it ends, and its client has heard it: that is all there is to say.
-    pub(crate) fn server_left(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn server_left(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         if let Some(id) = server.client.take() {
             self.client_mut(id).server = None;
@@ -336,7 +336,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A client that has lost its server before anything of its own was sent asks again.
-    fn requeue(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+    fn requeue(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         let worker = self.worker;
         let client = self.client_mut(id);
         let ClientPhase::Preparing(waiter) = client.phase else { return };
@@ -361,7 +361,7 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = self.end_connection(id, reason, now, io);
         let pool = server.pool;
@@ -388,7 +388,7 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Box<Server> {
         let server = self.servers.remove(id.0 as usize);
         if matches!(
@@ -413,7 +413,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         refusal: Option<ErrorFields>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, reason, now, io);
@@ -480,7 +480,7 @@ impl<X: Exchange> Engine<X> {
         server: &Server,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let identity = self.view(server.pool).identity.clone();
         io.event(Event::ServerClosing {

@@ -45,7 +45,7 @@ pub(crate) enum Readable {
 
 impl<X: Exchange> Engine<X> {
     /// An authenticated client needs a server.
-    pub(crate) fn link(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Readable {
+    pub(crate) fn link(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Readable {
         let client = self.client(id);
         let Some(pool) = client.pool else { return Readable::NotYet };
         let (worker, values) = (self.worker, client.digest());
@@ -57,10 +57,10 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn take_grant(
         &mut self,
         id: ClientId,
-        grant: Grant,
+        grant: Grant<X::Transport>,
         since: Micros,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         match grant {
             Grant::Server(server) => {
@@ -96,7 +96,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         if self.asks(id) {
             self.ask_on(id, on, now, io);
@@ -113,7 +113,7 @@ impl<X: Exchange> Engine<X> {
         waiter: Waiter,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let pool = self.server(on).pool;
         match self.is_waiting(waiter, pool) {
@@ -136,7 +136,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         server: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         if self.client(id).replication.is_some() {
             self.replace_by_own(id, server, now, io);
@@ -170,7 +170,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         let client = &self.clients[id.0 as usize];
         let server = &self.servers[on.0 as usize];
@@ -224,7 +224,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A message of ours during preparation was answered.
-    pub(crate) fn prepared(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn prepared(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let ServerPhase::Preparing(step) = &server.phase else { return };
         let Some(id) = server.client else { return };
@@ -274,7 +274,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         if !self.client(id).is_welcomed() {
             let welcome = self.server(on).welcome.clone();
@@ -342,7 +342,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: Option<ServerId>,
         welcome: &Welcome,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let peer = u16::try_from(self.config.global.peer_id).unwrap_or(0);
         let mut key = self.new_key(peer, io);
@@ -385,7 +385,7 @@ impl<X: Exchange> Engine<X> {
 
     /// A key whose process id no other client of this worker has, if that can be: among peers there are
     /// few.
-    fn new_key(&self, peer: u16, io: &mut impl Io) -> u64 {
+    fn new_key(&self, peer: u16, io: &mut impl Io<X>) -> u64 {
         let mut key = 0;
         for _ in 0..KEYS_TRIED_MAX {
             let mut random = [0; 8];
@@ -409,7 +409,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         sql: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.send_own_queries(on, std::iter::once(sql), now, io);
     }
@@ -420,7 +420,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         texts: impl Iterator<Item = &'a [u8]>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = &mut self.servers[on.0 as usize];
         debug_assert!(server.is_clean(), "a message of ours into a client's conversation");
@@ -439,7 +439,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client gives its server back.
-    pub(crate) fn unlink(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn unlink(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let client = self.client_mut(id);
         client.server = None;
         client.resent = false;
@@ -459,7 +459,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The release verdict on a server that has lost its client: close it, clean it, hold it back
     /// or pass it on.
-    pub(crate) fn free(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn free(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let flushed = io.server_flushed(on);
         let server = self.server_mut(on);
         server.phase = ServerPhase::Settling(Settling::Fresh);
@@ -504,7 +504,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Nothing of ours is under way on this server either: it may be used again.
-    pub(crate) fn settled(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn settled(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         debug_assert!(server.client.is_none() && server.is_clean());
         if server.own_error.take().is_some() {

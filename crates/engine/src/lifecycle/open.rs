@@ -87,7 +87,7 @@ impl<X: Exchange> Engine<X> {
         pool: PoolId,
         purpose: Option<ServerPurpose>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let serial = self.exchange.next_connection();
         let settings = self.view(pool).settings.clone();
@@ -133,7 +133,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         purpose: ServerPurpose,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = self.end_connection(on, reason, now, io);
         self.exchange.pool(server.pool, |pool| {
@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
         self.connect_server(server.pool, Some(purpose), now, io);
     }
 
-    pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io) {
+    pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
         let (minor, asks_report) = (login.version.minor(), login.asks_report);
@@ -182,7 +182,7 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         bytes: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let mut input = std::mem::take(&mut self.server_mut(id).stream.held);
         input.extend_from_slice(bytes);
@@ -238,7 +238,13 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn login_refused(&mut self, id: ServerId, error: ErrorFields, now: Micros, io: &mut impl Io) {
+    fn login_refused(
+        &mut self,
+        id: ServerId,
+        error: ErrorFields,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         if self.declines_report(id, &error) {
             let why = "it takes no parameter that asks for reports";
             return self.open_again(id, why, |pool| pool.may_ask_report = false, now, io);
@@ -275,9 +281,9 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ServerId,
         why: &str,
-        remember: impl FnOnce(&mut Pool),
+        remember: impl FnOnce(&mut Pool<X::Transport>),
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let purpose = self.server_login(id).purpose.take();
         let was_for = purpose.as_ref().and_then(ServerPurpose::client);
@@ -293,7 +299,7 @@ impl<X: Exchange> Engine<X> {
         self.connect_server(server.pool, purpose, now, io);
     }
 
-    fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io) -> Step {
+    fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {
         match code {
             backend::AUTHENTICATION => {
                 self.server_login(id).version.settle();
@@ -362,7 +368,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn authentication(&mut self, id: ServerId, body: &[u8], io: &mut impl Io) -> Step {
+    fn authentication(&mut self, id: ServerId, body: &[u8], io: &mut impl Io<X>) -> Step {
         let answered = match AuthenticationRequest::decode(body) {
             Ok(request) => self.prove_to(id, request, io),
             Err(error) => return Step::Failed(error.to_string()),
@@ -374,7 +380,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ServerId,
         request: AuthenticationRequest<'_>,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Result<(), Unable> {
         let settings = self.settings(self.server(id).pool).clone();
         let login = self.server_login(id);
@@ -435,7 +441,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server is logged in. `rest` came behind that: it is dealt with before the server is
     /// given to anybody, since it may be the beginning of a message.
-    fn opened(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
+    fn opened(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io<X>) {
         let server = &mut self.servers[id.0 as usize];
         let ServerPhase::Login(login) =
             std::mem::replace(&mut server.phase, ServerPhase::Settling(Settling::Fresh))
@@ -516,7 +522,13 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn begin_use(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io) {
+    pub(crate) fn begin_use(
+        &mut self,
+        id: ServerId,
+        rest: &[u8],
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         let pool = self.server(id).pool;
         if rest.is_empty() {
             self.place(id, now, io);
@@ -527,7 +539,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// With one login fewer under way, or after some time, the next may begin.
-    pub(crate) fn go_on_opening(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn go_on_opening(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         for _ in 0..OPENING_MAX {
             let reserved = self.exchange.pool(pool, |pool| pool.reserve_opening(now));
             // Where one finds no seat the next would not find any either.

@@ -1,7 +1,7 @@
 //! A server without a client goes where it is needed most: to a client that waits, here or on another
 //! worker; to another pool that starves for its seat; or to rest.
 
-use crate::admission::pool::Next;
+use crate::admission::pool::{Next, Parked};
 use crate::admission::shares::TURN;
 use crate::engine::Engine;
 use crate::ids::{Micros, ServerId};
@@ -9,12 +9,18 @@ use crate::server::{Server, ServerPhase, Times};
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn place(&mut self, id: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn place(&mut self, id: ServerId, now: Micros, io: &mut impl Io<X>) {
         self.place_one(id, false, now, io);
     }
 
     /// `is_ours`: other pools have no better right to its seat.
-    pub(crate) fn place_one(&mut self, id: ServerId, is_ours: bool, now: Micros, io: &mut impl Io) {
+    pub(crate) fn place_one(
+        &mut self,
+        id: ServerId,
+        is_ours: bool,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         let worker = self.worker;
         let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.server(id);
         // A login was paid for, however long it took.
@@ -27,8 +33,8 @@ impl<X: Exchange> Engine<X> {
             if next == Next::Park {
                 let mut server = servers.remove(id.0 as usize);
                 server.phase = ServerPhase::Parked;
-                server.handle = io.detach_server(id, server.pool);
-                pool.park(worker, server);
+                let transport = io.detach_server(id, server.pool);
+                pool.park(worker, Parked { server, transport });
             }
             next
         });
@@ -39,7 +45,8 @@ impl<X: Exchange> Engine<X> {
                 let mut server = self.servers.remove(id.0 as usize);
                 server.leave_worker();
                 server.phase = ServerPhase::Parked;
-                server.handle = io.detach_server(id, pool);
+                let transport = io.detach_server(id, pool);
+                let server = Parked { server, transport };
                 self.exchange.post(to, Mail::Server { waiter, server });
             }
             Next::Yield(serial) => self.yield_server(id, serial, now, io),

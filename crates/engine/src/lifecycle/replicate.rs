@@ -27,7 +27,13 @@ pub(crate) fn replication_parameters<'a>(
 
 impl<X: Exchange> Engine<X> {
     /// The client is logged in and needs its server, for which it may have to wait.
-    pub(crate) fn link_own(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn link_own(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         let reserved = self.exchange.pool(pool, Pool::reserve_own);
         if reserved && self.take_seat(pool, now, io) {
             let waiter = Waiter { client: id, ticket: 0, since: now };
@@ -45,7 +51,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let waiter = match self.client(id).phase {
             ClientPhase::Waiting(waiter) => waiter,
@@ -65,7 +71,7 @@ impl<X: Exchange> Engine<X> {
         welcome: &Welcome,
         rest: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let (pool, epoch) = (self.server(on).pool, self.server(on).epoch);
         self.exchange.pool(pool, |pool| pool.opened(epoch));

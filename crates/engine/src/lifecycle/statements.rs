@@ -25,7 +25,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         let wanted = self.client(id).vars.clone();
         let there = self.server(on).vars.clone();
@@ -44,7 +44,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         let server = &mut self.servers[on.0 as usize];
         if server.own_error.take().is_none() {
@@ -63,7 +63,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         let server = &mut self.servers[on.0 as usize];
         let left = server.phase.probe().and_then(Option::take).and_then(|probe| probe.finish());

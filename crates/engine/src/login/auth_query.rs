@@ -102,7 +102,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Option<Step> {
         let ClientPhase::Login(login) = &self.client(id).phase else { return None };
         let (database, user) = (&login.database, &login.user);
@@ -137,7 +137,13 @@ impl<X: Exchange> Engine<X> {
         Some(Step::Done)
     }
 
-    fn take_grant_to_ask(&mut self, id: ClientId, grant: Grant, now: Micros, io: &mut impl Io) {
+    fn take_grant_to_ask(
+        &mut self,
+        id: ClientId,
+        grant: Grant<X::Transport>,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         match grant {
             Grant::Server(server) => {
                 let server = self.attach(server, io);
@@ -174,7 +180,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client has got this server to ask on. Settings that a client has left on it go first.
-    pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
         let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
         self.client_mut(id).server = Some(on);
@@ -198,7 +204,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server is as it was when it was opened, if it was willing.
-    pub(crate) fn restored(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn restored(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         match server.own_error.take() {
@@ -214,7 +220,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn send_question(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+    fn send_question(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let login = self.login_mut(id);
         let LoginStep::Asking(asking) = &login.step else { return };
         let mut out = Vec::new();
@@ -241,7 +247,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// PostgreSQL has told all it knows.
-    pub(crate) fn answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let error = server.own_error.take();
         let auth_answer: AuthAnswer = server
@@ -258,7 +264,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         answer: Result<Option<Found>, String>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(id) = self.server_mut(on).client.take() else { return };
         self.client_mut(id).server = None;
@@ -277,7 +283,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The login goes on as that user: who the query says it is.
-    fn found(&mut self, id: ClientId, found: Found, now: Micros, io: &mut impl Io) {
+    fn found(&mut self, id: ClientId, found: Found, now: Micros, io: &mut impl Io<X>) {
         let Found { user, secret } = found;
         let credential = self.credentials.of_secret(&user, secret.as_deref());
         let login = self.login_mut(id);
@@ -302,7 +308,7 @@ impl<X: Exchange> Engine<X> {
         pool: PoolId,
         was_idle: bool,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         if !was_idle {
             return self.disconnect(id, CONFIG_ERROR, now, io);

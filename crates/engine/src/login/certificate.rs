@@ -15,7 +15,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         map: Option<&IdentMap>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         let login = self.login_mut(id);
         let trouble = trouble(login, map);

@@ -23,7 +23,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         map: Option<Arc<IdentMap>>,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         let Some(uid) = self.login_mut(id).peer.uid else {
             return Step::Refuse(NOT_THE_PEER.into());
@@ -37,7 +37,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         judge: Judge,
         password: &[u8],
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         if password.is_empty() {
             // To many a directory it would be no password at all, but a visit without a name.
@@ -51,7 +51,13 @@ impl<X: Exchange> Engine<X> {
         self.check(id, Checking::Password { judge, password }, check, io)
     }
 
-    fn check(&mut self, id: ClientId, checking: Checking, check: Check, io: &mut impl Io) -> Step {
+    fn check(
+        &mut self,
+        id: ClientId,
+        checking: Checking,
+        check: Check,
+        io: &mut impl Io<X>,
+    ) -> Step {
         self.login_mut(id).step = LoginStep::Checking(checking);
         io.check(id, self.client(id).serial, check);
         Step::Wait
@@ -64,7 +70,7 @@ impl<X: Exchange> Engine<X> {
         serial: u64,
         checked: &Checked,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
         let ClientPhase::Login(login) = &mut client.phase else { return };

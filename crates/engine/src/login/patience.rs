@@ -51,7 +51,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Those whose proofs had to wait may have their turn, the oldest first.
-    pub(crate) fn judge_held(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn judge_held(&mut self, now: Micros, io: &mut impl Io<X>) {
         let is_held =
             |phase: &ClientPhase| matches!(phase, ClientPhase::Login(login) if login.held);
         let held = self.clients.iter().filter(|(_, client)| is_held(&client.phase));
@@ -69,7 +69,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn end_slow_logins(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn end_slow_logins(&mut self, now: Micros, io: &mut impl Io<X>) {
         self.end_waits(|_| true, CROWDED_OUT, now, io);
     }
 
@@ -86,7 +86,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn free_places(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn free_places(&mut self, now: Micros, io: &mut impl Io<X>) {
         if std::mem::take(&mut self.places_wanted) {
             self.end_waits(|client| client.counted, OUTWAITED, now, io);
         }
@@ -97,7 +97,7 @@ impl<X: Exchange> Engine<X> {
         is_meant: impl Fn(&Client) -> bool,
         why: &str,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let (mut slow, mut held) = (Vec::new(), Vec::new());
         for (slot, client) in &self.clients {

@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         password: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
@@ -64,7 +64,7 @@ impl<X: Exchange> Engine<X> {
         proven.is_some_and(|verifier| verifier.verify_password(password))
     }
 
-    fn queue_proof(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+    fn queue_proof(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         let worker = self.worker;
         match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => {
@@ -93,7 +93,13 @@ impl<X: Exchange> Engine<X> {
 
     /// The client's turn has come. Somebody may have proven the same password meanwhile; else this
     /// server makes room for the login.
-    pub(crate) fn prove_by(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn prove_by(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
@@ -110,7 +116,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Its place and its seat are taken.
-    fn connect_proof(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    fn connect_proof(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, std::mem::take(&mut proving.password));
@@ -132,7 +138,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// There is a place and a seat for the login of the client that has waited longest.
-    pub(crate) fn connect_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn connect_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io<X>) {
         let worker = self.worker;
         // Who was first may have been thought of while the seat was looked for.
         let first = self.exchange.pool(id, |pool| {

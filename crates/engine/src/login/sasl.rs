@@ -21,7 +21,7 @@ impl<X: Exchange> Engine<X> {
         mut server: ScramServer,
         body: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         let Ok(initial) = SaslInitialResponse::decode(body) else {
             return Step::Refuse("malformed SASLInitialResponse message".into());
@@ -44,7 +44,7 @@ impl<X: Exchange> Engine<X> {
         mut server: ScramServer,
         body: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         let finished = match server.client_final(body) {
             Ok(finished) => finished,
@@ -127,7 +127,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         error: ScramError,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         self.note_wrong_proof(id, now);
         match error {

@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         packet: &StartupPacket<'_>,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Result<(), String> {
         let peer = &self.login_mut(id).peer;
         let is_bare = peer.secured.is_none() && !peer.local;
@@ -189,7 +189,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Protocol extensions we do not know, or a newer minor version than ours, are politely
     /// declined.
-    fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io) {
+    fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io<X>) {
         let unknown: Vec<&[u8]> = packet
             .parameters()
             .map(|(name, _)| name)
@@ -217,7 +217,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         packet: &StartupPacket<'_>,
         target: LoginTarget<'_>,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Result<Vars, String> {
         let mut vars = Vars::default();
         let mut carried = Vec::new();
@@ -263,7 +263,7 @@ impl<X: Exchange> Engine<X> {
         options: &[u8],
         target: LoginTarget<'_>,
         (vars, carried): (&mut Vars, &mut Vec<Setting>),
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Result<(), String> {
         let all = self.ignores("options");
         let settings = match startup::parse_options(options) {
@@ -295,7 +295,7 @@ impl<X: Exchange> Engine<X> {
         place: &str,
         name: &str,
         value: &[u8],
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> String {
         let why = format!("unsupported startup parameter{place}: {name}");
         let message = format!("{why}={}", String::from_utf8_lossy(value));
@@ -307,7 +307,7 @@ impl<X: Exchange> Engine<X> {
         self.config.global.ignore_startup_parameters.iter().any(|known| known == name)
     }
 
-    fn name_application(&self, id: ClientId, name: &[u8], vars: &mut Vars, io: &impl Io) {
+    fn name_application(&self, id: ClientId, name: &[u8], vars: &mut Vars, io: &impl Io<X>) {
         let Some(slot) = self.names.slot(APPLICATION_NAME.as_bytes()) else { return };
         if self.config.global.application_name_add_host {
             let origin = format!(" - {}", io.client_origin(id));

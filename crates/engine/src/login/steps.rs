@@ -46,7 +46,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         bytes: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.login_mut(id).buffer.extend_from_slice(bytes);
         self.go_on_login(id, Step::Continue, now, io);
@@ -58,7 +58,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         mut step: Step,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         loop {
             match step {
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn startup_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+    fn startup_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
         if self.begins_tls(id) {
             let said = std::mem::take(&mut self.login_mut(id).buffer);
             return self.start_tls(id, TlsStart::Direct(said), io);
@@ -148,14 +148,14 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client comes back when the handshake is made.
-    fn start_tls(&mut self, id: ClientId, start: TlsStart, io: &mut impl Io) -> Step {
+    fn start_tls(&mut self, id: ClientId, start: TlsStart, io: &mut impl Io<X>) -> Step {
         let client = self.clients.remove(id.0 as usize);
         io.start_tls(id, start, client.connected_at);
         Step::Done
     }
 
     /// What the user is has to be known first.
-    fn begin_challenge(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+    fn begin_challenge(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
         let user = self.login_mut(id).user.clone();
         let mut out = Vec::new();
         let login = self.login_mut(id);
@@ -187,7 +187,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The log alone tells that there is no such user.
-    fn remark_unknown(&mut self, id: ClientId, io: &mut impl Io) {
+    fn remark_unknown(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if matches!(self.config.global.auth_type, AuthType::Any | AuthType::Pam) {
             return;
         }
@@ -215,7 +215,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         credential: Option<Arc<Credential>>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         self.login_mut(id).credential.clone_from(&credential);
         let mut out = Vec::new();
@@ -279,7 +279,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// One message of the client's side of the challenge.
-    fn password_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+    fn password_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
         if login.buffer.first() == Some(&0) {
             return match login.buffer.len() < startup::PACKET_LEN_MIN {
@@ -339,7 +339,13 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn cleartext(&mut self, id: ClientId, password: &[u8], now: Micros, io: &mut impl Io) -> Step {
+    fn cleartext(
+        &mut self,
+        id: ClientId,
+        password: &[u8],
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) -> Step {
         if password.is_empty() {
             return Step::Refuse("empty password returned by client".into());
         }
@@ -356,7 +362,7 @@ impl<X: Exchange> Engine<X> {
         accepted: bool,
         failure: &str,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Step {
         if accepted {
             return self.authenticated(id, now, io);
@@ -365,14 +371,14 @@ impl<X: Exchange> Engine<X> {
         Step::Refuse(failure.into())
     }
 
-    pub(crate) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io) {
+    pub(crate) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         io.event(Event::LoginFailed { client: id, database: &database, user: &user });
     }
 
     /// The client is who it says it is. Where does it want to go?
-    pub(crate) fn authenticated(&mut self, id: ClientId, now: Micros, io: &mut impl Io) -> Step {
+    pub(crate) fn authenticated(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         if self.is_console(&database) {
@@ -398,7 +404,13 @@ impl<X: Exchange> Engine<X> {
 
     /// Login is over. A client of a warm pool needs no server for its welcome, except in session
     /// mode, where it is told its server's process id.
-    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn enter_pool(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) {
         let view_identity = self.view(pool).identity.clone();
         let client = self.client_mut(id);
         let ClientPhase::Login(login) = std::mem::replace(&mut client.phase, ClientPhase::Idle)
@@ -436,7 +448,13 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn enter_console(&mut self, id: ClientId, admin: bool, now: Micros, io: &mut impl Io) -> Step {
+    fn enter_console(
+        &mut self,
+        id: ClientId,
+        admin: bool,
+        now: Micros,
+        io: &mut impl Io<X>,
+    ) -> Step {
         let mut client = self.clients.remove(id.0 as usize);
         let ClientPhase::Login(login) = &mut client.phase else { return Step::Done };
         let unread = std::mem::take(&mut login.buffer);
@@ -502,7 +520,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A database that stands for `*` is told of when it is first used.
-    fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io) {
+    fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let Some(database) = self.new_autodb.take() else { return };
         let mut others = self.exchange.pool_ids().into_iter().filter(|other| *other != pool);
         let of_it = |other: PoolId| self.exchange.pool(other, |pool| pool.key.database == database);

@@ -30,7 +30,7 @@ impl<X: Exchange> Engine<X> {
         pool: PoolId,
         subscription: Subscription,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let listener = self.listeners.entry(pool).or_default();
         listener.subscribe(subscription);
@@ -45,7 +45,7 @@ impl<X: Exchange> Engine<X> {
         who: Subscriber,
         channels: Option<&[Box<[u8]>]>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         if let Some(listener) = self.listeners.get_mut(&pool) {
             listener.unsubscribe(who, channels);
@@ -54,7 +54,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// What time does.
-    pub(crate) fn tend_listeners(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn tend_listeners(&mut self, now: Micros, io: &mut impl Io<X>) {
         for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
             let limit = self.view(pool).settings.server_idle_timeout;
             let Some(listener) = self.listeners.get_mut(&pool) else { continue };
@@ -84,7 +84,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Operators have ordered something: a listener that leads to the wrong place, or whose pool
     /// is paused or closed, ends. Its clients ask anew.
-    pub(crate) fn review_listeners(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn review_listeners(&mut self, now: Micros, io: &mut impl Io<X>) {
         for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
             let Some(Listener { stage: Stage::Open { server, .. }, .. }) =
                 self.listeners.get(&pool)
@@ -100,7 +100,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn tend_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+    fn tend_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         let ends = self.drain == Some(Drain::WaitForServers);
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         match &listener.stage {
@@ -139,7 +139,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn open_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+    fn open_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         let claim = self.view(pool).claim(pool);
         if !self.exchange.pool(pool, Pool::reserve_listener) {
             // There was no place: it is looked for again with the next tick, as a seat is.
@@ -159,7 +159,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A seat for a listener: a free one, or that of a server that is idle.
-    fn take_listener_seat(&mut self, claim: &Claim, now: Micros, io: &mut impl Io) -> bool {
+    fn take_listener_seat(&mut self, claim: &Claim, now: Micros, io: &mut impl Io<X>) -> bool {
         loop {
             match self.exchange.limits(|limits| limits.listener_seat(claim, now)) {
                 Ok(()) => return true,
@@ -176,7 +176,7 @@ impl<X: Exchange> Engine<X> {
         welcome: Welcome,
         rest: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let mut random = [0; 16];
         io.random(&mut random);
@@ -207,7 +207,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The listener is at rest.
-    pub(crate) fn listener_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn listener_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let pool = server.pool;
         if server.own_error.take().is_some() {
@@ -284,7 +284,7 @@ fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(Clien
 }
 
 /// Why a listener of that epoch must not go on.
-fn unfit(pool: &Pool, epoch: u64) -> Option<CloseReason<'static>> {
+fn unfit<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
     match pool.gate() {
         Gate::Paused => Some(CloseReason::Paused),
         Gate::Closed(reason) => Some(reason),

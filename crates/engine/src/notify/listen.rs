@@ -115,7 +115,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> bool {
         let who = self.subscriber(id);
         let client = &mut self.clients[id.0 as usize];
@@ -160,7 +160,7 @@ impl<X: Exchange> Engine<X> {
 
     /// What time does: a hand-over that something was in the way of, a cancel request for instance,
     /// is begun now, and one that failed is tried again.
-    pub(crate) fn pass_channels_on(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn pass_channels_on(&mut self, now: Micros, io: &mut impl Io<X>) {
         let listens = |server: &Server| {
             matches!(server.phase, ServerPhase::Linked)
                 && server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
@@ -182,7 +182,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> Readable {
         let failed = self.server_mut(on).own_error.take().is_some();
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return Readable::Now };
@@ -222,7 +222,7 @@ impl<X: Exchange> Engine<X> {
         mark: Arc<[u8]>,
         again: bool,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let Some(own) = self.listening_of(id, serial) else { return };
         if own.request != request || request == 0 {
@@ -249,7 +249,7 @@ impl<X: Exchange> Engine<X> {
         to: &[(ClientId, u64)],
         body: &Arc<[u8]>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         for &(id, serial) in to {
             if self.listening_of(id, serial).is_some_and(|own| own.hear_listener(body)) {
@@ -276,7 +276,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// There is no listener in place of the one that was lost, and there will be none soon.
-    pub(crate) fn deaf(&mut self, to: &[(ClientId, u64)], now: Micros, io: &mut impl Io) {
+    pub(crate) fn deaf(&mut self, to: &[(ClientId, u64)], now: Micros, io: &mut impl Io<X>) {
         for &(id, serial) in to {
             if let Some(own) = self.listening_of(id, serial)
                 && own.unheard
@@ -329,7 +329,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Now, or when it may be told.
-    fn tell(&mut self, id: ClientId, news: News, now: Micros, io: &mut impl Io) {
+    fn tell(&mut self, id: ClientId, news: News, now: Micros, io: &mut impl Io<X>) {
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
         if own.keep(news) {
             self.tell_untold(id, now, io);
@@ -339,7 +339,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Whatever was kept for the client, if it may be told now.
-    pub(crate) fn tell_untold(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn tell_untold(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         if !self.may_be_told(id) {
             return;
         }
@@ -411,7 +411,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A pool's listener always is the same worker's.
-    fn post_listener(&mut self, pool: PoolId, mail: Mail) {
+    fn post_listener(&mut self, pool: PoolId, mail: Mail<X::Transport>) {
         let owner = pool.0 % u32::from(self.exchange.worker_count());
         self.exchange.post(WorkerId(owner as u16), mail);
     }

@@ -1,7 +1,7 @@
 //! What an operator orders, as far as this worker's sockets are concerned. The pools have been
 //! told already, under their locks; here is done what follows from it.
 
-use crate::admission::pool::Gate;
+use crate::admission::pool::{Gate, Parked};
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
@@ -13,7 +13,7 @@ use crate::shell::{Exchange, Io};
 impl<X: Exchange> Engine<X> {
     /// Pools were closed, opened or renewed: parked servers and logins that are of no use now
     /// end, who waits in vain is told, and who may be served again gets a server.
-    pub fn review(&mut self, now: Micros, io: &mut impl Io) {
+    pub fn review(&mut self, now: Micros, io: &mut impl Io<X>) {
         self.move_clients(now, io);
         self.review_listeners(now, io);
         self.finish(now, io);
@@ -39,7 +39,7 @@ impl<X: Exchange> Engine<X> {
 
     /// All clients and servers of these databases are dropped, whatever they are doing. Their
     /// pools are closed, or nobody would stay away.
-    pub fn kill(&mut self, dies: impl Fn(&str) -> bool, now: Micros, io: &mut impl Io) {
+    pub fn kill(&mut self, dies: impl Fn(&str) -> bool, now: Micros, io: &mut impl Io<X>) {
         let worker = self.worker;
         for id in self.known_pools() {
             if !dies(&self.view(id).identity.database) {
@@ -136,7 +136,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The pool was held: who waited meanwhile gets what was parked meanwhile.
-    fn serve_backlog(&mut self, id: PoolId, now: Micros, io: &mut impl Io) {
+    fn serve_backlog(&mut self, id: PoolId, now: Micros, io: &mut impl Io<X>) {
         let worker = self.worker;
         while let Some((waiter, server)) = self.exchange.pool(id, |pool| pool.match_waiting(worker))
         {
@@ -145,7 +145,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn turn_away(&mut self, pool: PoolId, why: &str, now: Micros, io: &mut impl Io) {
+    fn turn_away(&mut self, pool: PoolId, why: &str, now: Micros, io: &mut impl Io<X>) {
         let waits = |client: &Client| client.wait().is_some_and(|(waits_for, _)| waits_for == pool);
         for id in self.clients_where(waits) {
             self.disconnect(id, why, now, io);
@@ -154,9 +154,9 @@ impl<X: Exchange> Engine<X> {
 
     pub(crate) fn close_parked(
         &mut self,
-        parked: Vec<(Box<Server>, CloseReason<'static>)>,
+        parked: Vec<(Parked<X::Transport>, CloseReason<'static>)>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         for (server, reason) in parked {
             let server = self.attach(server, io);
@@ -166,7 +166,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Logins that lead to a server nobody may have.
-    fn end_logins(&mut self, pool: PoolId, now: Micros, io: &mut impl Io) {
+    fn end_logins(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         for (server, is_login) in self.servers_of(pool) {
             if !is_login {
                 continue;
@@ -186,7 +186,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// By our own wish, so that nothing is to be learnt from it.
-    fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, now: Micros, io: &mut impl Io) {
+    fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, now: Micros, io: &mut impl Io<X>) {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, now, io);
         io.close_server(id);

@@ -7,9 +7,7 @@ use config::PoolMode;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::operator::report::{
-    ClientRow, ClientState, Reading, Report, ServerPlace, ServerRow, ServerState,
-};
+use crate::operator::report::{ClientRow, ClientState, Reading, Report, ServerRow, ServerState};
 use crate::relay::stream::Stream;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::{Pinned, Pins};
@@ -28,8 +26,7 @@ impl<X: Exchange> Engine<X> {
         });
         let servers = self.servers.iter().map(|(slot, server)| {
             let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
-            let place = ServerPlace::Table(ServerId(slot as u32));
-            let mut row = server_row(place, server, 0, now);
+            let mut row = server_row(Some(ServerId(slot as u32)), server, 0, now);
             row.doomed |= epochs.get(&server.pool).is_some_and(|epoch| *epoch != server.epoch);
             let pool = self.pools.get(server.pool).map(|view| view.settings.mode);
             let (in_session, in_auto) =
@@ -160,7 +157,7 @@ fn reading(stream: &Stream) -> Reading {
 
 /// A server as SHOW SERVERS tells of it; `check_delay` decides between idle and used.
 pub fn server_row(
-    place: ServerPlace,
+    slot: Option<ServerId>,
     server: &Server,
     check_delay: Micros,
     now: Micros,
@@ -172,7 +169,7 @@ pub fn server_row(
             ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Listening
         );
     ServerRow {
-        place,
+        slot,
         serial: server.serial,
         pool: server.pool,
         state: match server.phase {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ids::{ClientId, Handle, Identity, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId};
 use crate::lifecycle::replication::ReplicationKind;
 use crate::operator::stats::Stats;
 use crate::session::pins::Pinned;
@@ -87,8 +87,8 @@ pub enum ServerState {
 
 #[derive(Clone, Debug)]
 pub struct ServerRow {
-    /// Its slot in its worker's table, or its handle if it is parked.
-    pub place: ServerPlace,
+    /// Its slot in its worker's table; none if it is parked.
+    pub slot: Option<ServerId>,
     pub serial: u64,
     pub pool: PoolId,
     pub state: ServerState,
@@ -114,10 +114,4 @@ pub struct ServerRow {
     pub reports_state: Option<bool>,
     /// It is closed as soon as it is free.
     pub doomed: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerPlace {
-    Table(ServerId),
-    Parked(Handle),
 }

@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         bytes: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = &mut *self.servers[on.0 as usize];
         let id = server.client;
@@ -138,7 +138,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// All that came is dealt with: where does the server stand now?
-    fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = &mut *self.servers[on.0 as usize];
         if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
             // It waits for data, which nobody will send, and while it does it heeds no cancel.
@@ -166,7 +166,7 @@ impl<X: Exchange> Engine<X> {
 
     /// What the server's client wants to say next may have waited for no more than what is answered.
     #[cold]
-    fn go_on_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    fn go_on_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server(on);
         let Some(id) = server.client else { return };
         if server.phase.is_signaling()
@@ -184,7 +184,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The server owes its client nothing more. Is the transaction over too?
-    pub(crate) fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = &mut *self.servers[on.0 as usize];
         let Some(id) = server.client else { return };
         let Some(view) = self.pools.get_mut(server.pool) else { return };

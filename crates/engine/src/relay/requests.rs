@@ -100,7 +100,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         bytes: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let client = &mut self.clients[id.0 as usize];
         let Some(on) = client.server else { return };
@@ -184,7 +184,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     #[cold]
-    fn violated(&mut self, id: ClientId, violation: Violation, now: Micros, io: &mut impl Io) {
+    fn violated(&mut self, id: ClientId, violation: Violation, now: Micros, io: &mut impl Io<X>) {
         let Violation { why, error } = violation;
         if let Some(message) = error {
             self.client_trouble(id, &message, io);
@@ -199,7 +199,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: crate::ids::ServerId,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = self.server(on);
         let keeps = server.replication.is_some() || self.mode_of(on) == PoolMode::Session;

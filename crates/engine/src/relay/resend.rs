@@ -68,7 +68,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> bool {
         let server = self.server(on);
         let Some(id) = server.client else { return false };
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         request: Vec<u8>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         if may_resend(self.client(id), self.server(on), self.mode_of(on)) {
             self.move_request(id, on, request, CloseReason::Lost, now, io);
@@ -104,7 +104,7 @@ impl<X: Exchange> Engine<X> {
         request: Vec<u8>,
         reason: CloseReason<'_>,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
@@ -135,7 +135,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server has refused the statement that its client's batch begins with. The client is
     /// held back until it is known why.
-    pub(crate) fn hold_refused(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn hold_refused(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         server.phase = ServerPhase::Preparing(Preparation::Unwind);
@@ -169,7 +169,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         used: Used,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = self.server_mut(on);
         let kept = &mut **server.kept.get_or_insert_default();
@@ -189,7 +189,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A server that waits for its client is about to get one more statement.
-    fn make_room(&mut self, on: ServerId, io: &mut impl Io) {
+    fn make_room(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let limit = self.settings(self.server(on).pool).max_prepared_statements;
         let mut messages = Vec::new();
         let mut closed = 0;
@@ -202,7 +202,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server waits for more, the refused batch at its end if there was one: have the statement
     /// prepared anew, or what it means by now.
-    pub(crate) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io) {
+    pub(crate) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io<X>) {
         let server = &*self.servers[on.0 as usize];
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
@@ -241,7 +241,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         step: Preparation,
         statement: &Statement,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         self.server_mut(on).phase = ServerPhase::Preparing(step);
         let mut messages = Vec::new();
@@ -257,7 +257,7 @@ impl<X: Exchange> Engine<X> {
         expected: &[Expect],
         statement: u64,
         messages: &[u8],
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         for expect in expected {
             let mut entry = Entry::new(*expect, Verb::Internal);
@@ -272,7 +272,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The statement has been prepared anew, if that can be. The client is readable if its batch is
     /// to be dealt with once more, or what else it has sent.
-    pub(crate) fn renewed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) -> Readable {
+    pub(crate) fn renewed(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) -> Readable {
         let serial = self.next_serial();
         let server = &mut *self.servers[on.0 as usize];
         let failed = server.own_error.take().is_some();
@@ -334,7 +334,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         refused: &Refused,
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let mut out = Vec::new();
         backend::error(&mut out, &refused.error);

@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Servers that idle clients keep for a question, and for which others wait.
-    pub(crate) fn end_long_holds(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn end_long_holds(&mut self, now: Micros, io: &mut impl Io<X>) {
         let clients = self.clients.iter();
         let held = clients.filter_map(|(slot, client)| {
             Some((ClientId(slot as u32), self.held_too_long(client, now)?))

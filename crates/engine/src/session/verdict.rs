@@ -45,7 +45,7 @@ const FORGET: &[u8] = b"DISCARD ALL";
 impl<X: Exchange> Engine<X> {
     /// The client's transaction is over, and there are traces of it on the server, or of an
     /// earlier one.
-    pub(crate) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         // After a cancel request the client waits, and goes on when there is a verdict.
         let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
@@ -126,7 +126,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Statements that were lent are gone when the probe is answered.
-    fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io) {
+    fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server(on);
         if server.session.lent.is_empty() {
             return;
@@ -148,7 +148,7 @@ impl<X: Exchange> Engine<X> {
         topics: Topics,
         question: &[u8],
         now: Micros,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) {
         let server = self.server_mut(on);
         server.phase = ServerPhase::Preparing(step(Some(Box::new(Probe::new(topics)))));
@@ -156,7 +156,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The probe is answered, or what it would ask was reported.
-    pub(crate) fn probed(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn probed(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         let error = server.own_error.take();
@@ -258,7 +258,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Tracked parameters have changed, and no text was seen to change them. Those that the session
     /// has set are the client's; else the server's own default is another one.
-    fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io) {
+    fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io<X>) {
         let server = &self.servers[on.0 as usize];
         let Some(report) = &server.session.state_report else { return };
         let unexplained = report.unexplained();
@@ -319,7 +319,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         traces: Traces,
         left: &Left,
-        io: &mut impl Io,
+        io: &mut impl Io<X>,
     ) -> bool {
         self.client_mut(id).session_mut();
         let server = self.server_mut(on);
@@ -385,7 +385,13 @@ impl<X: Exchange> Engine<X> {
 
     /// The client knows what the server has reported; where its own value is another one, it is
     /// told so.
-    pub(crate) fn report_changes(&self, id: ClientId, told: &Vars, own: &Vars, io: &mut impl Io) {
+    pub(crate) fn report_changes(
+        &self,
+        id: ClientId,
+        told: &Vars,
+        own: &Vars,
+        io: &mut impl Io<X>,
+    ) {
         let mut out = Vec::new();
         for slot in 0..self.names.len() {
             if let Some(value) = own.get(slot)
@@ -425,7 +431,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// The client has gone; what it has left goes too.
-    pub(crate) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let pins = self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
             return self.close_server(on, CloseReason::StateCannotBeDiscarded, now, io);
@@ -435,7 +441,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Nothing of the session is left.
-    pub(crate) fn session_forgotten(&mut self, on: ServerId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn session_forgotten(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         server.session.traces = Traces::default();
         server.session.pinned = None;

@@ -29,10 +29,10 @@ use engine::report::Report;
 use engine::server::CloseReason;
 use engine::settings::settings_for;
 use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
-use engine::{Drain, Exported};
+use engine::{Ceded, Drain, Exported};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
-use net::{CancelCall, ClientEnd, Place, ServerEnd};
+use net::{CancelCall, ClientEnd, Place, ServerEnd, Transport};
 use world::{PARAMETERS, World};
 pub(crate) use world::{pid_of, server_welcome, server_welcome_with};
 
@@ -221,11 +221,11 @@ impl Rig {
 
     /// What another process may get, of each worker.
     pub(crate) fn export(&self) -> Vec<Exported> {
-        self.0.borrow_mut().export().1
+        self.0.borrow_mut().export(|_, _| ()).1
     }
 
     /// It has got it. What was really given away.
-    pub(crate) fn cede(&self, exported: Vec<Exported>) -> Vec<Exported> {
+    pub(crate) fn cede(&self, exported: Vec<Exported>) -> Vec<Ceded<Transport>> {
         self.0.borrow_mut().cede(exported)
     }
 
@@ -242,7 +242,7 @@ impl Rig {
     }
 
     /// The pool made first.
-    pub(crate) fn pool<R>(&self, f: impl FnOnce(&mut Pool) -> R) -> R {
+    pub(crate) fn pool<R>(&self, f: impl FnOnce(&mut Pool<Transport>) -> R) -> R {
         self.0.borrow().shared.state(|state| f(&mut state.pools[0]))
     }
 
@@ -311,7 +311,7 @@ impl Rig {
     }
 
     /// The operator does this to the pool made first, and the workers are told.
-    pub(crate) fn order(&self, f: impl FnOnce(&mut Pool)) {
+    pub(crate) fn order(&self, f: impl FnOnce(&mut Pool<Transport>)) {
         self.pool(f);
         let world = &mut *self.0.borrow_mut();
         for (worker, engine) in world.engines.iter_mut().enumerate() {

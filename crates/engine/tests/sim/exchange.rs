@@ -19,17 +19,20 @@ use engine::switches::Switches;
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 
+/// A server's number in the net.
+pub(crate) type Transport = usize;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) now: Micros,
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<Pool<Transport>>,
     by_key: HashMap<PoolKey, PoolId>,
     pub(crate) switches: Switches,
     interner: Interner,
     connections: u64,
     pub(crate) limits: Limits,
     /// By worker, in order, each with the moment from which on it may be delivered.
-    pub(crate) mail: Vec<VecDeque<(Micros, Mail)>>,
+    pub(crate) mail: Vec<VecDeque<(Micros, Mail<Transport>)>>,
     rng: Rng,
     sabotage: Option<Sabotage>,
     last_statement: Option<Arc<Statement>>,
@@ -108,11 +111,13 @@ impl Shared {
 pub(crate) struct SimExchange(pub(crate) Rc<RefCell<Shared>>);
 
 impl Exchange for SimExchange {
+    type Transport = Transport;
+
     fn worker_count(&self) -> u16 {
         self.0.borrow().mail.len() as u16
     }
 
-    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool<Transport>) -> R) -> R {
         let shared = &mut *self.0.borrow_mut();
         let forgets = shared.harms(Sabotage::ForgetWaiter, 40);
         let pool = &mut shared.pools[id.0 as usize];
@@ -128,7 +133,7 @@ impl Exchange for SimExchange {
         result
     }
 
-    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool<Transport>) -> PoolId {
         let shared = &mut *self.0.borrow_mut();
         *shared.by_key.entry(key.clone()).or_insert_with(|| {
             let id = PoolId(shared.pools.len() as u32);
@@ -143,7 +148,7 @@ impl Exchange for SimExchange {
         (0..self.0.borrow().pools.len() as u32).map(PoolId).collect()
     }
 
-    fn post(&mut self, worker: WorkerId, mail: Mail) {
+    fn post(&mut self, worker: WorkerId, mail: Mail<Transport>) {
         let shared = &mut *self.0.borrow_mut();
         if shared.harms(Sabotage::LoseMail, 4) {
             return;

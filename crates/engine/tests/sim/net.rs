@@ -3,13 +3,14 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use engine::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
 use crate::backend::Backend;
 use crate::bus::Bus;
+use crate::exchange::{SimExchange, Transport};
 use crate::reference::{messages, show_all};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
@@ -231,7 +232,7 @@ impl SimIo<'_> {
     }
 }
 
-impl Io for SimIo<'_> {
+impl Io<SimExchange> for SimIo<'_> {
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         let Some(mut at) = self.client_at(client) else {
             return self.complain(format!("bytes for {client:?}, which is free"));
@@ -354,20 +355,19 @@ impl Io for SimIo<'_> {
         }
     }
 
-    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Transport {
         let Some(at) = self.net.server_slots[self.worker].remove(&server.0) else {
             self.complain(format!("{server:?} detached without having a slot"));
-            return Handle(u64::MAX);
+            return Transport::MAX;
         };
         if !self.net.servers[at].pending.is_empty() {
             self.complain(format!("server {at} detached with bytes unsent"));
         }
         self.net.servers[at].place = Place::Detached { home: self.worker, pool };
-        Handle(at as u64)
+        at
     }
 
-    fn attach_server(&mut self, server: ServerId, handle: Handle) {
-        let at = handle.0 as usize;
+    fn attach_server(&mut self, server: ServerId, at: Transport) {
         if self.net.harms(Sabotage::SwapServers, 3) {
             self.net.swap_with_parked(at);
         }

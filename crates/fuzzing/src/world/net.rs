@@ -1,10 +1,11 @@
 //! The sockets of the engine, played by buffers.
 
-use engine::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
 
+use super::shared::{Shared, Transport};
 use crate::postgres::Postgres;
 use crate::rng::Rng;
 
@@ -45,7 +46,7 @@ pub(crate) enum Mind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Table(ServerId),
-    Detached(PoolId, Handle),
+    Detached(PoolId, Transport),
     Closed,
 }
 
@@ -56,14 +57,14 @@ pub(crate) struct Net {
     /// Cancel requests under way. The models have done everything at once: nothing is hit.
     pub(super) cancels: Vec<u64>,
     pub(crate) consoles: usize,
-    handles: u64,
+    detached: u64,
     rng: Rng,
 }
 
 impl Default for Net {
     fn default() -> Self {
         let (clients, servers, cancels) = (Vec::new(), Vec::new(), Vec::new());
-        Self { clients, servers, cancels, consoles: 0, handles: 0, rng: Rng::new(1) }
+        Self { clients, servers, cancels, consoles: 0, detached: 0, rng: Rng::new(1) }
     }
 }
 
@@ -78,7 +79,7 @@ impl Net {
     }
 }
 
-impl Io for Net {
+impl Io<Shared> for Net {
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         self.client(client).got.extend_from_slice(bytes);
     }
@@ -127,16 +128,17 @@ impl Io for Net {
         self.client(client).blocked = false;
     }
 
-    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
-        self.handles += 1;
-        let handle = Handle(self.handles);
-        self.server(server).place = Place::Detached(pool, handle);
-        handle
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Transport {
+        self.detached += 1;
+        let transport = self.detached;
+        self.server(server).place = Place::Detached(pool, transport);
+        transport
     }
 
-    fn attach_server(&mut self, server: ServerId, handle: Handle) {
+    fn attach_server(&mut self, server: ServerId, transport: Transport) {
         let mut servers = self.servers.iter_mut();
-        let end = servers.find(|end| matches!(end.place, Place::Detached(_, own) if own == handle));
+        let end =
+            servers.find(|end| matches!(end.place, Place::Detached(_, own) if own == transport));
         end.expect("the server is detached").place = Place::Table(server);
     }
 

@@ -14,10 +14,13 @@ use engine::prepared::Statement;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 
+/// Finds the socket of a server that is in no table: so many were detached before it.
+pub(super) type Transport = u64;
+
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) pools: Vec<Pool>,
-    pub(super) mail: VecDeque<Mail>,
+    pub(super) pools: Vec<Pool<Transport>>,
+    pub(super) mail: VecDeque<Mail<Transport>>,
     pub(super) limits: Limits,
     interner: Interner,
     connections: u64,
@@ -33,15 +36,17 @@ impl Shared {
 }
 
 impl Exchange for Shared {
+    type Transport = Transport;
+
     fn worker_count(&self) -> u16 {
         1
     }
 
-    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool<Transport>) -> R) -> R {
         self.state(|state| f(&mut state.pools[id.0 as usize]))
     }
 
-    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool<Transport>) -> PoolId {
         self.state(|state| {
             if let Some(known) = state.pools.iter().find(|pool| pool.key == *key) {
                 return known.id;
@@ -56,7 +61,7 @@ impl Exchange for Shared {
         self.state(|state| state.pools.iter().map(|pool| pool.id).collect())
     }
 
-    fn post(&mut self, _: WorkerId, mail: Mail) {
+    fn post(&mut self, _: WorkerId, mail: Mail<Transport>) {
         self.state(|state| state.mail.push_back(mail));
     }
 

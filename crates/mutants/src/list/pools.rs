@@ -120,8 +120,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "cancels",
         changes: &[change(
             "admission/pool/idle.rs",
-            "stolen.leave_worker();",
-            "stolen.leave_worker(); stolen.secret = Box::default();",
+            "stolen.server.leave_worker();",
+            "stolen.server.leave_worker(); stolen.server.secret = Box::default();",
         )],
     },
     Mutant {
@@ -193,8 +193,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "waits",
         changes: &[change(
             "admission/pool/idle.rs",
-            "stolen.leave_worker();",
-            "stolen.leave_worker(); stolen.secret.reverse();",
+            "stolen.server.leave_worker();",
+            "stolen.server.leave_worker(); stolen.server.secret.reverse();",
         )],
     },
     Mutant {

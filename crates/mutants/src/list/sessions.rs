@@ -147,8 +147,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "admission/pool/idle.rs",
-            "stolen.leave_worker();",
-            "stolen.leave_worker(); stolen.vars.change(|vars| vars.carried = \
+            "stolen.server.leave_worker();",
+            "stolen.server.leave_worker(); stolen.server.vars.change(|vars| vars.carried = \
                  crate::session::carried::Carried::default());",
         )],
     },

@@ -5,7 +5,7 @@
 use std::{
     io,
     net::SocketAddr,
-    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, OwnedFd},
     sync::Arc,
     time::Duration,
 };
@@ -56,7 +56,6 @@ pub(crate) async fn receive(arrival: Arrival, shared: Arc<Shared>, config: Arc<C
         Ok((fd, client)) => {
             let peer = client.map_or(peer, |client| Peer::new(-1, &Address::Inet(client)));
             let worker = shared.place_client(worker);
-            let fd = fd.into_raw_fd();
             shared.hub.mailbox(worker).post(ShellMail::Client { fd, peer });
         }
         Err(reason) => {

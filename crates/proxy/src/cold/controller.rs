@@ -17,7 +17,8 @@ use config::Config;
 use engine::{
     averages::Averages,
     ids::{Micros, PoolId},
-    report::{ClientState, ServerPlace},
+    pool::Parked,
+    report::ClientState,
     server_row,
     settings::{PoolKey, PoolSettings},
     stats::Stats,
@@ -30,7 +31,6 @@ use crate::{
         dns::{Dns, names::NamesInfo},
         service::Notifier,
     },
-    data::table::Token,
     exchange::{
         hub::lock,
         mail::ShellMail,
@@ -236,9 +236,9 @@ impl Controller {
             let check_delay = pool.settings.check_delay;
             let rows: Vec<_> = pool
                 .parked()
-                .map(|server| {
-                    let place = ServerPlace::Parked(server.handle);
-                    (server.handle, server_row(place, server, check_delay, all.now))
+                .map(|Parked { server, transport }| {
+                    let row = server_row(None, server, check_delay, all.now);
+                    (transport.home, transport.describe(), row)
                 })
                 .collect();
             let (servers, opening) = pool.counts();
@@ -252,13 +252,11 @@ impl Controller {
                 oldest_wait: pool.oldest_wait(),
                 stats: stats.get(&pool.id).copied().unwrap_or_default(),
             });
-            // The addresses are asked for when nobody waits for the pool's lock.
+            // The local addresses are asked for when nobody waits for the pool's lock.
             drop(pool);
-            all.servers.extend(rows.into_iter().map(|(handle, row)| {
-                let (token, home) = Token::from_handle(handle);
-                let socket = shared.server_socket(token.fd()).unwrap_or_default();
-                ServerInfo::new(home, (token.fd(), socket), 0, row)
-            }));
+            let parked = rows.into_iter();
+            let parked = parked.map(|(home, socket, row)| ServerInfo::new(home, socket, row));
+            all.servers.extend(parked);
         }
         // A server that was parked, or given to another worker, between two answers is one server.
         let mut seen = HashSet::new();

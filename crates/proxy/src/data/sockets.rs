@@ -45,7 +45,12 @@ use crate::{
         conn::{Conn, LOGGING_IN, Lingering, QUEUED, READABLE},
         table::{Kind, Table, Token},
     },
-    exchange::{peer::Peer, reports::pointer, shared::Shared},
+    exchange::{
+        peer::Peer,
+        reports::pointer,
+        shared::Shared,
+        transport::{Remote, ServerSocket},
+    },
 };
 use net::{
     random::Reserve,
@@ -86,6 +91,8 @@ pub(crate) struct Sockets {
     /// The peers of the clients, by slot.
     peers: Vec<Peer>,
     servers: Vec<Conn>,
+    /// The other ends of the servers' sockets, by slot; none while there is no socket.
+    remotes: Vec<Option<Box<Remote>>>,
     /// Servers that are not connected yet, by slot.
     connecting: HashMap<u32, Connecting>,
     next_ticket: u64,
@@ -123,6 +130,7 @@ impl Sockets {
             clients: Vec::new(),
             peers: Vec::new(),
             servers: Vec::new(),
+            remotes: Vec::new(),
             connecting: HashMap::new(),
             next_ticket: 1,
             cancels: HashMap::new(),
@@ -191,10 +199,34 @@ impl Sockets {
         self.table.kind(token) == Kind::Server(server.0)
     }
 
-    /// The servers whose descriptors answer the description.
-    pub(crate) fn servers_where(&self, mut fits: impl FnMut(RawFd) -> bool) -> Vec<ServerId> {
-        let open = self.servers.iter().enumerate().filter(|(_, conn)| conn.fd >= 0);
-        open.filter(|(_, conn)| fits(conn.fd)).map(|(at, _)| ServerId(at as u32)).collect()
+    /// The address that the server is connected to, if it has a socket.
+    pub(crate) fn server_address(&self, server: ServerId) -> Option<&Address> {
+        self.servers.get(server.0 as usize).filter(|conn| conn.fd >= 0)?;
+        self.remote(server).map(|remote| &remote.address)
+    }
+
+    /// The servers whose addresses answer the description.
+    pub(crate) fn servers_where(&self, fits: impl Fn(Option<&Address>) -> bool) -> Vec<ServerId> {
+        let all = (0..self.servers.len() as u32).map(ServerId);
+        all.filter(|server| fits(self.server_address(*server))).collect()
+    }
+
+    fn remote(&self, server: ServerId) -> Option<&Remote> {
+        self.remotes.get(server.0 as usize)?.as_deref()
+    }
+
+    fn set_remote(&mut self, server: ServerId, remote: Option<Box<Remote>>) {
+        *slot(&mut self.remotes, server.0 as usize) = remote;
+    }
+
+    /// The connection of a server as the console shows it.
+    pub(crate) fn describe_server(&self, server: ServerId) -> ServerSocket {
+        let conn = self.servers.get(server.0 as usize);
+        ServerSocket {
+            fd: conn.map_or(-1, |conn| conn.fd),
+            address: self.server_address(server).cloned().unwrap_or_default(),
+            tls: conn.and_then(|conn| conn.tls.as_deref()).map_or_else(String::new, Tls::describe),
+        }
     }
 
     fn client_token(&self, client: ClientId) -> Option<Token> {

@@ -1,20 +1,14 @@
-//! Finds the owner of a descriptor: a worker's table, indexed by descriptor, and the two numbers
-//! made of a table entry, the token that goes through epoll and the handle that goes through a
-//! pool.
+//! Finds the owner of a descriptor: a worker's table, indexed by descriptor, and the token of an entry,
+//! which goes through epoll.
 //!
 //! A descriptor number is used again and again. Each use has a generation of its own, so that an
-//! event or a handle of an earlier use is recognised.
+//! event of an earlier use is recognised.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, RawFd};
 
-use engine::ids::{Handle, PoolId, WorkerId};
+use engine::ids::PoolId;
 
-const GENERATION_BITS: u32 = 30;
-const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
-const FD_BITS: u32 = 24;
-const WORKER_BITS: u32 = 10;
-/// Workers there can be: their number must fit into a handle.
-pub(crate) const WORKERS_MAX: u32 = 1 << WORKER_BITS;
+use crate::exchange::transport::Transport;
 
 /// The present use of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,23 +53,13 @@ impl Token {
         (self.0 as u32).cast_signed()
     }
 
-    fn generation(self) -> u32 {
+    /// As the home of the server knows it.
+    pub(crate) fn of(transport: &Transport) -> Self {
+        Self::new(transport.fd.as_raw_fd(), transport.generation)
+    }
+
+    pub(crate) fn generation(self) -> u32 {
         (self.0 >> 32) as u32
-    }
-
-    /// The token as seen from everywhere.
-    pub(crate) fn to_handle(self, home: WorkerId) -> Handle {
-        debug_assert!(self.fd() < 1 << FD_BITS, "more than sixteen million descriptors");
-        let generation = u64::from(self.generation()) << (FD_BITS + WORKER_BITS);
-        Handle(generation | u64::from(home.0) << FD_BITS | self.0 & ((1 << FD_BITS) - 1))
-    }
-
-    /// The token in a handle, and the worker in whose table it means something.
-    pub(crate) fn from_handle(handle: Handle) -> (Self, WorkerId) {
-        let fd = handle.0 & ((1 << FD_BITS) - 1);
-        let home = handle.0 >> FD_BITS & u64::from(WORKERS_MAX - 1);
-        let generation = handle.0 >> (FD_BITS + WORKER_BITS);
-        (Self(generation << 32 | fd), WorkerId(home as u16))
     }
 }
 
@@ -96,7 +80,7 @@ impl Table {
             self.0.resize_with((at + 1).next_power_of_two(), Entry::default);
         }
         let entry = &mut self.0[at];
-        *entry = Entry { generation: (entry.generation + 1) & GENERATION_MASK, kind };
+        *entry = Entry { generation: entry.generation.wrapping_add(1), kind };
         Token::new(fd, entry.generation)
     }
 
@@ -162,19 +146,5 @@ mod tests {
         let token = table.register(300, Kind::Server(2));
         table.change(token, Kind::Parked(PoolId(9)));
         assert_eq!(table.kind(token), Kind::Parked(PoolId(9)));
-    }
-
-    #[test]
-    fn a_handle_holds_descriptor_worker_and_generation() {
-        let mut table = Table::default();
-        let mut last = table.register(12345, Kind::Wake);
-        for home in [0, 1, 1023] {
-            last = table.register(12345, Kind::Wake);
-            let handle = last.to_handle(WorkerId(home));
-            assert_eq!(Token::from_handle(handle), (last, WorkerId(home)));
-        }
-        let oldest = Token::new(12345, GENERATION_MASK).to_handle(WorkerId(5));
-        assert_eq!(Token::from_handle(oldest), (Token::new(12345, GENERATION_MASK), WorkerId(5)));
-        assert_eq!(last.fd(), 12345);
     }
 }

@@ -33,6 +33,7 @@ use crate::{
     exchange::{
         mail::{ShellExchange, ShellMail},
         shared::Shared,
+        transport::Transport,
     },
     fatal,
 };
@@ -229,8 +230,8 @@ impl Worker {
             Kind::Server(at) => self.server_event(ServerId(at), token, events),
             Kind::Parked(_) if self.hold == Hold::Still => self.missed.push(token),
             Kind::Parked(pool) => {
-                let handle = token.to_handle(self.id);
-                match self.engine.parked_readable(pool, handle, &mut self.sockets) {
+                let is_it = |transport: &Transport| Token::of(transport) == token;
+                match self.engine.parked_readable(pool, is_it, &mut self.sockets) {
                     Some(server) => self.server_event(server, token, events),
                     None => self.sockets.forget_parked(token, pool),
                 }

@@ -1,6 +1,6 @@
-//! The one thing all workers share: the pools, each under its lock, the counts behind the limits
-//! under another, and the way from worker to worker. All decisions are made in the engine's `Pool`
-//! and `Limits`; here is only the door to them.
+//! The pools, each under its lock, the counts behind the limits under another, and the way from
+//! worker to worker. All decisions are made in the engine's `Pool` and `Limits`; here is only the
+//! door to them.
 //!
 //! A worker keeps the pools it has met in a list of its own, so that an ordinary transaction
 //! takes the pool's own lock and no other.
@@ -31,12 +31,13 @@ use super::{
 };
 
 /// Pools by number; none where a number is free.
-pub(crate) type Slots = Vec<Option<Arc<Mutex<Pool>>>>;
+pub(crate) type Slots<T> = Vec<Option<Arc<Mutex<Pool<T>>>>>;
 
-/// What is shared. `M` is what the mailboxes carry, `W` how their owners are waked.
+/// The pools and the mailboxes. `M` is the mail, `W` wakes the owner of a mailbox, `T` is the transport
+/// of a parked server.
 #[derive(Debug)]
-pub(crate) struct Hub<M, W> {
-    pools: RwLock<Slots>,
+pub(crate) struct Hub<M, W, T> {
+    pools: RwLock<Slots<T>>,
     registry: Mutex<Registry>,
     interner: Mutex<Interner>,
     /// [`Interner::schema`], for those who have no time to wait for the lock.
@@ -62,7 +63,7 @@ struct Registry {
 }
 
 impl Registry {
-    fn settle(&self, pool: &mut Pool) {
+    fn settle<T>(&self, pool: &mut Pool<T>) {
         let exists = match &self.config {
             None => true,
             Some(config) => {
@@ -79,7 +80,7 @@ impl Registry {
     }
 }
 
-impl<M, W: Wake> Hub<M, W> {
+impl<M, W: Wake, T> Hub<M, W, T> {
     /// See [`Interner::forget_unused`].
     pub(crate) fn forget_unused_statements(&self) {
         lock(&self.interner).forget_unused();
@@ -116,15 +117,15 @@ impl<M, W: Wake> Hub<M, W> {
     }
 
     /// All pools there are now.
-    pub(crate) fn pools(&self) -> Vec<Arc<Mutex<Pool>>> {
+    pub(crate) fn pools(&self) -> Vec<Arc<Mutex<Pool<T>>>> {
         self.slots().into_iter().flatten().collect()
     }
 
-    pub(crate) fn slots(&self) -> Slots {
+    pub(crate) fn slots(&self) -> Slots<T> {
         self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn find(&self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+    fn find(&self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool<T>) -> PoolId {
         let mut registry = lock(&self.registry);
         if let Some(id) = registry.by_key.get(key).copied() {
             registry.looked_up.insert(id);
@@ -276,26 +277,28 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// One worker's door to the hub.
 #[derive(Debug)]
-pub(crate) struct WorkerExchange<M, W> {
-    hub: Arc<Hub<M, W>>,
+pub(crate) struct WorkerExchange<M, W, T> {
+    hub: Arc<Hub<M, W, T>>,
     /// As far as they were known when one was last missing.
-    known: Slots,
+    known: Slots<T>,
 }
 
-impl<M, W: Wake> WorkerExchange<M, W> {
-    pub(crate) fn new(hub: Arc<Hub<M, W>>) -> Self {
+impl<M, W: Wake, T> WorkerExchange<M, W, T> {
+    pub(crate) fn new(hub: Arc<Hub<M, W, T>>) -> Self {
         Self { hub, known: Vec::new() }
     }
 }
 
-impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
+impl<M: From<Mail<T>>, W: Wake, T> Exchange for WorkerExchange<M, W, T> {
+    type Transport = T;
+
     fn worker_count(&self) -> u16 {
         self.hub.worker_count()
     }
 
     // Twice in each transaction. Whether the compiler did so by itself was chance, and cost 1 % of it.
     #[inline(always)]
-    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool<T>) -> R) -> R {
         let at = id.0 as usize;
         if !matches!(self.known.get(at), Some(Some(_))) {
             self.known = self.hub.slots();
@@ -304,7 +307,7 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         f(&mut lock(pool.expect("a pool is forgotten only when no worker has its number")))
     }
 
-    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool<T>) -> PoolId {
         self.hub.find(key, make)
     }
 
@@ -318,7 +321,7 @@ impl<M: From<Mail>, W: Wake> Exchange for WorkerExchange<M, W> {
         self.known.clear();
     }
 
-    fn post(&mut self, worker: WorkerId, mail: Mail) {
+    fn post(&mut self, worker: WorkerId, mail: Mail<T>) {
         self.hub.mailbox(worker).post(mail.into());
     }
 

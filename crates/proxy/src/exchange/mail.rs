@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::RawFd,
+    os::fd::OwnedFd,
     sync::Arc,
 };
 
@@ -21,11 +21,12 @@ use super::{
     mailbox::Wake,
     peer::Peer,
     reports::{Rest, WorkerExport, WorkerReport},
+    transport::Transport,
 };
 use net::sys::EventFd;
 
-pub(crate) type ShellHub = Hub<ShellMail, EventFd>;
-pub(crate) type ShellExchange = WorkerExchange<ShellMail, EventFd>;
+pub(crate) type ShellHub = Hub<ShellMail, EventFd, Transport>;
+pub(crate) type ShellExchange = WorkerExchange<ShellMail, EventFd, Transport>;
 
 impl Wake for EventFd {
     fn wake(&self) {
@@ -37,10 +38,10 @@ impl Wake for EventFd {
 #[derive(Debug)]
 pub(crate) enum ShellMail {
     /// By another worker's engine.
-    Engine(Mail),
+    Engine(Mail<Transport>),
     /// A client that another worker accepted.
     Client {
-        fd: RawFd,
+        fd: OwnedFd,
         peer: Peer,
     },
     /// A client whose handshake is made.
@@ -130,8 +131,8 @@ impl ShellMail {
     }
 }
 
-impl From<Mail> for ShellMail {
-    fn from(mail: Mail) -> Self {
+impl From<Mail<Transport>> for ShellMail {
+    fn from(mail: Mail<Transport>) -> Self {
         Self::Engine(mail)
     }
 }

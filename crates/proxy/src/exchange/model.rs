@@ -32,7 +32,8 @@ mod worker;
 use config::{Config, Database};
 use engine::{
     client::Identity,
-    pool::Gate,
+    ids::WorkerId,
+    pool::{Gate, Parked},
     settings::PoolSettings,
     shell::{Exchange as _, Mail},
 };
@@ -123,19 +124,27 @@ impl Bell {
     }
 }
 
-type ModelHub = Hub<Letter, Bell>;
+/// The connection of a parked server. It comes with its server, whoever takes that.
+#[derive(Debug)]
+struct Transport {
+    serial: u64,
+    /// The worker that parked it.
+    home: WorkerId,
+}
+
+type ModelHub = Hub<Letter, Bell, Transport>;
 
 /// What workers are told.
 #[derive(Debug)]
 enum Letter {
-    Mail(Mail),
+    Mail(Mail<Transport>),
     Review,
     /// No more orders will come.
     End,
 }
 
-impl From<Mail> for Letter {
-    fn from(mail: Mail) -> Self {
+impl From<Mail<Transport>> for Letter {
+    fn from(mail: Mail<Transport>) -> Self {
         Self::Mail(mail)
     }
 }
@@ -222,6 +231,7 @@ fn run(run: Run) {
         assert_eq!((opening, pool.waiting_total()), (0, 0));
         assert!(servers <= size, "{servers} servers in a pool of {size}");
         assert_eq!(pool.parked().count(), servers as usize, "a server was lost");
+        pool.parked().for_each(check_connection);
         assert_eq!((pool.gate(), pool.obsolete()), (Gate::Open, 0), "an order was not carried out");
         all += servers;
     }
@@ -230,6 +240,11 @@ fn run(run: Run) {
     let mut exchange = WorkerExchange::new(hub);
     let counted = exchange.limits(|limits| (limits.servers(), limits.openings()));
     assert_eq!(counted, (all, 0), "a seat or a turn was lost");
+}
+
+/// A server is never without its own connection.
+fn check_connection(parked: &Parked<Transport>) {
+    assert_eq!(parked.server.serial, parked.transport.serial, "a server has another's connection");
 }
 
 const RUNS: usize = 4000;

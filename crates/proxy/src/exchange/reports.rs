@@ -49,17 +49,13 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    pub(crate) fn new(
-        worker: WorkerId,
-        (fd, socket): (RawFd, ServerSocket),
-        link: u64,
-        row: ServerRow,
-    ) -> Self {
-        let ServerSocket { address, tls, .. } = socket;
+    /// A server without a client.
+    pub(crate) fn new(worker: WorkerId, socket: ServerSocket, row: ServerRow) -> Self {
+        let ServerSocket { fd, address, tls } = socket;
         Self {
             worker,
             pointer: pointer(fd),
-            link,
+            link: 0,
             remote: address,
             local: socket::local_address(fd).unwrap_or_default(),
             tls,

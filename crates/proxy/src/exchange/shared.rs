@@ -1,14 +1,10 @@
-//! All that workers share, besides the pools: the way into each worker, the listeners, the clock,
-//! and where the servers' sockets are connected to.
+//! All that workers share: the hub with the pools, and besides it the listeners, the clock and some
+//! counters.
 
 use std::{
     collections::HashMap,
     io,
-    os::fd::RawFd,
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -28,11 +24,10 @@ use super::{
     peer::Peer,
     requests::ColdRequest,
     schedule::{Load, Schedule},
-    transport::ServerSocket,
 };
 use net::{
     sys::{Epoll, EventFd},
-    tls::{Tls, TlsContexts},
+    tls::TlsContexts,
 };
 
 /// Time since a moment before the pooler started; the same for all threads, and for the process
@@ -105,12 +100,6 @@ pub(crate) struct Shared {
     /// Cancel requests under way to each peer.
     forwards: Mutex<HashMap<u32, u32>>,
     tls: RwLock<Arc<TlsContexts>>,
-    /// What the servers' sockets are, by descriptor.
-    server_sockets: Mutex<HashMap<RawFd, ServerSocket>>,
-    /// The TLS states of servers that are in no worker's table, by descriptor.
-    parked_tls: Mutex<HashMap<RawFd, Box<Tls>>>,
-    /// How many there are: without any, nobody need look.
-    parked_tls_count: AtomicUsize,
 }
 
 impl Shared {
@@ -138,9 +127,6 @@ impl Shared {
             schedule: Schedule::new(schedule),
             forwards: Mutex::default(),
             tls: RwLock::new(Arc::new(tls)),
-            server_sockets: Mutex::default(),
-            parked_tls: Mutex::default(),
-            parked_tls_count: AtomicUsize::new(0),
         })
     }
 
@@ -199,18 +185,6 @@ impl Shared {
         }
     }
 
-    pub(crate) fn set_server_socket(&self, fd: RawFd, socket: ServerSocket) {
-        lock(&self.server_sockets).insert(fd, socket);
-    }
-
-    pub(crate) fn server_socket(&self, fd: RawFd) -> Option<ServerSocket> {
-        lock(&self.server_sockets).get(&fd).cloned()
-    }
-
-    pub(crate) fn forget_server_socket(&self, fd: RawFd) -> ServerSocket {
-        lock(&self.server_sockets).remove(&fd).unwrap_or_default()
-    }
-
     /// A place among those who are logging in, given back by being dropped. A client of a unix
     /// socket takes none: it is how the operator comes in when all are taken.
     pub(crate) fn login_seat(&self, peer: &Peer) -> Arc<()> {
@@ -234,26 +208,5 @@ impl Shared {
 
     pub(crate) fn set_tls(&self, contexts: TlsContexts) {
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(contexts);
-    }
-
-    /// A secured server leaves its worker's table.
-    pub(crate) fn park_tls(&self, fd: RawFd, tls: Box<Tls>) {
-        lock(&self.parked_tls).insert(fd, tls);
-        self.parked_tls_count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn has_parked_tls(&self, fd: RawFd) -> bool {
-        lock(&self.parked_tls).contains_key(&fd)
-    }
-
-    /// A server comes to a worker's table. What it has of TLS comes along; that the count is seen
-    /// is seen to by the pool's lock, under which the server was parked and taken.
-    pub(crate) fn unpark_tls(&self, fd: RawFd) -> Option<Box<Tls>> {
-        if self.parked_tls_count.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let tls = lock(&self.parked_tls).remove(&fd)?;
-        self.parked_tls_count.fetch_sub(1, Ordering::Relaxed);
-        Some(tls)
     }
 }

@@ -1,13 +1,50 @@
-//! The connection to a server, apart from the state of its socket.
+//! The connection of a server that is in no worker's table. It moves with the server: into its pool
+//! and out of it, and from worker to worker.
 
-use net::sys::Address;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+
+use engine::ids::WorkerId;
+use net::{sys::Address, tls::Tls};
+
+#[derive(Debug)]
+pub(crate) struct Transport {
+    pub(crate) fd: OwnedFd,
+    /// Of the descriptor in the table of `home`.
+    pub(crate) generation: u32,
+    /// The worker whose epoll watches the socket.
+    pub(crate) home: WorkerId,
+    pub(crate) tls: Option<Box<Tls>>,
+    pub(crate) remote: Option<Box<Remote>>,
+}
 
 /// The other end of a server's socket.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ServerSocket {
+pub(crate) struct Remote {
     pub(crate) address: Address,
     /// The name it was reached by, which its certificate is for.
     pub(crate) host: Option<String>,
+}
+
+/// The connection of a server as the console shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerSocket {
+    /// -1 if the server has none yet.
+    pub(crate) fd: RawFd,
+    pub(crate) address: Address,
     /// How it is secured, in words; empty if it is not.
     pub(crate) tls: String,
+}
+
+impl Transport {
+    pub(crate) fn address(&self) -> Option<&Address> {
+        self.remote.as_ref().map(|remote| &remote.address)
+    }
+
+    pub(crate) fn describe(&self) -> ServerSocket {
+        ServerSocket {
+            fd: self.fd.as_raw_fd(),
+            address: self.address().cloned().unwrap_or_default(),
+            tls: self.tls.as_deref().map_or_else(String::new, Tls::describe),
+        }
+    }
 }

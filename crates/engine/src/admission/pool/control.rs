@@ -5,10 +5,9 @@
 use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
-use super::Pool;
-use crate::ids::{Handle, Waiter, WorkerId};
+use super::{Parked, Pool};
+use crate::ids::{Waiter, WorkerId};
 use crate::login::server_secret::ServerSecret;
-use crate::server::Server;
 use crate::settings::PoolSettings;
 
 /// May clients be given servers?
@@ -36,7 +35,7 @@ impl Gate {
     }
 }
 
-impl Pool {
+impl<T> Pool<T> {
     pub fn gate(&self) -> Gate {
         self.gate
     }
@@ -119,12 +118,12 @@ impl Pool {
     }
 
     /// Servers parked at `worker` for whoever comes.
-    pub fn idle_at(&self, worker: WorkerId) -> impl Iterator<Item = &Server> {
+    pub fn idle_at(&self, worker: WorkerId) -> impl Iterator<Item = &Parked<T>> {
         self.idle[usize::from(worker.0)].all()
     }
 
     /// One who waits at `worker`, and a server for him, as there may be after the pool was held.
-    pub fn match_waiting(&mut self, worker: WorkerId) -> Option<(Waiter, Box<Server>)> {
+    pub fn match_waiting(&mut self, worker: WorkerId) -> Option<(Waiter, Parked<T>)> {
         if self.gate != Gate::Open {
             return None;
         }
@@ -139,12 +138,12 @@ impl Pool {
     }
 
     /// Parked servers of `worker` that it is to close, and why.
-    pub fn take_condemned(&mut self, worker: WorkerId) -> Vec<(Box<Server>, CloseReason<'static>)> {
+    pub fn take_condemned(&mut self, worker: WorkerId) -> Vec<(Parked<T>, CloseReason<'static>)> {
         std::mem::take(&mut self.condemned[usize::from(worker.0)])
     }
 
     /// Everything that is parked at `worker`.
-    pub fn take_home(&mut self, worker: WorkerId) -> Vec<Box<Server>> {
+    pub fn take_home(&mut self, worker: WorkerId) -> Vec<Parked<T>> {
         let condemned = self.take_condemned(worker).into_iter().map(|(server, _)| server);
         self.idle[usize::from(worker.0)].take_all().chain(condemned).collect()
     }
@@ -152,10 +151,10 @@ impl Pool {
     pub(super) fn take_condemned_one(
         &mut self,
         worker: WorkerId,
-        handle: Handle,
-    ) -> Option<Box<Server>> {
+        is_it: impl Fn(&Parked<T>) -> bool,
+    ) -> Option<Parked<T>> {
         let condemned = &mut self.condemned[usize::from(worker.0)];
-        let at = condemned.iter().position(|(server, _)| server.handle == handle)?;
+        let at = condemned.iter().position(|(parked, _)| is_it(parked))?;
         Some(condemned.remove(at).0)
     }
 
@@ -165,7 +164,11 @@ impl Pool {
     }
 
     /// Likewise, those servers only.
-    pub fn condemn_where(&mut self, fits: impl Fn(&Server) -> bool, reason: CloseReason<'static>) {
+    pub fn condemn_where(
+        &mut self,
+        fits: impl Fn(&Parked<T>) -> bool,
+        reason: CloseReason<'static>,
+    ) {
         for (idle, condemned) in self.idle.iter_mut().zip(&mut self.condemned) {
             condemned.extend(idle.take_where(&fits).map(|server| (server, reason)));
         }

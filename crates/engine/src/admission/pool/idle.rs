@@ -6,9 +6,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Gate, Pool};
-use crate::ids::{Handle, WorkerId};
-use crate::server::Server;
+use super::{Gate, Parked, Pool};
+use crate::ids::WorkerId;
 use crate::values::Digest;
 
 /// So many servers of a worker are looked at for one with the right values.
@@ -20,12 +19,12 @@ const SEARCHED_MAX: usize = 64;
 /// `server_idle_timeout`.
 const SPARED_MAX: usize = 16;
 
-impl Pool {
+impl<T> Pool<T> {
     pub(super) fn take_open(
         &mut self,
         worker: WorkerId,
         values: Option<Digest>,
-    ) -> Option<Box<Server>> {
+    ) -> Option<Parked<T>> {
         // A held pool may have idle servers, an other one that is not open has none.
         if self.gate == Gate::Held { None } else { self.take_idle(worker, values) }
     }
@@ -38,10 +37,10 @@ impl Pool {
         &mut self,
         worker: WorkerId,
         values: Option<Digest>,
-    ) -> Option<Box<Server>> {
+    ) -> Option<Parked<T>> {
         let own = usize::from(worker.0);
         if self.settings.round_robin {
-            let oldest = self.idle[own].0.pop_front().map(|parked| parked.server);
+            let oldest = self.idle[own].0.pop_front().map(|idler| idler.parked);
             return oldest.or_else(|| self.steal(None));
         }
         let latest = self.idle[own].take_latest(values);
@@ -52,7 +51,7 @@ impl Pool {
     }
 
     #[cold]
-    fn search_idle(&mut self, own: usize, values: Option<Digest>) -> Option<Box<Server>> {
+    fn search_idle(&mut self, own: usize, values: Option<Digest>) -> Option<Parked<T>> {
         self.idle[own]
             .take_fitting(values)
             .or_else(|| self.steal(values))
@@ -60,86 +59,92 @@ impl Pool {
             .or_else(|| self.steal(None))
     }
 
-    fn steal(&mut self, values: Option<Digest>) -> Option<Box<Server>> {
+    fn steal(&mut self, values: Option<Digest>) -> Option<Parked<T>> {
         let mut stolen = self.idle.iter_mut().find_map(|idle| idle.take_coldest(values))?;
-        stolen.leave_worker();
+        stolen.server.leave_worker();
         Some(stolen)
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Idle(VecDeque<Parked>);
-
 #[derive(Debug)]
-struct Parked {
-    values: Digest,
-    server: Box<Server>,
+pub(super) struct Idle<T>(VecDeque<Idler<T>>);
+
+impl<T> Default for Idle<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
 }
 
-impl Parked {
+#[derive(Debug)]
+struct Idler<T> {
+    values: Digest,
+    parked: Parked<T>,
+}
+
+impl<T> Idler<T> {
     /// Has it these values, if that matters?
     fn has(&self, values: Option<Digest>) -> bool {
         values.is_none_or(|values| self.values == values)
     }
 }
 
-impl Idle {
-    pub(super) fn push(&mut self, server: Box<Server>) {
-        self.0.push_back(Parked { values: server.vars.digest(), server });
+impl<T> Idle<T> {
+    pub(super) fn push(&mut self, parked: Parked<T>) {
+        self.0.push_back(Idler { values: parked.server.vars.digest(), parked });
     }
 
     /// The one used last, if it has these values.
-    fn take_latest(&mut self, values: Option<Digest>) -> Option<Box<Server>> {
-        let latest = self.0.pop_back_if(|parked| parked.has(values))?;
-        Some(latest.server)
+    fn take_latest(&mut self, values: Option<Digest>) -> Option<Parked<T>> {
+        let latest = self.0.pop_back_if(|idler| idler.has(values))?;
+        Some(latest.parked)
     }
 
     /// The one of these values that was used last.
-    fn take_fitting(&mut self, values: Option<Digest>) -> Option<Box<Server>> {
+    fn take_fitting(&mut self, values: Option<Digest>) -> Option<Parked<T>> {
         let from_back = self.0.iter().rev().take(SEARCHED_MAX).position(|one| one.has(values))?;
         self.remove(self.0.len() - 1 - from_back)
     }
 
     /// The one of these values that was used longest ago.
-    fn take_coldest(&mut self, values: Option<Digest>) -> Option<Box<Server>> {
+    fn take_coldest(&mut self, values: Option<Digest>) -> Option<Parked<T>> {
         self.remove(self.0.iter().take(SEARCHED_MAX).position(|one| one.has(values))?)
     }
 
     /// The one that can best do without its values.
-    fn take_spare(&mut self) -> Option<Box<Server>> {
+    fn take_spare(&mut self) -> Option<Parked<T>> {
         self.remove(self.0.len().saturating_sub(SPARED_MAX))
     }
 
-    pub(super) fn take(&mut self, handle: Handle) -> Option<Box<Server>> {
-        let at = self.all().position(|server| server.handle == handle)?;
+    pub(super) fn take(&mut self, is_it: impl Fn(&Parked<T>) -> bool) -> Option<Parked<T>> {
+        let at = self.all().position(is_it)?;
         self.remove(at)
     }
 
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Box<Server>> {
-        self.0.drain(..).map(|parked| parked.server)
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Parked<T>> {
+        self.0.drain(..).map(|idler| idler.parked)
     }
 
     pub(super) fn take_where(
         &mut self,
-        fits: impl Fn(&Server) -> bool,
-    ) -> impl Iterator<Item = Box<Server>> {
+        fits: impl Fn(&Parked<T>) -> bool,
+    ) -> impl Iterator<Item = Parked<T>> {
         let all = std::mem::take(&mut self.0);
-        let (gone, kept): (VecDeque<_>, _) = all.into_iter().partition(|one| fits(&one.server));
+        let (gone, kept): (VecDeque<_>, _) = all.into_iter().partition(|one| fits(&one.parked));
         self.0 = kept;
-        gone.into_iter().map(|parked| parked.server)
+        gone.into_iter().map(|idler| idler.parked)
     }
 
     /// Oldest first.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Server> {
-        self.0.iter().map(|parked| &*parked.server)
+    pub(super) fn all(&self) -> impl Iterator<Item = &Parked<T>> {
+        self.0.iter().map(|idler| &idler.parked)
     }
 
-    pub(super) fn get(&self, at: usize) -> Option<&Server> {
-        self.0.get(at).map(|parked| &*parked.server)
+    pub(super) fn get(&self, at: usize) -> Option<&Parked<T>> {
+        self.0.get(at).map(|idler| &idler.parked)
     }
 
-    pub(super) fn remove(&mut self, at: usize) -> Option<Box<Server>> {
-        self.0.remove(at).map(|parked| parked.server)
+    pub(super) fn remove(&mut self, at: usize) -> Option<Parked<T>> {
+        self.0.remove(at).map(|idler| idler.parked)
     }
 
     fn is_empty(&self) -> bool {

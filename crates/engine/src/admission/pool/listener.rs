@@ -2,7 +2,7 @@
 
 use super::{Gate, ListenerPlace, OPENING_MAX, Pool};
 
-impl Pool {
+impl<T> Pool<T> {
     /// May the listener be opened now? It is counted from then on.
     pub fn reserve_listener(&mut self) -> bool {
         let is_there = self.listener != ListenerPlace::None;

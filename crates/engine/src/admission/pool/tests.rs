@@ -5,9 +5,13 @@ use std::path::Path;
 use config::{Config, Host};
 
 use super::*;
-use crate::server::ServerLogin;
+use crate::server::{Server, ServerLogin};
 use crate::values::Values;
 use crate::vars::Vars;
+
+/// A server's connection is its serial number here.
+type Pool = super::Pool<u64>;
+type Grant = super::Grant<u64>;
 
 const A: WorkerId = WorkerId(0);
 const B: WorkerId = WorkerId(1);
@@ -32,10 +36,9 @@ fn client(n: u32) -> ClientId {
 }
 
 /// A server that somebody opened, by its serial number.
-fn server(serial: u64) -> Box<Server> {
-    let mut server = Server::new(PoolId(0), serial, ServerLogin::default(), 0);
-    server.handle = Handle(serial);
-    Box::new(server)
+fn server(serial: u64) -> Parked<u64> {
+    let server = Server::new(PoolId(0), serial, ServerLogin::default(), 0);
+    Parked { server: Box::new(server), transport: serial }
 }
 
 /// A pool with so many servers in use.
@@ -57,7 +60,7 @@ fn ticket(grant: Grant) -> u64 {
 
 fn granted(grant: Grant) -> u64 {
     match grant {
-        Grant::Server(server) => server.serial,
+        Grant::Server(parked) => parked.server.serial,
         other => panic!("no server: {other:?}"),
     }
 }
@@ -143,7 +146,7 @@ fn the_warmest_server_is_taken_first_or_the_coldest_when_asked_for() {
 fn own_servers_come_before_stolen_ones_and_the_coldest_is_stolen() {
     let mut pool = pool_with_busy("", 3);
     let mut marked = server(1);
-    marked.unnamed = 9;
+    marked.server.unnamed = 9;
     pool.park(B, marked);
     pool.park(B, server(2));
     pool.park(A, server(3));
@@ -151,6 +154,7 @@ fn own_servers_come_before_stolen_ones_and_the_coldest_is_stolen() {
     let Grant::Server(stolen) = pool.request(A, client(0), None, 0) else {
         panic!("nothing stolen")
     };
+    let stolen = stolen.server;
     assert_eq!((stolen.serial, stolen.unnamed), (1, 0), "it brings nothing of its old worker's");
 }
 
@@ -164,11 +168,11 @@ fn values(n: u8) -> Values {
 /// Servers with these values, parked at `home` in this order; their serial numbers go on from there.
 fn park_with(pool: &mut Pool, home: WorkerId, first: u64, all: &[u8]) {
     for (serial, n) in (first..).zip(all) {
-        let mut server = server(serial);
-        server.vars = values(*n);
+        let mut parked = server(serial);
+        parked.server.vars = values(*n);
         pool.reserve_unasked();
         pool.opened(pool.epoch());
-        pool.park(home, server);
+        pool.park(home, parked);
     }
 }
 
@@ -211,18 +215,19 @@ fn who_finds_nothing_changes_none_of_the_servers_that_are_about_to_end() {
     park_with(&mut pool, A, 1, &[1; 40]);
     assert_eq!(asked(&mut pool, A, 2), 25, "the oldest of the sixteen used last");
     assert_eq!(asked(&mut pool, A, 1), 40);
-    let left: Vec<_> = pool.parked().map(|server| server.serial).collect();
+    let left: Vec<_> = pool.parked().map(|parked| parked.transport).collect();
     assert!(left.iter().copied().eq((1..=24).chain(26..=39)), "{left:?}");
 }
 
 #[test]
-fn a_parked_server_is_found_by_its_handle_at_its_home_only() {
+fn a_parked_server_is_found_by_its_connection_at_its_home_only() {
     let mut pool = pool_with_busy("", 2);
     pool.park(A, server(1));
     pool.park(A, server(2));
-    assert!(pool.take_parked(B, Handle(1)).is_none());
-    assert_eq!(pool.take_parked(A, Handle(1)).unwrap().serial, 1);
-    assert!(pool.take_parked(A, Handle(1)).is_none());
+    let is_first = |parked: &Parked<u64>| parked.transport == 1;
+    assert!(pool.take_parked(B, is_first).is_none());
+    assert_eq!(pool.take_parked(A, is_first).unwrap().server.serial, 1);
+    assert!(pool.take_parked(A, is_first).is_none());
     assert_eq!(pool.parked().count(), 1);
 }
 
@@ -374,9 +379,9 @@ fn one_who_leaves_the_queue_is_forgotten() {
 /// Servers 1 to `count`, each used last as many seconds after 0 as its number says.
 fn park_all(pool: &mut Pool, worker: WorkerId, count: u64) {
     for serial in 1..=count {
-        let mut server = server(serial);
-        server.times.released_at = serial * SECOND;
-        pool.park(worker, server);
+        let mut parked = server(serial);
+        parked.server.times.released_at = serial * SECOND;
+        pool.park(worker, parked);
     }
 }
 
@@ -385,7 +390,7 @@ fn expired(pool: &mut Pool, worker: WorkerId, now: Micros) -> Vec<(u64, CloseRea
     for _ in &taken {
         pool.server_gone(0);
     }
-    taken.iter().map(|(server, why)| (server.serial, *why)).collect()
+    taken.iter().map(|(parked, why)| (parked.server.serial, *why)).collect()
 }
 
 #[test]
@@ -482,9 +487,9 @@ fn while_another_pool_starves_nothing_is_parked_unasked() {
     let mut pool = pool_with_busy("", 3);
     park_all(&mut pool, A, 1);
     pool.park(B, server(9));
-    assert_eq!(pool.want(7), Some((0, Handle(9))), "the one that was idle longest");
+    assert_eq!(pool.want(7), Some((0, 9)), "the one that was idle longest");
     let (servers, _) = pool.counts();
-    assert!(pool.evict(Handle(9)).is_some() && pool.evict(Handle(9)).is_none());
+    assert!(pool.evict(9).is_some() && pool.evict(9).is_none());
     assert_eq!(pool.counts().0, servers - 1, "its place is free at once");
     assert_eq!(pool.release(A, 0, false, 0), Next::Yield(7));
     pool.want(8);
@@ -526,7 +531,7 @@ fn a_paused_pool_queues_and_gives_nothing_until_it_goes_on() {
     assert!(matches!(grant, Grant::Queued { open: false, .. }), "{grant:?}");
     assert_eq!(pool.release(A, 0, false, 0), Next::Close(CloseReason::Paused));
     let condemned = pool.take_condemned(A);
-    assert_eq!((condemned[0].0.serial, condemned[0].1), (1, CloseReason::Paused));
+    assert_eq!((condemned[0].0.transport, condemned[0].1), (1, CloseReason::Paused));
     assert!(!gone(&mut pool) && !gone(&mut pool));
     pool.set_gate(Gate::Open);
     assert!(pool.reserve_opening(0));

@@ -3,10 +3,15 @@
 
 use std::collections::VecDeque;
 
-use engine::ids::{ClientId, Handle, Micros, PoolId, ServerId};
+use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
 use wire::startup::CancelKey;
+
+use super::shared::Shared;
+
+/// Finds the socket of a server that is in no table: so many were detached before it.
+pub(crate) type Transport = u64;
 
 /// An application's end of its connection.
 #[derive(Debug, Default)]
@@ -53,7 +58,7 @@ pub(crate) struct ServerEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Table(ServerId),
-    Detached(PoolId, Handle),
+    Detached(PoolId, Transport),
     Closed,
 }
 
@@ -82,7 +87,7 @@ pub(crate) struct Net {
     pub(crate) end_point: std::sync::Arc<[u8]>,
     pub(crate) log: Vec<String>,
     random: u64,
-    handles: u64,
+    detached: u64,
 }
 
 impl Net {
@@ -120,7 +125,7 @@ impl FakeIo<'_> {
     }
 }
 
-impl Io for FakeIo<'_> {
+impl Io<Shared> for FakeIo<'_> {
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         self.client(client).got.extend_from_slice(bytes);
     }
@@ -187,17 +192,17 @@ impl Io for FakeIo<'_> {
         self.client(client).blocked = false;
     }
 
-    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
-        self.net.handles += 1;
-        let handle = Handle(self.net.handles);
-        self.server(server).place = Place::Detached(pool, handle);
-        handle
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Transport {
+        self.net.detached += 1;
+        let transport = self.net.detached;
+        self.server(server).place = Place::Detached(pool, transport);
+        transport
     }
 
-    fn attach_server(&mut self, server: ServerId, handle: Handle) {
+    fn attach_server(&mut self, server: ServerId, transport: Transport) {
         let worker = self.worker;
         let mut ends = self.net.servers.iter_mut();
-        let end = ends.find(|end| matches!(end.place, Place::Detached(_, own) if own == handle));
+        let end = ends.find(|end| matches!(end.place, Place::Detached(_, own) if own == transport));
         let end = end.expect("the server is detached");
         end.place = Place::Table(server);
         end.news = end.worker != worker && (end.left || !end.unread.is_empty());

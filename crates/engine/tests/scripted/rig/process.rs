@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use engine::ids::WorkerId;
 use engine::pool::Gate;
 use engine::records::{HandoverState, PoolRecord, WorkerRecords};
-use engine::report::{ServerPlace, ServerState};
-use engine::{Engine, Exported, ImportTables, Imported};
+use engine::report::ServerState;
+use engine::{Ceded, Engine, Exported, ImportTables, Imported};
 
-use super::net::{Net, Place};
+use super::net::{Net, Place, Transport};
 use super::shared::Shared;
 use super::world::World;
 
@@ -27,9 +27,12 @@ impl World {
         let pools = self
             .shared
             .state(|state| state.pools.iter().map(|pool| Some(PoolRecord::of(pool))).collect());
-        let (worker_records, exported) = self.export();
+        let mut parked = vec![Vec::new(); self.engines.len()];
+        let (worker_records, exported) =
+            self.export(|worker, transport| parked[worker].push(transport));
+        let all = exported.iter().zip(&parked).enumerate();
         let ends: Vec<_> =
-            exported.iter().enumerate().map(|(at, all)| ends(&self.net, at, all)).collect();
+            all.map(|(at, (clients, parked))| ends(&self.net, at, clients, parked)).collect();
         let disabled = Vec::new();
         let statements = self.shared.state(|state| state.interner.numbering());
         let connections = self.shared.state(|state| state.connections);
@@ -58,13 +61,24 @@ impl World {
         self.begin_anew(HandoverState::from_bytes(&bytes).expect("what was written"), ends);
     }
 
-    /// One for each worker.
-    pub(crate) fn export(&mut self) -> (Vec<WorkerRecords>, Vec<Exported>) {
-        self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip()
+    /// One for each worker. `tell` gets the worker and the connection of each parked server.
+    pub(crate) fn export(
+        &mut self,
+        mut tell: impl FnMut(usize, Transport),
+    ) -> (Vec<WorkerRecords>, Vec<Exported>) {
+        let all = self.engines.iter_mut().enumerate();
+        let export = |(worker, engine): (usize, &mut Engine<Shared>)| {
+            let takes = |transport: &Transport| {
+                tell(worker, *transport);
+                true
+            };
+            engine.export(|_, _| false, takes)
+        };
+        all.map(export).unzip()
     }
 
     /// What was really given away.
-    pub(crate) fn cede(&mut self, exported: Vec<Exported>) -> Vec<Exported> {
+    pub(crate) fn cede(&mut self, exported: Vec<Exported>) -> Vec<Ceded<Transport>> {
         let now = self.now;
         let all = self.engines.iter_mut().zip(exported);
         let ceded = all.map(|(engine, exported)| engine.cede(exported, now)).collect();
@@ -77,7 +91,7 @@ impl World {
         let mut count = 0;
         for (worker, engine) in self.engines.iter_mut().enumerate() {
             for row in engine.report(self.now).servers {
-                let ServerPlace::Table(id) = row.place else { continue };
+                let Some(id) = row.slot else { continue };
                 let mut ends = self.net.servers.iter_mut();
                 let end = ends.find(|end| end.worker == worker && end.place == Place::Table(id));
                 assert_eq!(row.state, ServerState::Listening);
@@ -141,7 +155,7 @@ impl World {
 }
 
 /// Where the sockets of what `worker` exported are.
-fn ends(net: &Net, worker: usize, exported: &Exported) -> Vec<Ends> {
+fn ends(net: &Net, worker: usize, exported: &Exported, parked: &[Transport]) -> Vec<Ends> {
     let server_at = |place| {
         let mut all = net.servers.iter();
         all.position(|end| end.worker == worker && end.place == place).expect("a server's socket")
@@ -153,9 +167,9 @@ fn ends(net: &Net, worker: usize, exported: &Exported) -> Vec<Ends> {
             .position(|end| end.worker == worker && end.id == Some(client.id)),
         server: client.server.map(|server| server_at(Place::Table(server))),
     });
-    let parked = exported.parked.iter().map(|(pool, handle)| Ends {
+    let parked = exported.parked.iter().zip(parked).map(|((pool, _), transport)| Ends {
         client: None,
-        server: Some(server_at(Place::Detached(*pool, *handle))),
+        server: Some(server_at(Place::Detached(*pool, *transport))),
     });
     clients.chain(parked).collect()
 }

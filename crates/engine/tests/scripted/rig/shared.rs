@@ -14,11 +14,13 @@ use engine::prepared::Statement;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 
+use super::net::Transport;
+
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<Pool<Transport>>,
     /// One box for each worker.
-    pub(crate) mail: Vec<VecDeque<Mail>>,
+    pub(crate) mail: Vec<VecDeque<Mail<Transport>>>,
     pub(crate) limits: Limits,
     pub(crate) interner: Interner,
     pub(crate) connections: u64,
@@ -39,15 +41,17 @@ impl Shared {
 }
 
 impl Exchange for Shared {
+    type Transport = Transport;
+
     fn worker_count(&self) -> u16 {
         self.state(|state| state.mail.len() as u16)
     }
 
-    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool) -> R) -> R {
+    fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool<Transport>) -> R) -> R {
         self.state(|state| f(&mut state.pools[id.0 as usize]))
     }
 
-    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool) -> PoolId {
+    fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool<Transport>) -> PoolId {
         self.state(|state| {
             if let Some(known) = state.pools.iter().find(|pool| pool.key == *key) {
                 return known.id;
@@ -62,7 +66,7 @@ impl Exchange for Shared {
         self.state(|state| state.pools.iter().map(|pool| pool.id).collect())
     }
 
-    fn post(&mut self, worker: WorkerId, mail: Mail) {
+    fn post(&mut self, worker: WorkerId, mail: Mail<Transport>) {
         self.state(|state| state.mail[usize::from(worker.0)].push_back(mail));
     }
 

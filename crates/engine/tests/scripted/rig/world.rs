@@ -8,7 +8,7 @@ use engine::auth::Peer;
 use engine::ids::{Micros, WorkerId};
 use engine::server::CloseReason;
 
-use super::net::{ClientEnd, Net, Place};
+use super::net::{ClientEnd, Net, Place, Transport};
 use super::shared::Shared;
 use crate::messages::{authentication_ok, key_data, ready, status};
 
@@ -129,7 +129,7 @@ impl World {
         moved
     }
 
-    fn next_mail(&mut self, worker: usize) -> Option<engine::shell::Mail> {
+    fn next_mail(&mut self, worker: usize) -> Option<engine::shell::Mail<Transport>> {
         if self.mail_is_held && self.letters_let_through == 0 {
             return None;
         }
@@ -179,9 +179,9 @@ impl World {
         let id = match end.place {
             Place::Closed => return false,
             Place::Table(id) => id,
-            Place::Detached(pool, handle) => {
+            Place::Detached(pool, transport) => {
                 let io = &mut self.net.io(worker);
-                match self.engines[worker].parked_readable(pool, handle, io) {
+                match self.engines[worker].parked_readable(pool, |own| *own == transport, io) {
                     Some(id) => id,
                     None => return false,
                 }

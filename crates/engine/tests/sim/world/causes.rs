@@ -3,7 +3,7 @@
 
 use config::PoolMode;
 use engine::Drain;
-use engine::report::{ServerPlace, ServerState};
+use engine::report::ServerState;
 use engine::shell::Mail;
 
 use super::operator::Order;
@@ -31,7 +31,7 @@ impl World {
                 continue;
             };
             let report = self.engines[worker].report(self.net.now);
-            let row = report.servers.iter().find(|row| row.place == ServerPlace::Table(id));
+            let row = report.servers.iter().find(|row| row.slot == Some(id));
             // Who is being asked what is left in a session cannot be replaced.
             let is_tested = row.is_some_and(|row| row.state == ServerState::Tested);
             let is_used = row.is_some() && (!is_tested || self.setup.may_be_auto());

@@ -215,7 +215,7 @@ impl World {
                 let _ = writeln!(text, "  {:?} {:?} server {}", row.id, row.state, row.server);
             }
             for row in report.servers {
-                let _ = writeln!(text, "  {:?} {:?} client {}", row.place, row.state, row.client);
+                let _ = writeln!(text, "  {:?} {:?} client {}", row.slot, row.state, row.client);
             }
         }
         text

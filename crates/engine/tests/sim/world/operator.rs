@@ -8,13 +8,13 @@ use std::sync::Arc;
 use config::Config;
 use engine::Drain;
 use engine::ids::ClientId;
-use engine::pool::Pool;
 use engine::server::CloseReason;
 use engine::settings::settings_for;
 use engine::switches::Switches;
 
 use super::takeover::TAKEOVERS_MAX;
 use super::{Action, World};
+use crate::exchange::Transport;
 
 const RELOADS_MAX: usize = 6;
 
@@ -178,7 +178,9 @@ impl World {
 
     fn reconnect(&mut self, name: Option<&str>) {
         let mut shared = self.shared.borrow_mut();
-        let meant = |pool: &&mut Pool| name.is_none_or(|name| name == pool.key.database);
+        let meant = |pool: &&mut engine::pool::Pool<Transport>| {
+            name.is_none_or(|name| name == pool.key.database)
+        };
         for pool in shared.pools.iter_mut().filter(meant) {
             pool.replace_servers();
             self.links.replaced.insert(pool.id, self.net.now);

@@ -111,9 +111,8 @@ impl World {
     pub(super) fn shell_hears_parked(&mut self, at: usize) {
         let Place::Detached { home, pool } = self.net.servers[at].place else { return };
         self.net.servers[at].latch = false;
-        let handle = engine::ids::Handle(at as u64);
         let (engine, mut io) = self.engine(home);
-        engine.parked_readable(pool, handle, &mut io);
+        engine.parked_readable(pool, |own| *own == at, &mut io);
     }
 
     pub(super) fn server_reads(&mut self, at: usize) {

@@ -18,7 +18,7 @@ use engine::{Engine, Exported, ImportTables, Imported};
 use super::World;
 use super::links::Links;
 use super::order::Queues;
-use crate::exchange::SimExchange;
+use crate::exchange::{SimExchange, Transport};
 use crate::net::Place;
 
 /// Simulated time after which the restart is given up.
@@ -60,10 +60,19 @@ impl World {
             shared.pools.iter_mut().for_each(|pool| pool.set_gate(Gate::Held));
             shared.pools.iter().map(|pool| Some(PoolRecord::of(pool))).collect()
         };
-        let (worker_records, exported): (Vec<WorkerRecords>, Vec<Exported>) =
-            self.engines.iter_mut().map(|engine| engine.export(|_, _| false, |_| false)).unzip();
-        let ends: Vec<Vec<Ends>> =
-            exported.iter().enumerate().map(|(at, all)| self.ends(at, all)).collect();
+        let mut ends: Vec<Vec<Ends>> = Vec::new();
+        let (mut worker_records, mut all_exported) = (Vec::new(), Vec::new());
+        for worker in 0..self.engines.len() {
+            let mut parked = Vec::new();
+            let takes = |at: &Transport| {
+                parked.push(*at);
+                true
+            };
+            let (records, exported) = self.engines[worker].export(|_, _| false, takes);
+            ends.push(self.ends(worker, &exported, &parked));
+            worker_records.push(records);
+            all_exported.push(exported);
+        }
         let (statements, connections) = self.shared.borrow().numbering();
         let (seed, now, disabled) = ([5; 32], self.net.now, Vec::new());
         let handover_state = HandoverState {
@@ -77,7 +86,7 @@ impl World {
             worker_records,
         };
         let bytes = handover_state.to_bytes().expect("plain data");
-        for (engine, exported) in self.engines.iter_mut().zip(exported) {
+        for (engine, exported) in self.engines.iter_mut().zip(all_exported) {
             engine.cede(exported, now);
         }
         let kept = ends.iter().flatten().filter_map(|(_, server)| *server).collect::<Vec<_>>();
@@ -86,13 +95,13 @@ impl World {
     }
 
     /// Where the sockets of what that worker has exported are.
-    fn ends(&self, worker: usize, exported: &Exported) -> Vec<Ends> {
+    fn ends(&self, worker: usize, exported: &Exported, parked: &[Transport]) -> Vec<Ends> {
         let (clients, servers) = (&self.net.client_slots[worker], &self.net.server_slots[worker]);
         let of_clients = exported.clients.iter().map(|client| {
             let server = client.server.and_then(|on| servers.get(&on.0));
             (clients.get(&client.id.0).copied(), server.copied())
         });
-        let parked = exported.parked.iter().map(|(_, handle)| (None, Some(handle.0 as usize)));
+        let parked = parked.iter().map(|at| (None, Some(*at)));
         of_clients.chain(parked).collect()
     }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Controller;
 use crate::{
-    exchange::{hub::lock, mail::ShellMail},
+    exchange::{hub::lock, mail::ShellMail, transport::Transport},
     log,
 };
 
@@ -325,7 +325,7 @@ impl Controller {
         Ok(())
     }
 
-    fn all_pools(&self, database: Option<&str>, test: impl Fn(&Pool) -> bool) -> bool {
+    fn all_pools(&self, database: Option<&str>, test: impl Fn(&Pool<Transport>) -> bool) -> bool {
         self.0.shared.hub.pools().iter().all(|pool| {
             let pool = lock(pool);
             database.is_some_and(|name| name != pool.key.database) || test(&pool)

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{Drain, shell::Mail};
+use engine::Drain;
 use tokio::{
     io::unix::AsyncFd,
     runtime::Runtime,
@@ -25,7 +25,6 @@ use crate::{
         resolve,
         takeover::give,
     },
-    data::table::Token,
     error,
     exchange::{
         hub::lock,
@@ -36,7 +35,7 @@ use crate::{
     },
     log,
 };
-use net::sys::{process, signal};
+use net::sys::signal;
 
 /// How often a draining pooler looks whether the end has come.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
@@ -256,19 +255,9 @@ fn close_rest(shared: &Shared) {
     let mut mail = std::collections::VecDeque::new();
     for mailbox in shared.hub.mailboxes() {
         mailbox.take(&mut mail);
-        for letter in mail.drain(..) {
-            match letter {
-                ShellMail::Client { fd, .. } => process::close(fd),
-                ShellMail::Engine(Mail::Server { server, .. }) => {
-                    process::close(Token::from_handle(server.handle).0.fd());
-                }
-                _ => {}
-            }
-        }
+        mail.clear();
     }
     for pool in shared.hub.pools() {
-        for server in lock(&pool).take_all_parked() {
-            process::close(Token::from_handle(server.handle).0.fd());
-        }
+        drop(lock(&pool).take_all_parked());
     }
 }

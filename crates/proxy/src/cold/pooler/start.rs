@@ -20,7 +20,7 @@ use crate::{
         service::Service,
         takeover::{adopt, late, receive::Handover},
     },
-    data::{table::WORKERS_MAX, worker::Worker},
+    data::worker::Worker,
     debug,
     exchange::{
         handshakes::Handshakes,
@@ -33,6 +33,9 @@ use net::{
     sys::{process, signal},
     tls::TlsContexts,
 };
+
+/// More workers would be a mistake in the configuration.
+const WORKERS_MAX: u32 = 1024;
 
 /// The signals the pooler obeys.
 const SIGNALS: [libc::c_int; 6] =

@@ -44,6 +44,7 @@ use crate::{
         mail::ShellMail,
         reports::{Rest, WorkerExport},
         requests::ConsoleConnection,
+        transport::Transport,
     },
     log, warning,
 };
@@ -349,7 +350,7 @@ async fn keep_telling_usage(
 /// RELOAD). A pool that is made meanwhile has nothing that was handed over.
 fn epochs(controller: &Controller) -> HashMap<PoolId, u64> {
     let pools = controller.0.shared.hub.pools();
-    let epoch = |pool: &Arc<Mutex<Pool>>| {
+    let epoch = |pool: &Arc<Mutex<Pool<Transport>>>| {
         let pool = lock(pool);
         (pool.id, pool.epoch())
     };

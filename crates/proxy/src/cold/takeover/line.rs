@@ -6,10 +6,7 @@
 use std::{
     io,
     net::Shutdown,
-    os::{
-        fd::{AsRawFd as _, IntoRawFd as _},
-        unix::net::UnixStream,
-    },
+    os::{fd::AsRawFd as _, unix::net::UnixStream},
     sync::Arc,
     thread,
 };
@@ -85,7 +82,7 @@ fn write(stream: &UnixStream, letter: Letter) -> io::Result<()> {
 fn take_cancel(stream: &UnixStream, shared: &Shared, from: OtherProcess) -> io::Result<()> {
     for fd in read_fds(stream, 1)? {
         let worker = shared.place_client(WorkerId(0));
-        let mail = ShellMail::Client { fd: fd.into_raw_fd(), peer: Peer::Process(from) };
+        let mail = ShellMail::Client { fd, peer: Peer::Process(from) };
         shared.hub.mailbox(worker).post(mail);
     }
     Ok(())

@@ -27,7 +27,7 @@ use crate::{
         peer::Peer,
         reports::ForwardInfo,
         requests::{ColdRequest, Question},
-        transport::ServerSocket,
+        transport::Remote,
     },
 };
 use net::sys::{Address, epoll, socket};
@@ -43,17 +43,18 @@ impl Sockets {
 
     /// Where `server` is connected to, a second connection delivers `packet`.
     pub(super) fn begin_cancel(&mut self, id: u64, server: ServerId, packet: &[u8]) {
-        let target = self.servers[server.0 as usize].fd;
         let cancel = self.new_cancel(id, None, packet);
-        match self.shared.server_socket(target) {
+        let conn = &self.servers[server.0 as usize];
+        let (is_open, is_secured) = (conn.fd >= 0, conn.tls.is_some());
+        match self.remote(server).filter(|_| is_open).cloned() {
             // Its key must not be overheard either.
-            Some(ServerSocket { address, host: Some(host), tls }) if !tls.is_empty() => {
+            Some(Remote { address, host: Some(host) }) if is_secured => {
                 let (packet, worker) = (packet.to_vec(), self.worker);
                 let limit = self.config.global.cancel_wait_timeout;
                 let job = Job::Cancel { address, host, packet, worker, cancel: id, limit };
                 self.shared.handshakes.begin(job);
             }
-            Some(socket) => self.open_cancel(cancel, &socket.address),
+            Some(remote) => self.open_cancel(cancel, &remote.address),
             None => self.outcomes.push_back(Outcome::CancelDone(id, CancelEnd::Unsent)),
         }
     }

@@ -18,7 +18,7 @@ use crate::{
         handshakes::{CONNECT_TIMEOUT, Job, SecuredServer},
         listener,
         requests::{ColdRequest, Question},
-        transport::ServerSocket,
+        transport::Remote,
     },
     warning,
 };
@@ -126,7 +126,7 @@ impl Sockets {
             if done { (0, epoll::READ) } else { (CONNECTING, epoll::READ_WRITE) };
         self.servers[server.0 as usize] = Conn::new(fd, flags);
         let host = self.connecting.get(&server.0).and_then(|waits| waits.host.clone());
-        self.shared.set_server_socket(fd, ServerSocket { address, host, tls: String::new() });
+        self.set_remote(server, Some(Box::new(Remote { address, host })));
         if self.epoll().add(fd, interest, token.to_u64()).is_err() {
             self.outcomes.push_back(Outcome::ConnectFailed {
                 server,
@@ -153,7 +153,7 @@ impl Sockets {
             return;
         }
         self.servers[server.0 as usize] = Conn::default();
-        self.shared.forget_server_socket(fd);
+        self.set_remote(server, None);
         self.discard(fd);
         self.try_next_address(server);
     }
@@ -186,10 +186,7 @@ impl Sockets {
         let SecuredServer { fd, tls } = match result {
             Ok(secured) if is_awaited => secured,
             // Closed by being dropped.
-            Ok(secured) => {
-                self.shared.forget_server_socket(secured.fd.as_raw_fd());
-                return;
-            }
+            Ok(_) => return,
             Err(reason) => {
                 warning!("TLS to a server failed: {reason}");
                 let is_late = reason == CONNECT_TIMEOUT;
@@ -199,10 +196,6 @@ impl Sockets {
             }
         };
         let fd = fd.into_raw_fd();
-        if let Some(tls) = &tls {
-            let socket = self.shared.forget_server_socket(fd);
-            self.shared.set_server_socket(fd, ServerSocket { tls: tls.describe(), ..socket });
-        }
         let token = self.table.register(fd, Kind::Server(server.0));
         self.servers[server.0 as usize] = Conn { tls, ..Conn::new(fd, 0) };
         if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {

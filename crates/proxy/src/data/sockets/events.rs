@@ -152,8 +152,7 @@ impl Sockets {
                 let (slot, address) = self.unreached.as_ref()?;
                 (*slot == server.0).then(|| address.clone())
             };
-            let known = self.shared.server_socket(fd).map(|socket| socket.address);
-            match known.or_else(unreached) {
+            match self.server_address(server).cloned().or_else(unreached) {
                 Some(address) => line(Label { side: 'S', fd, name, address: &server_at(&address) }),
                 // In the words that PgBouncer has for an address that nobody could tell.
                 None => line(Label { side: 'S', fd, name, address: &"(bad-af):0" }),

@@ -7,7 +7,7 @@ use engine::ids::{ClientId, ServerId};
 use super::{Outcome, Sockets, slot};
 use crate::{
     data::{conn::Conn, table::Kind},
-    exchange::{peer::Peer, transport::ServerSocket},
+    exchange::{peer::Peer, transport::Remote},
 };
 use net::sys::{epoll, socket};
 
@@ -30,6 +30,7 @@ impl Sockets {
 
     pub(crate) fn cede_server(&mut self, server: ServerId) {
         let conn = mem::take(self.server(server));
+        self.set_remote(server, None);
         if conn.fd >= 0 {
             self.cede_socket(conn.fd);
         }
@@ -38,7 +39,6 @@ impl Sockets {
     /// Closing it alone would not end its events, since the other process has it open.
     pub(crate) fn cede_socket(&mut self, fd: RawFd) {
         let _ = self.epoll().delete(fd);
-        self.shared.forget_server_socket(fd);
         self.discard(fd);
     }
 
@@ -54,7 +54,7 @@ impl Sockets {
         let token = self.table.register(fd, Kind::Server(server.0));
         *slot(&mut self.servers, server.0 as usize) = Conn::new(fd, 0);
         let address = socket::peer_address(fd).unwrap_or_default();
-        self.shared.set_server_socket(fd, ServerSocket { address, ..ServerSocket::default() });
+        self.set_remote(server, Some(Box::new(Remote { address, host: None })));
         if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
             self.outcomes.push_back(Outcome::ServerLost(token));
         }

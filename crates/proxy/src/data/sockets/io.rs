@@ -1,9 +1,9 @@
 //! What the engine asks for. Nothing here fails or blocks as the engine sees it.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, os::fd::IntoRawFd as _, sync::Arc, time::Duration};
 
 use engine::{
-    ids::{ClientId, Handle, Micros, PoolId, ServerId},
+    ids::{ClientId, Micros, PoolId, ServerId},
     settings::Target,
     shell::{Check, ConsoleLogin, Event, Io, OtherProcess, TlsStart},
 };
@@ -18,13 +18,15 @@ use crate::{
     },
     exchange::{
         handshakes::{Job, TlsArrival},
+        mail::ShellExchange,
         peer::Peer,
         requests::{ColdRequest, ConsoleConnection, ConsoleRequest, ConsoleSeat, Inquiry},
+        transport::Transport,
     },
 };
 use net::sys::{epoll, process, socket};
 
-impl Io for Sockets {
+impl Io<ShellExchange> for Sockets {
     #[inline]
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         match self.client(client).send(bytes) {
@@ -82,16 +84,17 @@ impl Io for Sockets {
         self.connecting.remove(&server.0);
         // A server may be given up before it has a socket.
         let mut conn = mem::take(slot(&mut self.servers, server.0 as usize));
+        self.set_remote(server, None);
         self.queue(conn.stalls);
         if conn.fd >= 0 {
             conn.say_tls_is_over();
-            self.shared.forget_server_socket(conn.fd);
             self.discard(conn.fd);
         }
     }
 
     fn connect(&mut self, server: ServerId, target: &Target) {
         *slot(&mut self.servers, server.0 as usize) = Conn::default();
+        self.set_remote(server, None);
         self.begin_connecting(server, target);
     }
 
@@ -144,12 +147,9 @@ impl Io for Sockets {
     }
 
     #[inline]
-    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Handle {
-        let mut conn = mem::take(self.server(server));
+    fn detach_server(&mut self, server: ServerId, pool: PoolId) -> Transport {
+        let conn = mem::take(self.server(server));
         debug_assert!(conn.pending.is_none(), "a server was released with output kept back");
-        if let Some(tls) = conn.tls.take() {
-            self.shared.park_tls(conn.fd, tls);
-        }
         let token = self.table.token(conn.fd);
         self.table.change(token, Kind::Parked(pool));
         if conn.stalls != Token::default() {
@@ -159,14 +159,21 @@ impl Io for Sockets {
             // What it has to say must not be forgotten with the latch, nor for a rest: have it told again.
             let _ = self.epoll().modify(conn.fd, epoll::READ, token.to_u64());
         }
-        token.to_handle(self.worker)
+        Transport {
+            fd: process::own(conn.fd),
+            generation: token.generation(),
+            home: self.worker,
+            tls: conn.tls,
+            remote: self.remotes[server.0 as usize].take(),
+        }
     }
 
     #[inline]
-    fn attach_server(&mut self, server: ServerId, handle: Handle) {
-        let (token, home) = Token::from_handle(handle);
-        let fd = token.fd();
-        let tls = self.shared.unpark_tls(fd);
+    fn attach_server(&mut self, server: ServerId, transport: Transport) {
+        let token = Token::of(&transport);
+        let Transport { fd, home, tls, remote, .. } = transport;
+        let fd = fd.into_raw_fd();
+        self.set_remote(server, remote);
         *slot(&mut self.servers, server.0 as usize) = Conn { tls, ..Conn::new(fd, 0) };
         if home != self.worker {
             self.fetch_server(server, fd, home);

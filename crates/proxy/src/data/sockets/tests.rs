@@ -76,6 +76,7 @@ impl Rig {
         let sockets = &mut self.all[0];
         let token = sockets.table.register(fd, Kind::Server(SERVER.0));
         *slot(&mut sockets.servers, 0) = Conn::new(fd, 0);
+        sockets.set_remote(SERVER, None);
         sockets.epoll().add(fd, epoll::READ, token.to_u64()).unwrap();
         (token, theirs)
     }
@@ -242,7 +243,10 @@ fn a_server_that_takes_nothing_more_is_read_to_its_end() {
 fn an_idle_server_is_stolen_with_what_it_has_to_say() {
     let mut rig = Rig::new(2);
     let (token, theirs) = rig.add_server();
-    let handle = rig.all[0].detach_server(SERVER, POOL);
+    let address = Address::Unix("/tmp/.s.PGSQL.5432".into());
+    let remote = Remote { address: address.clone(), host: None };
+    rig.all[0].set_remote(SERVER, Some(Box::new(remote)));
+    let parked = rig.all[0].detach_server(SERVER, POOL);
     assert_eq!(rig.all[0].table.kind(token), Kind::Parked(POOL));
     // Its home is told, and does nothing about it, since the server is being stolen just now.
     socket::send(theirs.as_raw_fd(), b"news").unwrap();
@@ -250,9 +254,10 @@ fn an_idle_server_is_stolen_with_what_it_has_to_say() {
     rig.all[0].forget_parked(token, POOL);
     assert_eq!(rig.all[0].table.kind(token), Kind::Free);
 
-    rig.all[1].attach_server(ServerId(3), handle);
+    rig.all[1].attach_server(ServerId(3), parked);
     let (stolen, what) = rig.events(1)[0];
     assert_eq!(rig.all[1].table.kind(stolen), Kind::Server(3));
+    assert_eq!(rig.all[1].server_address(ServerId(3)), Some(&address));
     assert_ne!(what & epoll::READABLE, 0);
     socket::send(theirs.as_raw_fd(), b"more").unwrap();
     assert!(rig.poll(0, 0).is_empty(), "the old home still watches it");
@@ -262,12 +267,12 @@ fn an_idle_server_is_stolen_with_what_it_has_to_say() {
 fn a_server_that_comes_back_has_lost_no_event() {
     let mut rig = Rig::new(2);
     let (token, theirs) = rig.add_server();
-    let handle = rig.all[0].detach_server(SERVER, POOL);
+    let parked = rig.all[0].detach_server(SERVER, POOL);
     socket::send(theirs.as_raw_fd(), b"news").unwrap();
     assert_eq!(rig.events(0)[0].0, token);
     rig.all[0].forget_parked(token, POOL);
     // The worker it was meant for never touched it and sent it back.
-    rig.all[0].attach_server(ServerId(1), handle);
+    rig.all[0].attach_server(ServerId(1), parked);
     assert_eq!(rig.events(0)[0].0, token);
     assert_eq!(rig.all[0].table.kind(token), Kind::Server(1));
 }
@@ -280,7 +285,7 @@ fn a_latch_outlives_parking() {
     let (_, what) = rig.events(0)[0];
     rig.all[0].server(SERVER).note_events(what);
     assert!(rig.poll(0, 0).is_empty(), "edges come once");
-    rig.all[0].detach_server(SERVER, POOL);
+    let _parked = rig.all[0].detach_server(SERVER, POOL);
     assert_eq!(rig.events(0)[0].0, token);
 }
 
@@ -288,11 +293,11 @@ fn a_latch_outlives_parking() {
 fn a_parked_server_taken_by_its_home_costs_no_system_call() {
     let mut rig = Rig::new(1);
     let (token, _theirs) = rig.add_server();
-    let handle = rig.all[0].detach_server(SERVER, POOL);
-    rig.all[0].attach_server(ServerId(5), handle);
+    let parked = rig.all[0].detach_server(SERVER, POOL);
+    rig.all[0].attach_server(ServerId(5), parked);
     assert_eq!(rig.all[0].table.kind(token), Kind::Server(5));
     // Another epoll_ctl would have reported the socket anew, had it been readable.
-    assert_eq!(rig.all[0].detach_server(ServerId(5), POOL), handle);
+    assert_eq!(Token::of(&rig.all[0].detach_server(ServerId(5), POOL)), token);
 }
 
 #[test]
@@ -344,8 +349,7 @@ fn a_name_is_looked_up_elsewhere_and_its_addresses_tried_in_turn() {
         rig.all[0].close_discarded();
     }
     assert!(matches!(rig.all[0].outcomes[0], Outcome::ServerConnected { .. }));
-    let fd = rig.all[0].server_fd(SERVER);
-    assert_eq!(rig.shared.server_socket(fd).map(|end| end.address), Some(Address::Inet(live)));
+    assert_eq!(rig.all[0].server_address(SERVER), Some(&Address::Inet(live)));
 }
 
 #[test]
@@ -402,7 +406,7 @@ fn a_stream_rests_and_what_came_meanwhile_is_reported() {
 #[test]
 fn a_server_that_is_parked_while_it_rests_is_watched() {
     let (mut rig, token, theirs) = resting();
-    rig.all[0].detach_server(SERVER, POOL);
+    let _parked = rig.all[0].detach_server(SERVER, POOL);
     assert_eq!(rig.poll(0, 0), [(token, epoll::READABLE)]);
     rig.all[0].end_rest();
     drop(theirs);

@@ -21,7 +21,7 @@ use crate::{
         requests::{Arrival, ColdRequest},
     },
 };
-use net::sys::{epoll, process, socket};
+use net::sys::{epoll, socket};
 
 /// Clients accepted before others get their turn.
 const ACCEPT_MAX: usize = 4;
@@ -127,7 +127,6 @@ impl Worker {
             return;
         }
         let worker = self.shared.place_client(self.id);
-        let fd = fd.into_raw_fd();
         if worker == self.id {
             self.adopt_client(fd, peer);
         } else {
@@ -136,15 +135,15 @@ impl Worker {
     }
 
     /// A client of this worker, counted already.
-    pub(super) fn adopt_client(&mut self, fd: RawFd, peer: Peer) {
+    pub(super) fn adopt_client(&mut self, fd: OwnedFd, peer: Peer) {
         let now = self.sockets.now;
         let seat = self.shared.login_seat(&peer);
         let origin = engine::auth::Peer { seat, ..peer.to_auth(None) };
         let Some(client) = self.engine.accept(origin, now, &mut self.sockets) else {
             self.shared.gauge(self.id).load.leave(false);
-            return process::close(fd);
+            return;
         };
-        if !self.sockets.add_client(client, fd, peer, None) {
+        if !self.sockets.add_client(client, fd.into_raw_fd(), peer, None) {
             self.lose_client(client);
         }
     }

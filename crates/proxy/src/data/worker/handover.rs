@@ -4,20 +4,17 @@
 use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 
 use engine::{
-    Exported, ImportTables,
+    Ceded, Exported, ImportTables,
     ids::{ClientId, ServerId},
     records::{ClientRecord, PoolRecord, ServerRecord, WorkerRecords},
     vars::TrackedNames,
 };
 
 use super::{Hold, Worker};
-use crate::{
-    data::table::Token,
-    exchange::{
-        inheritance::{Inheritance, Parts, Share},
-        peer::Peer,
-        reports::{Rest, WorkerExport},
-    },
+use crate::exchange::{
+    inheritance::{Inheritance, Parts, Share},
+    peer::Peer,
+    reports::{Rest, WorkerExport},
 };
 use net::sys::{Address, epoll, socket};
 
@@ -54,14 +51,19 @@ impl Worker {
     /// What can be given away, copied. Nothing is read from now on.
     pub(super) fn export(&mut self) -> WorkerExport {
         self.hold = Hold::Still;
-        let (sockets, shared) = (&self.sockets, &self.shared);
+        let sockets = &self.sockets;
+        let mut parked_fds = Vec::new();
         let (mut records, exported) = self.engine.export(
             |client, server| {
                 let has_stuck = sockets.client_has_pending(client)
                     || server.is_some_and(|server| sockets.server_has_pending(server));
                 has_stuck || sockets.has_tls(client, server)
             },
-            |handle| shared.has_parked_tls(Token::from_handle(handle).0.fd()),
+            |transport| {
+                let goes = transport.tls.is_none();
+                parked_fds.extend(goes.then(|| transport.fd.as_raw_fd()));
+                goes
+            },
         );
         let mut fds = Vec::new();
         for (client, record) in exported.clients.iter().zip(&mut records.clients) {
@@ -69,8 +71,7 @@ impl Worker {
             fds.push(self.sockets.client_fd(client.id));
             fds.extend(client.server.map(|server| self.sockets.server_fd(server)));
         }
-        let parked = exported.parked.iter();
-        fds.extend(parked.map(|(_, handle)| Token::from_handle(*handle).0.fd()));
+        fds.extend(parked_fds);
         self.exported = exported;
         let names = self.engine.tracked_names().all().to_vec();
         WorkerExport { worker: self.id, records, names, fds }
@@ -85,15 +86,15 @@ impl Worker {
     /// What was exported is the other process's.
     pub(super) fn cede(&mut self) {
         let exported = std::mem::take(&mut self.exported);
-        let Exported { clients, parked } = self.engine.cede(exported, self.sockets.now);
+        let Ceded { clients, parked } = self.engine.cede(exported, self.sockets.now);
         for client in clients {
             self.sockets.cede_client(client.id);
             if let Some(server) = client.server {
                 self.sockets.cede_server(server);
             }
         }
-        for (_, handle) in parked {
-            self.sockets.cede_socket(Token::from_handle(handle).0.fd());
+        for transport in parked {
+            self.sockets.cede_socket(transport.fd.into_raw_fd());
         }
     }
 

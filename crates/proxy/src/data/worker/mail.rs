@@ -1,22 +1,14 @@
 //! Handles mail from other threads.
 
-use std::{
-    mem,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{mem, sync::atomic::Ordering};
 
-use engine::{
-    ids::{ClientId, ServerId},
-    report::ServerPlace,
-};
+use engine::ids::{ClientId, ServerId};
 
 use super::{Hold, Worker};
-use crate::{
-    data::table::Token,
-    exchange::{
-        mail::ShellMail,
-        reports::{ClientInfo, ServerInfo, WorkerReport},
-    },
+use crate::exchange::{
+    mail::ShellMail,
+    reports::{ClientInfo, ServerInfo, WorkerReport},
+    transport::Transport,
 };
 use net::sys::Address;
 
@@ -54,17 +46,15 @@ impl Worker {
                 self.sockets.resolved(ticket, addresses);
             }
             ShellMail::Moved { host, gone } => {
-                let shared = Arc::clone(&self.shared);
-                let is_gone = |fd| match shared.server_socket(fd).map(|socket| socket.address) {
+                let is_gone = |address: Option<&Address>| match address {
                     Some(Address::Inet(address)) => gone.contains(&address.ip()),
                     _ => false,
                 };
                 let there = self.sockets.servers_where(is_gone);
-                let is_there = |place| match place {
-                    ServerPlace::Table(server) => there.contains(&server),
-                    ServerPlace::Parked(handle) => is_gone(Token::from_handle(handle).0.fd()),
-                };
-                self.engine.close_moved(&host, is_there, now, &mut self.sockets);
+                let is_there = |server| there.contains(&server);
+                let is_parked_there = |transport: &Transport| is_gone(transport.address());
+                let sockets = &mut self.sockets;
+                self.engine.close_moved(&host, is_there, is_parked_there, now, sockets);
             }
             // Who asked may have given up waiting.
             ShellMail::Report(reply) => drop(reply.send(self.report())),
@@ -123,22 +113,13 @@ impl Worker {
             }
         });
         let clients = clients.collect();
-        let servers = report.servers.into_iter().map(|row| {
-            let fd = match row.place {
-                ServerPlace::Table(server) => self.sockets.server_fd(server),
-                ServerPlace::Parked(handle) => Token::from_handle(handle).0.fd(),
-            };
-            let client = match row.place {
-                ServerPlace::Table(server) => self.engine.client_of(server),
-                ServerPlace::Parked(_) => None,
-            };
+        let servers = report.servers.into_iter().filter_map(|row| {
+            let id = row.slot?;
+            let client = self.engine.client_of(id);
             let link = client.map_or(0, |client: ClientId| self.sockets.client_pointer(client));
-            let unsent = match row.place {
-                ServerPlace::Table(server) => self.sockets.server_unsent(server),
-                ServerPlace::Parked(_) => 0,
-            };
-            let socket = self.shared.server_socket(fd).unwrap_or_default();
-            ServerInfo { unsent, ..ServerInfo::new(self.id, (fd, socket), link, row) }
+            let unsent = self.sockets.server_unsent(id);
+            let socket = self.sockets.describe_server(id);
+            Some(ServerInfo { link, unsent, ..ServerInfo::new(self.id, socket, row) })
         });
         let servers = servers.collect();
         WorkerReport {

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use engine::{
-    ids::{ClientId, Handle, Micros, PoolId, WorkerId},
+    ids::{ClientId, Micros, PoolId, WorkerId},
     limits::{Claim, Denied, Limits, ServerLimits, Starving},
-    pool::{Grant, Next, Pool},
+    pool::{Grant, Next, Parked, Pool},
     server::{Server, ServerLogin},
     settings::PoolKey,
     shares::TURN,
@@ -16,7 +16,7 @@ use shuttle::{rand::Rng as _, thread};
 
 use super::{
     BEHIND, BUSY, Bell, CONDEMNED, EVICTED, Fault, HANDED_OVER, LOST, Letter, Run, STOLEN, Stage,
-    YIELDED,
+    Transport, YIELDED, check_connection,
     hub::WorkerExchange,
     nobody, note,
     sync::{Arc, Ordering},
@@ -27,7 +27,7 @@ pub(super) struct Worker {
     id: WorkerId,
     run: Run,
     stage: Arc<Stage>,
-    exchange: WorkerExchange<Letter, Bell>,
+    exchange: WorkerExchange<Letter, Bell, Transport>,
     pools: Vec<PoolId>,
     wants: Vec<u32>,
     /// Clients that are about to ask.
@@ -97,18 +97,17 @@ impl Worker {
         let pool = self.pools[turn as usize % self.pools.len()];
         let grant = self.exchange.pool(pool, |pool| {
             let grant = pool.request(id, client, None, now);
-            if let Grant::Server(server) = &grant {
-                check_place(pool, server);
+            if let Grant::Server(parked) = &grant {
+                check_place(pool, &parked.server);
             }
             grant
         });
         match grant {
-            Grant::Server(server) => {
-                // The worker that opened it stands in its serial.
-                if server.serial >> 32 != u64::from(id.0) {
+            Grant::Server(parked) => {
+                if parked.transport.home != id {
                     note(&STOLEN);
                 }
-                self.serve(client, server);
+                self.serve(client, parked);
             }
             Grant::Queued { open: true, .. } => self.open(pool),
             Grant::Queued { open: false, .. } => {}
@@ -148,11 +147,10 @@ impl Worker {
         self.servers_opened += 1;
         let serial = u64::from(self.id.0) << 32 | self.servers_opened;
         let mut server = Box::new(Server::new(pool, serial, ServerLogin::default(), 0));
-        server.handle = Handle(serial);
         (server.epoch, server.process_id) = (epoch, place);
         self.exchange.limits(Limits::opening_ended);
         self.exchange.pool(pool, |pool| pool.opened(epoch));
-        self.give_back(server);
+        self.give_back(Parked { server, transport: Transport { serial, home: self.id } });
         let now = self.now();
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.open(pool);
@@ -179,7 +177,7 @@ impl Worker {
         let id = self.id;
         for at in self.pools.clone() {
             let condemned = self.exchange.pool(at, |pool| pool.take_condemned(id));
-            for (server, _) in condemned {
+            for (Parked { server, .. }, _) in condemned {
                 if self.run.fault != Fault::CondemnedKept {
                     note(&CONDEMNED);
                     self.close(at, server.epoch);
@@ -201,10 +199,10 @@ impl Worker {
             let mut found = None;
             for id in self.pools.clone() {
                 let idle = self.exchange.pool(id, |pool| pool.want(starving.serial));
-                found = found.or(idle.map(|(_, handle)| (id, handle)));
+                found = found.or(idle.map(|(_, serial)| (id, serial)));
             }
-            let Some((id, handle)) = found else { return false };
-            if self.exchange.pool(id, |pool| pool.evict(handle)).is_some() {
+            let Some((id, serial)) = found else { return false };
+            if self.exchange.pool(id, |pool| pool.evict(serial)).is_some() {
                 note(&EVICTED);
                 let now = self.now();
                 self.exchange.limits(|limits| limits.vacate(id, &nobody(), now));
@@ -271,9 +269,10 @@ impl Worker {
         }
     }
 
-    fn serve(&mut self, client: ClientId, server: Box<Server>) {
+    fn serve(&mut self, client: ClientId, parked: Parked<Transport>) {
+        check_connection(&parked);
         self.use_server(client);
-        self.give_back(server);
+        self.give_back(parked);
     }
 
     fn use_server(&mut self, client: ClientId) {
@@ -287,16 +286,17 @@ impl Worker {
     }
 
     /// As the engine does it: who is next is decided, and acted upon, under one lock.
-    fn give_back(&mut self, server: Box<Server>) {
-        let mut server = Some(server);
+    fn give_back(&mut self, parked: Parked<Transport>) {
+        let mut server = Some(parked);
         let mut contested = false;
-        while let Some(free) = server.take() {
+        while let Some(mut free) = server.take() {
+            free.transport.home = self.id;
             let is_ours = std::mem::take(&mut contested);
             let (id, now, fault) = (self.id, self.now(), self.run.fault);
-            let (of, epoch) = (free.pool, free.epoch);
+            let (of, epoch) = (free.server.pool, free.server.epoch);
             let mut free = Some(free);
             let next = self.exchange.pool(of, |pool| {
-                let released = free.as_ref().unwrap();
+                let released = &free.as_ref().unwrap().server;
                 let mut next = pool.release(id, released.epoch, is_ours, now);
                 if matches!(next, Next::Local(_) | Next::Remote(..)) {
                     check_place(pool, released);
@@ -320,11 +320,11 @@ impl Worker {
                 }
                 (Next::Park, Some(late)) => self.exchange.pool(of, |pool| pool.park(id, late)),
                 (Next::Yield(serial), Some(free)) => {
-                    server = (!self.yields(&free, serial)).then_some(free);
+                    server = (!self.yields(&free.server, serial)).then_some(free);
                 }
                 (Next::Contest(serial), Some(free)) => {
                     contested = true;
-                    server = (!self.loses(&free, serial)).then_some(free);
+                    server = (!self.loses(&free.server, serial)).then_some(free);
                 }
                 (Next::Close(_), _) => self.close(of, epoch),
                 (Next::Park, None) => {}
@@ -338,10 +338,11 @@ impl Worker {
         let id = self.id;
         for at in self.pools.clone() {
             let server = self.exchange.pool(at, |pool| {
-                let handle = pool.parked().next()?.handle;
-                pool.take_parked(id, handle)
+                let serial = pool.parked().next()?.server.serial;
+                pool.take_parked(id, |parked| parked.transport.serial == serial)
             });
             if let Some(server) = server {
+                assert_eq!(server.transport.home, id, "a server was found away from its home");
                 thread::yield_now();
                 self.give_back(server);
             }
@@ -351,7 +352,7 @@ impl Worker {
 
 /// Each RECONNECT follows a move of the database: who is given a server finds it where it was at
 /// that time, or later. The server's process id stands for its place.
-fn check_place(pool: &Pool, server: &Server) {
+fn check_place(pool: &Pool<Transport>, server: &Server) {
     let place = u64::from(server.process_id);
     assert!(place >= pool.epoch(), "a server of an old place was given out");
 }
