@@ -70,7 +70,7 @@ NOT_REWRITTEN = {
 }
 
 # Crates whose comments are in plain English. This list only grows.
-REWRITTEN_CRATES = ("admin", "config", "sql", "wire", "x509")
+REWRITTEN_CRATES = ("admin", "cli", "config", "load", "net", "proxy", "sql", "wire", "x509")
 
 GLOSSARY = "docs/glossary.md"
 CHANGELOG = "CHANGELOG.md"

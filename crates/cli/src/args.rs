@@ -11,7 +11,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-/// What to do, free of the ways to say it.
+/// The command, independent of how the arguments express it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Invocation {
     /// Print this text to standard output and exit with status 0.
@@ -129,7 +129,7 @@ enum Command {
     Help { key: Option<String> },
 }
 
-/// What `-V` prints: the text of SHOW VERSION. Monitoring parses it for PgBouncer's version.
+/// The output of `-V`: the text of SHOW VERSION. Monitoring parses it for PgBouncer's version.
 pub(crate) fn version() -> String {
     format!("{}\n", config::version())
 }
@@ -189,7 +189,7 @@ fn help() -> String {
     <Typed as clap::CommandFactory>::command().render_help().to_string()
 }
 
-/// What is wrong, in the words of getopt where it has any, which scripts know from PgBouncer.
+/// The error message, in the words of getopt where it has any, which scripts know from PgBouncer.
 fn complaint(error: &clap::Error, last: &str) -> String {
     let argument = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument)) => argument.as_str(),

@@ -119,7 +119,7 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whatever of the configuration will not have the effect its author expects.
+/// Logs parts of the configuration that will not have the effect that its author expects.
 fn report(config: &Config) {
     for oddity in &config.warnings {
         warning!("{oddity}");

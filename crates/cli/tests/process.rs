@@ -1,5 +1,5 @@
 //! The binary as a process: exit statuses, texts, the pidfile, the background, and a demo that is
-//! interrupted. What the pooler does with its clients is tested elsewhere.
+//! interrupted. Pooling is tested elsewhere.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test as well")]
 

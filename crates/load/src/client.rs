@@ -22,7 +22,7 @@ use crate::{login::Keyring, plan::Plan, random::Random, stats::Stats, value::Val
 /// Microseconds since the run began.
 pub(crate) type Micros = u64;
 
-/// What clients of one thread share.
+/// The data that the clients of one thread share.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) plan: &'a Plan,
@@ -31,7 +31,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) random: Random,
     /// When the next transaction is to begin, under a rate.
     pub(crate) next_start: f64,
-    /// What the client at work has to say; its worker sends it.
+    /// Bytes of the client at work; its worker sends them.
     pub(crate) out: Vec<u8>,
     /// Logins that were made.
     pub(crate) logins: usize,
@@ -97,7 +97,7 @@ pub(crate) enum State {
     Aborted,
 }
 
-/// What a client waits for.
+/// The event that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// For its server.
@@ -215,7 +215,7 @@ impl Client {
         matches!(self.state, State::New | State::Dialing | State::LoggingIn)
     }
 
-    /// What it was doing, for a complaint.
+    /// The command at which it was, for an error message.
     pub(crate) fn describe(&self) -> String {
         if self.is_connecting() {
             return format!("client {} aborted while establishing connection", self.number);

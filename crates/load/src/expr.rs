@@ -48,7 +48,7 @@ pub(crate) enum Binary {
     ShiftRight,
 }
 
-/// What an expression may look at.
+/// The variables and the random numbers that an expression uses.
 pub(crate) struct Scope<'a> {
     pub(crate) variables: &'a [Option<Value>],
     pub(crate) random: &'a mut Random,

@@ -13,8 +13,8 @@ pub struct Options {
     /// Make the tables first that the built-in scripts use, and do nothing else
     #[arg(short, long)]
     pub initialize: bool,
-    /// What to do for it: d(rop), t(ables), g(enerate) or G (on the server), v(acuum), p(rimary keys),
-    /// f(oreign keys)
+    /// The steps of --initialize: d(rop), t(ables), g(enerate) or G (on the server), v(acuum),
+    /// p(rimary keys), f(oreign keys)
     #[arg(short = 'I', long, value_name = "STEPS", default_value = "dtgvp")]
     pub init_steps: String,
     /// Foreign keys between the tables

@@ -1,4 +1,4 @@
-//! What a run is to do, fixed before it begins and shared by all its threads.
+//! The plan of a run, fixed before it begins and shared by all its threads.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) target: Arc<Target>,
     pub(crate) scripts: Vec<Script>,
     pub(crate) names: Names,
-    /// What every client's variables hold at first.
+    /// The first values of every client's variables.
     pub(crate) variables: Vec<Option<Value>>,
     /// SQL statements of all scripts.
     pub(crate) statements: usize,

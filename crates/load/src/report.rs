@@ -1,5 +1,4 @@
-//! What a run came to: pgbench's report, line for line, with percentiles besides; and the same as
-//! JSON.
+//! The report of a run: pgbench's, line for line, with percentiles besides; and the same as JSON.
 
 mod json;
 

@@ -30,7 +30,7 @@ pub(crate) struct Session {
     deadline: Option<Instant>,
 }
 
-/// What came of one message.
+/// The result of one message.
 enum Heard {
     More,
     Ready,

@@ -1,4 +1,4 @@
-//! What a run has counted and measured. Each thread has its own, and they are added up at the end;
+//! The counts and measurements of a run. Each thread has its own, and they are added up at the end;
 //! while it lasts, a few sums of each are there for others to read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -197,7 +197,7 @@ impl Published {
         }
     }
 
-    /// What was stored last. The sums may be of neighbouring moments.
+    /// The sums that were stored last. They may be of neighbouring moments.
     pub(crate) fn load(&self) -> Moment {
         let number = |at: usize| self.0[at].load(Ordering::Relaxed);
         let real = |at: usize| f64::from_bits(number(at));
@@ -236,7 +236,7 @@ impl Moment {
         self.lag_us += other.lag_us;
     }
 
-    /// What has come since.
+    /// The difference to an earlier moment.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let latency = Spread {
             count: self.latency.count.saturating_sub(earlier.latency.count),

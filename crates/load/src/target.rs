@@ -59,7 +59,7 @@ pub(crate) struct Target {
     pub(crate) user: String,
     pub(crate) database: String,
     pub(crate) password: Option<String>,
-    /// What the startup packet says.
+    /// The parameters of the startup packet.
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) tls: CallerTls,
     /// How long it may take from the socket to the end of the login.

@@ -1,4 +1,4 @@
-//! What a variable of a script holds, and how it is written and read as text. The rules are
+//! The value of a variable of a script, and how it is written and read as text. The rules are
 //! pgbench's ("Variables" and "Data types" of its manual page).
 
 use std::fmt;

@@ -32,7 +32,7 @@ const READ_LEN: usize = 64 * 1024;
 /// Of clients that gave up, so many are told of one by one.
 const COMPLAINTS_MAX: u64 = 10;
 
-/// What a thread tells the one that started it.
+/// A message of a thread to the one that started it.
 #[derive(Debug)]
 pub(crate) enum Word {
     /// All its clients are logged in.
@@ -42,7 +42,7 @@ pub(crate) enum Word {
     Done(Box<Stats>),
 }
 
-/// What the threads of a run have in common besides the plan.
+/// The data that the threads of a run share besides the plan.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) address: Address,
@@ -324,7 +324,7 @@ fn hear(client: &mut Client, bytes: &[u8], shared: &mut Shared<'_>) -> Result<Ne
     let mut next = Next::Reply;
     inbox.take(bytes, |code, body| {
         match client.handle(code, body, shared)? {
-            // What follows the last reply, such as a notice, changes nothing.
+            // A message behind the last reply, such as a notice, changes nothing.
             Next::Reply => {}
             other => next = other,
         }

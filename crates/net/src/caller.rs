@@ -1,6 +1,6 @@
 //! Connections that this process makes as an ordinary client, to a PostgreSQL or a pooler: a socket
 //! that never blocks, with TLS where the two ends agree on it. `weir bench` works through these; the
-//! pooling has nothing to do with them. What is said over a connection is for the caller to know.
+//! pooling has nothing to do with them. The caller writes and reads the messages.
 //!
 //! ```text
 //!   Connecting ── connected ──► [ Asked ── S ──► Shaking ] ──► Open
@@ -73,7 +73,7 @@ impl CallerTls {
 pub struct Caller {
     fd: OwnedFd,
     state: State,
-    /// What the kernel did not take.
+    /// Bytes that the kernel did not take.
     unsent: Vec<u8>,
     sent: usize,
 }
@@ -88,7 +88,7 @@ enum State {
     Plain,
 }
 
-/// What a reading brought.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Received<'b> {
     /// Nothing for the caller; more will come.
@@ -142,7 +142,7 @@ impl Caller {
         matches!(self.state, State::Secured(_))
     }
 
-    /// What SCRAM binds to (`tls-server-end-point`); empty without TLS.
+    /// The data that SCRAM binds to (`tls-server-end-point`); empty without TLS.
     #[must_use]
     pub fn end_point(&self) -> Arc<[u8]> {
         match &self.state {
@@ -264,7 +264,7 @@ impl Caller {
         }
         match standing.map_err(|error| format!("SSL error: {}", tls::reason(&error)))? {
             Standing::Handshaking => return Ok(Received::Nothing),
-            // What was said before the end counts; the end of the stream comes behind it.
+            // Bytes before the end are returned first; the end comes with the next read.
             Standing::PeerClosed if room.progress.plain.is_empty() => return Ok(Received::End),
             Standing::PeerClosed | Standing::Open => {}
         }

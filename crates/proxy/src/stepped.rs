@@ -22,7 +22,7 @@ use crate::{
 };
 use net::{sys::Address, tls::TlsContexts};
 
-/// What the clock shows in the first turn, and what a turn adds.
+/// The time that each turn adds to the clock, in microseconds.
 const TURN: Micros = 10;
 
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! A pooler as a whole, from outside: start, clients, console, shutdown. What it does for clients
-//! is tested with a real PostgreSQL in `e2e`; here is what can be seen without one.
+//! A pooler as a whole, from outside: start, clients, console, shutdown. The tests in `e2e` use a
+//! real PostgreSQL; these need none.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -21,7 +21,7 @@ use proxy::{
 
 use super::Moment;
 
-/// All there is to show. What was asked of the workers comes in `facts`.
+/// All there is to show. `facts` are the answers of the workers.
 pub(super) fn snapshot(
     controller: &Controller,
     facts: proxy::Snapshot,

@@ -72,7 +72,7 @@ fn introduce(cluster: &Cluster, running: &Running) {
     say("\nCtrl-C stops and removes everything.\n");
 }
 
-/// What happened between two looks at the counters.
+/// The change between two looks at the counters.
 fn line(before: &Totals, now: &Totals, elapsed: Duration) -> String {
     let xacts = now.xacts.saturating_sub(before.xacts);
     let wait_us = now.wait_us.saturating_sub(before.wait_us);

@@ -1,6 +1,6 @@
-//! What pgbench says of a run, as numbers.
+//! pgbench's report of a run, as numbers.
 
-/// The figures of one run. What pgbench did not print counts as zero: no tps, none done.
+/// The figures of one run. A figure that pgbench did not print is zero: no tps, none done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
     /// Transactions per second, the time to connect included.

@@ -70,7 +70,7 @@ fn direct<'a>(row: &Row, rows: &'a [Row]) -> Option<&'a Row> {
     rows.iter().find(|other| other.script == row.script && other.through == DIRECT)
 }
 
-/// What is wrong with the rows; nothing, when pooling works.
+/// The faults in the rows; none, when pooling works.
 pub(super) fn objections(rows: &[Row]) -> Vec<String> {
     let mut objections = Vec::new();
     for row in rows {

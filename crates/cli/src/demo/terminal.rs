@@ -1,4 +1,4 @@
-//! What the user of the demo sees, and how the user ends it.
+//! The screen of the demo, and the keys that end it.
 
 use std::io::{self, Write as _};
 

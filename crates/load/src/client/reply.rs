@@ -18,7 +18,7 @@ pub(super) struct Refusal {
     pub(super) failure: Option<Failure>,
 }
 
-/// What is still to come, as far as it matters here.
+/// The next message that is awaited, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     /// ParseComplete, of a statement by its number; the unnamed one has none.
@@ -121,7 +121,7 @@ impl Reply {
             b"40P01" => Some(Failure::Deadlock),
             _ => None,
         };
-        // What follows an error in a pipeline is its consequence.
+        // Errors behind the first one of a pipeline are its consequences.
         self.error.get_or_insert_with(|| Refusal { text: server_error(body), failure });
         Ok(())
     }

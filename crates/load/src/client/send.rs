@@ -43,7 +43,7 @@ impl Client {
         }
     }
 
-    /// The text with the values in it. What is no variable stays as it is.
+    /// The text with the values in it. Other text stays as it is.
     fn filled_in(&self, statement: &Statement, shared: &Shared<'_>) -> Vec<u8> {
         let mut text = String::new();
         for piece in &statement.pieces {

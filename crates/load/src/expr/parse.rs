@@ -1,4 +1,4 @@
-//! From the text of an expression to the expression. What binds tighter comes later:
+//! From the text of an expression to the expression. Operators that bind tighter come later:
 //!
 //! ```text
 //!   OR · AND · NOT · IS, ISNULL, NOTNULL · < <= = <> >= > · | # & << >> ~ · + - · * / % · unary - +

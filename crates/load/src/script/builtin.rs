@@ -4,9 +4,9 @@
 /// A script that is known by name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Builtin {
-    /// What `-b` calls it; a beginning of it will do.
+    /// Its name for `-b`; a beginning of it will do.
     pub(crate) name: &'static str,
-    /// What a report calls it.
+    /// Its name in a report.
     pub(crate) title: &'static str,
     pub(crate) text: &'static str,
 }

@@ -12,7 +12,7 @@ use crate::{
     names::{Names, is_name},
 };
 
-/// What is wrong with a script, in pgbench's words where it has any.
+/// An error in a script, in pgbench's words where it has any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptError {
     pub(crate) file: String,
@@ -80,7 +80,7 @@ pub(crate) fn parse(
     Ok(Script { name: name.to_owned(), weight, commands: parser.commands })
 }
 
-/// What is wrong with one command, and where in it.
+/// An error in one command, and its place there.
 struct Wrong {
     reason: String,
     at: Option<usize>,

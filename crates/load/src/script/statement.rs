@@ -11,11 +11,11 @@ pub(crate) struct Statement {
     pub(crate) pieces: Vec<Piece>,
     /// For the others: the text with `$1`, `$2`, …
     pub(crate) text: Vec<u8>,
-    /// Whose values those are.
+    /// The variables of its parameters.
     pub(crate) parameters: Vec<Slot>,
     /// Its number among all statements of the run.
     pub(crate) number: usize,
-    /// What becomes of its result.
+    /// Where its result is stored.
     pub(crate) store: Option<Store>,
 }
 
@@ -65,7 +65,7 @@ impl Statement {
     }
 }
 
-/// What stands before the next `:name`, the name, and what comes behind it. A name does not begin
+/// The text before the next `:name`, the name, and the text behind it. A name does not begin
 /// with a digit, so that `12:30` stays a time, nor behind a second colon, so that `::int` stays a
 /// cast. Quotes are not looked at, as in pgbench.
 fn next_variable(text: &str) -> Option<(&str, &str, &str)> {

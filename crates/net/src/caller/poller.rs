@@ -19,7 +19,7 @@ pub struct Poller {
     events: Events,
 }
 
-/// What one connection has to tell.
+/// An event of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub token: u64,

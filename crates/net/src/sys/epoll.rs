@@ -22,7 +22,7 @@ pub const EDGE: u32 = libc::EPOLLET as u32;
 /// Of all threads that watch it wake one.
 pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
-/// What an ordinary connection is watched for.
+/// The events of an ordinary connection.
 pub const READ: u32 = READABLE | PEER_DONE | EDGE;
 /// The same while output is held back.
 pub const READ_WRITE: u32 = READ | WRITABLE;
@@ -39,12 +39,12 @@ impl Epoll {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Watches `fd`. What is ready already is reported as well.
+    /// Watches `fd`. A state that exists already is reported as well.
     pub fn add(&self, fd: RawFd, interest: u32, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, interest, token)
     }
 
-    /// Changes what `fd` is watched for. What is ready already is reported again.
+    /// Changes the events that `fd` is watched for. A state that exists already is reported again.
     pub fn modify(&self, fd: RawFd, interest: u32, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, token)
     }
@@ -60,8 +60,8 @@ impl Epoll {
             .map(drop)
     }
 
-    /// Waits until something has happened or the time is over, by the nanosecond. What it was is
-    /// for [`Self::wait`] to tell.
+    /// Waits until something has happened or the time is over, by the nanosecond. Then
+    /// [`Self::wait`] returns the events.
     pub fn wait_finely(&self, timeout: Duration) -> io::Result<()> {
         let mut own = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let timeout = libc::timespec {
@@ -94,7 +94,7 @@ impl Epoll {
     }
 }
 
-/// What one wait brought.
+/// The events of one wait.
 #[derive(Debug)]
 pub struct Events {
     buffer: Box<[libc::epoll_event]>,

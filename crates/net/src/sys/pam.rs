@@ -23,7 +23,7 @@ const ITEM_FAIL_DELAY: c_int = 10;
 const PROMPT_ECHO_OFF: c_int = 1;
 const ERROR_MSG: c_int = 3;
 
-/// What PAM says to a password.
+/// PAM's verdict on a password.
 #[derive(Debug)]
 pub struct Answer {
     pub verdict: Result<(), Refusal>,
@@ -51,7 +51,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Who is to be judged by which service.
+/// A question to PAM: the user, the password and the service.
 #[derive(Debug)]
 pub struct Question<'a> {
     pub service: &'a str,
@@ -124,7 +124,7 @@ struct Library {
     strerror: StrError,
 }
 
-/// What the modules may ask, and what they have said.
+/// The answers to the modules' questions, and their messages.
 struct Conversation {
     password: CString,
     delay: Duration,

@@ -1,4 +1,4 @@
-//! What belongs to the process as a whole: limits, users, descriptors.
+//! The process as a whole: limits, users, descriptors.
 
 #![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
 
@@ -78,8 +78,8 @@ pub fn make_room_for_files(count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What the allocator has no use for at present goes back to the system. Threads that allocate
-/// meanwhile may wait for some milliseconds if there is much memory.
+/// Gives memory that the allocator does not use back to the system. Threads that allocate meanwhile
+/// may wait for some milliseconds if there is much memory.
 pub fn give_memory_back() {
     // Other C libraries do so by themselves, or have no such call.
     #[cfg(target_env = "gnu")]
@@ -124,7 +124,7 @@ pub fn raise_file_limit() -> io::Result<(u64, u64)> {
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-/// What this machine calls itself; `somehost` if it does not say.
+/// Returns the name of this machine; `somehost` if it has none.
 pub fn host_name() -> String {
     let mut name = [0_u8; 256];
     // SAFETY: the pointer is to a live buffer, and the length is less than its own: the last byte

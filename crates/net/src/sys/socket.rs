@@ -204,7 +204,7 @@ const BUFFERS: [libc::c_int; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
 /// more. Since Linux 5.14.
 const SO_BUF_LOCK: libc::c_int = 72;
 
-/// What a TCP socket has of those options that are left alone where a configuration has zero.
+/// A TCP socket's values of the options that are left alone where a configuration has zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpDefaults {
     times: [libc::c_int; 3],

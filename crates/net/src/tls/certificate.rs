@@ -1,4 +1,4 @@
-//! What is read out of certificates besides their signatures.
+//! The names and digests of certificates.
 
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};

@@ -1,5 +1,5 @@
-//! What the configuration says of TLS, read from its files and made ready for use. A context is
-//! made whole or not at all; connections keep the one they began with.
+//! TLS as configured: certificates, keys and ciphers, read from their files and ready for use. A
+//! context is made whole or not at all; connections keep the one they began with.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ use super::{
     verify::{ClientVerifier, ServerVerifier},
 };
 
-/// What both ends of TLS call what is spoken within (PostgreSQL 17's direct TLS demands it).
+/// The ALPN name of PostgreSQL's protocol (PostgreSQL 17's direct TLS demands it).
 pub const PROTOCOL: &[u8] = b"postgresql";
 
 /// The configuration of TLS cannot be used.
@@ -40,7 +40,7 @@ pub struct TlsContexts {
     pub servers: Option<ForServers>,
 }
 
-/// What clients are met with.
+/// The TLS of connections from clients.
 #[derive(Clone, Debug)]
 pub struct ForClients {
     pub config: Arc<ServerConfig>,
@@ -264,7 +264,7 @@ fn certificates(key: &'static str, file: &str) -> Result<Vec<CertificateDer<'sta
     Ok(found)
 }
 
-/// What peers are shown: a certificate of any version with its chain, and its key.
+/// Our own identity: a certificate of any version with its chain, and its key.
 fn own(
     provider: &CryptoProvider,
     (cert_key, cert_file): (&'static str, &str),

@@ -16,7 +16,7 @@ use rustls::{
 
 use super::certificate;
 
-/// What a record has beyond its content, with room to spare, in bytes.
+/// Bytes of a record beyond its content, with room to spare.
 const RECORD_OVERHEAD: usize = 64;
 /// The content of a record we send, in bytes.
 pub(crate) const RECORD_LEN: usize = 8192;
@@ -37,12 +37,12 @@ pub enum Standing {
     PeerClosed,
 }
 
-/// What came of records.
+/// The result of reading records.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// What the peer said.
+    /// The bytes that the peer sent, decrypted.
     pub plain: Vec<u8>,
-    /// What it is to be sent: parts of the handshake, alerts, key updates.
+    /// Bytes to send to it: parts of the handshake, alerts, key updates.
     pub reply: Vec<u8>,
 }
 
@@ -127,7 +127,7 @@ impl Tls {
         rest.is_empty().then_some(lens)
     }
 
-    /// What encryption adds to the content of a record, in bytes (RFC 8446, 5.2; 5288, 3; 7905, 2).
+    /// Bytes that encryption adds to the content of a record (RFC 8446, 5.2; 5288, 3; 7905, 2).
     fn overhead(&self) -> Option<usize> {
         let common = self.common();
         let suite = format!("{:?}", common.negotiated_cipher_suite()?.suite());

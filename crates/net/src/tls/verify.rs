@@ -14,7 +14,7 @@ use rustls::{
 };
 use x509::{Anchors, Certificate, Curve, Hash, Host, Key, Malformed, Purpose, Refusal, Scheme};
 
-/// What peers may sign their handshakes with, the preferred first.
+/// The signature schemes that peers may use in handshakes, the preferred first.
 const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::ECDSA_NISTP256_SHA256,
     SignatureScheme::ECDSA_NISTP384_SHA384,

@@ -112,7 +112,7 @@ async fn read_header(stream: &TcpStream) -> Result<Option<SocketAddr>, Lost> {
 }
 
 /// A client of PostgreSQL that connected without a proxy gets an error message.
-/// What it has said is taken away first, or the kernel would take back the answer.
+/// Its unread bytes are read first, or the kernel would reset the connection and drop the answer.
 fn say_why(stream: &TcpStream, lost: &Lost) {
     const UNREAD_MAX: usize = 4_096;
     let mut out = Vec::new();

@@ -87,7 +87,7 @@ impl Queue {
         Self { room: Semaphore::const_new(QUEUE_LEN_MAX), turns: Semaphore::const_new(turns) }
     }
 
-    /// What `work` comes to, when its turn has come; none if there is no room to wait.
+    /// Runs `work` when its turn has come, and returns its result; none if the queue is full.
     async fn take_turn<T>(&self, judge: &str, work: impl Future<Output = T>) -> Option<T> {
         let Ok(_place) = self.room.try_acquire() else {
             warning!("{judge} queue is full");

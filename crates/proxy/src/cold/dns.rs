@@ -35,7 +35,7 @@ impl Dns {
     /// When the resolver cannot be made from what resolv.conf says.
     pub(crate) fn new(global: &Global) -> io::Result<Self> {
         let (config, mut options) = servers(&global.resolv_conf);
-        // What is remembered, and for how long, is decided here.
+        // `names.rs` remembers the answers.
         options.cache_size = 0;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         let provider = TokioRuntimeProvider::default();

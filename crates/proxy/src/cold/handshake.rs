@@ -37,11 +37,11 @@ use net::tls::{ForClients, ForServers, PROTOCOL, Progress, Standing, Tls, reason
 const CANCEL_WAIT_TIMEOUT: &str = "cancel_wait_timeout";
 
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
-/// What is read at a time, in bytes; a handshake is shorter than that.
+/// Bytes read at a time; a handshake is shorter than that.
 const READ_LEN: usize = 16 * 1024;
 
-/// What `work` comes to; `late`, if that takes longer than `limit`. A peer that says nothing must
-/// not hold a socket for ever.
+/// Returns the result of `work`, or the error `late` if it takes longer than `limit`. A silent peer
+/// must not hold a socket for ever.
 async fn within<T>(
     limit: Duration,
     late: &str,
@@ -194,8 +194,8 @@ async fn negotiate(
 
 /// Goes on until the connection is open. Returns what the peer has said beyond that.
 ///
-/// What is read is on the stack: handshakes under way at once would leave holes of that size among
-/// what connections keep for life.
+/// The read buffer is on the stack. On the heap, the buffers of simultaneous handshakes would leave
+/// holes between allocations that live as long as their connections.
 async fn shake_hands(
     stream: &mut TcpStream,
     tls: &mut Tls,

@@ -58,8 +58,8 @@ pub(crate) fn open_all(
     Ok(all)
 }
 
-/// Listens on the sockets of the process that we take over from. What the configuration says of
-/// addresses counts at the next start.
+/// Listens on the sockets of the process that we take over from. Addresses of the configuration take
+/// effect at the next start.
 pub(crate) fn take_over(global: &Global, fds: Vec<OwnedFd>) -> Vec<Listener> {
     let taken = fds.into_iter().map(|fd| {
         let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();

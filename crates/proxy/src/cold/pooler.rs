@@ -45,7 +45,7 @@ pub struct StartOptions {
     pub console: Option<ConsoleHandler>,
     /// Made ready already, by a user who may read the keys; `None` = it is done at the start.
     pub tls: Option<TlsContexts>,
-    /// What the service manager that started us passes and wants to hear.
+    /// The sockets that the service manager passes, and the messages that it expects.
     pub service: Service,
     /// Connections that another process has handed over.
     pub handover: Option<Handover>,

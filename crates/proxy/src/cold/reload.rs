@@ -104,7 +104,7 @@ impl Controller {
         (config.auth_file_unread, config.hba_unread) = (false, false);
         config.set(key, value).map_err(|reason| reason.to_string())?;
         let kept = config.keep_unread(&running);
-        // What cannot be used is not to be shown as if it were, but for users, as in PgBouncer.
+        // Rules that cannot be used are refused. Unusable users are accepted, as in PgBouncer.
         if config.hba_unread {
             report(&config);
             return Err(kept.join(", "));

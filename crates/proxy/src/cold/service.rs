@@ -1,6 +1,5 @@
-//! What a service manager (systemd) gives us and wants to hear: the sockets it listens on already,
-//! and messages about our state. Everything comes in by the environment; without it nothing is
-//! done. The protocols are those of sd_listen_fds(3) and sd_notify(3).
+//! The service manager (systemd): it passes sockets on which it listens already, and gets messages
+//! about our state. Environment variables say whether there is one; without them nothing is done. The protocols are those of sd_listen_fds(3) and sd_notify(3).
 
 use std::{
     env, io,

@@ -23,8 +23,8 @@
 //! ```
 //!
 //! Up to the first 'A' everything belongs to the old process, which goes on as if nothing had
-//! happened when the new one is lost or takes too long. What is handed over later belongs to the
-//! old process up to the 'A' that follows it.
+//! happened when the new one is lost or takes too long. Connections that are handed over later belong
+//! to the old process up to the 'A' that follows them.
 //!
 //! * `give.rs`: the old process's half
 //! * `receive.rs`: the new process's half, up to the first 'S'

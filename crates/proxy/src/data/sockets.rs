@@ -58,7 +58,7 @@ use net::{
     tls::Tls,
 };
 
-/// What the engine is to be told as soon as it has returned.
+/// An event that the engine is told as soon as it has returned.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     ClientLost(Token),
@@ -350,7 +350,7 @@ impl Sockets {
         self.table = Table::default();
     }
 
-    /// What stands for a connection in the log and on the console.
+    /// The number of a connection in the log and on the console.
     pub(crate) fn client_pointer(&self, client: ClientId) -> u64 {
         pointer(self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd))
     }

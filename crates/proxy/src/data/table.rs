@@ -84,7 +84,7 @@ impl Table {
         Token::new(fd, entry.generation)
     }
 
-    /// What the descriptor is, if it still is in that use.
+    /// Returns the use of the descriptor, or `Free` if the token is of an earlier use.
     #[inline]
     pub(crate) fn kind(&self, token: Token) -> Kind {
         match self.0.get(token.fd() as usize) {

@@ -51,8 +51,8 @@ const EVENTS_MAX: usize = 256;
 pub(crate) const LOGINS_MAX: usize = 4;
 /// When so many messages were looked at for a connection, others get their turn.
 pub(crate) const MESSAGES_IN_TURN: u64 = 1_024;
-/// What is read of a client whose last read held more messages than that: no more than so many of the
-/// shortest.
+/// The bytes to read of a client whose last read held more messages than that: so many of the
+/// shortest messages fit.
 pub(crate) const CROWDED_READ: usize = MESSAGES_IN_TURN as usize * wire::HEADER_LEN;
 /// Reads in a turn where `sbuf_loopcnt` sets no limit.
 const READS_IN_TURN: u32 = 16;
@@ -61,7 +61,7 @@ const BUFFER_LEN: usize = 64 * 1024;
 /// The part of it for ordinary reads, which stays in the processor's cache.
 const SMALL_READ: usize = 16 * 1024;
 
-/// What is not read at present.
+/// The connections that are not read at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     None,
@@ -71,7 +71,7 @@ pub(super) enum Hold {
     Freezing,
     /// Another process has taken over: the same, but for clients that cannot go there.
     Leaving,
-    /// What was exported may be another process's: nothing at all is read.
+    /// The exported connections may belong to another process: nothing at all is read.
     Still,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Worker {
     engine: Engine<ShellExchange>,
     sockets: Sockets,
     buffer: Box<[u8]>,
-    /// What came out of the records of a secured connection.
+    /// The content of the records of a secured connection.
     progress: Progress,
     events: Events,
     /// Taken out of the mailbox; kept for its room.
@@ -94,7 +94,7 @@ pub(crate) struct Worker {
     next_complaint: Micros,
     drain: Option<Drain>,
     hold: Hold,
-    /// What another process may get.
+    /// The connections that another process may get.
     exported: Exported,
     /// Events of parked servers that came while nothing was to be read.
     missed: Vec<Token>,

@@ -54,7 +54,7 @@ pub(crate) struct TlsArrival {
     pub(crate) peer: Peer,
     /// The worker that had the client.
     pub(crate) worker: WorkerId,
-    /// What it has said since it was told to begin.
+    /// The bytes it has sent since it was told to begin.
     pub(crate) said: Vec<u8>,
     /// It was not told: it began by itself.
     pub(crate) is_direct: bool,
@@ -68,7 +68,7 @@ pub(crate) struct TlsArrival {
 pub(crate) struct SecuredClient {
     pub(crate) fd: OwnedFd,
     pub(crate) tls: Box<Tls>,
-    /// What is known of the client by that.
+    /// The names in its certificate, and the certificate of ours that it has seen.
     pub(crate) secured: Arc<Secured>,
     /// Its first words, if they came with the end of the handshake.
     pub(crate) said: Vec<u8>,

@@ -228,7 +228,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         lock(&self.interner).restore(one)
     }
 
-    /// What the operator has switched off.
+    /// The operator's switches: paused and disabled databases and the like.
     pub(crate) fn switches(&self) -> Switches {
         lock(&self.registry).switches.clone()
     }

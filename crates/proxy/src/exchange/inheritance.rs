@@ -11,7 +11,7 @@ use engine::{
 /// A client with its socket, and that of its server if it has one.
 type ClientParts = (ClientRecord, OwnedFd, Option<OwnedFd>);
 
-/// What all workers have to know of a late hand-over. The clients and servers themselves are not in it.
+/// The part of a late hand-over that all workers need. The clients and servers are not in it.
 #[derive(Debug)]
 pub(crate) struct Inheritance {
     pub(crate) handover_state: HandoverState,
@@ -19,7 +19,7 @@ pub(crate) struct Inheritance {
     pub(crate) statements: Vec<HashMap<u64, Arc<Statement>>>,
 }
 
-/// What one worker gets of it.
+/// The clients and servers that one worker gets.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) inheritance: Arc<Inheritance>,

@@ -14,7 +14,7 @@ use engine::shell::OtherProcess;
 
 use super::hub::lock;
 
-/// What one process tells the other.
+/// A message from one process to the other.
 #[derive(Debug)]
 pub(crate) enum Letter {
     Frame(u8, Vec<u8>),

@@ -50,7 +50,7 @@ pub(crate) enum ShellMail {
         peer: Peer,
         connected_at: Micros,
     },
-    /// What came of the handshake with the server that `server` is to be.
+    /// The result of a handshake with a server.
     SecuredServer {
         server: ServerId,
         ticket: u64,
@@ -72,7 +72,7 @@ pub(crate) enum ShellMail {
         host: Arc<str>,
         gone: Arc<[IpAddr]>,
     },
-    /// What was asked about a client that logs in.
+    /// The answer to a question about a client that logs in.
     Checked {
         client: ClientId,
         serial: u64,

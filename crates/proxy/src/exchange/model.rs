@@ -134,7 +134,7 @@ struct Transport {
 
 type ModelHub = Hub<Letter, Bell, Transport>;
 
-/// What workers are told.
+/// A message to a worker.
 #[derive(Debug)]
 enum Letter {
     Mail(Mail<Transport>),
@@ -149,7 +149,7 @@ impl From<Mail<Transport>> for Letter {
     }
 }
 
-/// What all threads of a run see.
+/// The data that all threads of a run share.
 struct Stage {
     hub: Arc<ModelHub>,
     settings: Arc<PoolSettings>,

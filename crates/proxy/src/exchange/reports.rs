@@ -95,7 +95,7 @@ pub(crate) struct Rest {
     pub(crate) is_awaited: bool,
 }
 
-/// What a worker can give away to another process.
+/// The clients and servers that a worker can give away to another process.
 #[derive(Debug)]
 pub(crate) struct WorkerExport {
     pub(crate) worker: WorkerId,

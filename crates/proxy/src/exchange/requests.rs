@@ -12,7 +12,7 @@ use wire::startup::CancelKey;
 use super::{mail::ShellHub, peer::Peer};
 use net::tls::Tls;
 
-/// What a worker asks of the cold thread.
+/// A worker's request to the cold thread.
 #[derive(Debug)]
 pub(crate) enum ColdRequest {
     Resolve(Question),
@@ -61,8 +61,8 @@ pub struct ConsoleConnection {
     pub tls: Option<Box<Tls>>,
     pub peer: Peer,
     pub login: ConsoleLogin,
-    /// What the client was told and has not got yet; to be written before anything else, as it
-    /// is.
+    /// Bytes for the client that its socket has not taken yet. They are written first, and
+    /// unchanged.
     pub unsent: Vec<u8>,
     /// Held as long as the connection lasts.
     pub seat: ConsoleSeat,
@@ -90,7 +90,7 @@ impl Drop for ConsoleSeat {
     }
 }
 
-/// What concerns the console.
+/// An event for the console.
 #[derive(Debug)]
 pub enum ConsoleRequest {
     Connection(ConsoleConnection),

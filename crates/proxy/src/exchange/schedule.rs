@@ -77,8 +77,8 @@ impl Schedule {
         }
     }
 
-    /// Whose a client is that `own` had before its handshake: it had its turn then, but how much
-    /// work it will be is known only now.
+    /// Returns the worker of a client that `own` had before its handshake. The client had its turn
+    /// then, but only now it is known to have TLS, which is more work.
     pub(crate) fn place_secured<'a>(
         &self,
         own: WorkerId,

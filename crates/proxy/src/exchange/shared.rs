@@ -35,11 +35,11 @@ use net::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    /// What it showed then. Never 0, which the engine takes for "not yet".
+    /// The time it showed then. Never 0, which means "not yet" to the engine.
     at: Micros,
 }
 
-/// What a process begins with, or goes on with in another's place.
+/// The clock and the seed of a process: new ones, or those of the process before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     clock: Clock,
@@ -69,7 +69,7 @@ impl Clock {
     }
 }
 
-/// What others may know of a worker without asking it.
+/// The state of a worker that other threads read without asking it.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     pub(crate) load: Load,
@@ -94,7 +94,7 @@ pub(crate) struct Shared {
     pub(crate) handshakes: Handshakes,
     /// To the processes before and after this one.
     pub(crate) lines: Lines,
-    /// Who is logging in by TCP holds a clone of it.
+    /// Each client that is logging in by TCP holds a clone of it.
     logins: Arc<()>,
     schedule: Schedule,
     /// Cancel requests under way to each peer.

@@ -12,10 +12,10 @@ use std::{
 use super::{level::Level, line};
 use net::sys::process;
 
-/// What is written at a time: so much fits if a pipe can be written to at all (pipe(7)).
+/// Bytes written at a time: so many fit if a pipe can be written to at all (pipe(7)).
 const PIECE: usize = 4096;
 
-/// What a stream writes to.
+/// The file or pipe that a stream writes to.
 pub(super) trait Target {
     fn fd(&self) -> RawFd;
     /// Is it anything but a regular file, whose writes do not wait for anybody?

@@ -1,6 +1,6 @@
 //! The system's log: datagrams to `/dev/log` in the shape of RFC 3164, as the C library's
-//! syslog(3) writes them. What the log's daemon does not take at once is lost rather than waited
-//! for: workers write here too.
+//! syslog(3) writes them. A line that the log's daemon does not take at once is lost: workers write
+//! here too, and must not wait.
 
 use std::{
     fmt::Write as _,

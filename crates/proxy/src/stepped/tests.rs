@@ -1,4 +1,4 @@
-//! What a worker does in one turn.
+//! The work of a worker in one turn.
 
 use std::{
     fs,

@@ -68,7 +68,7 @@ async fn bind_as(options: &LdapOptions, user: &str, password: &str) -> Result<()
                 .await
                 .map_err(|error| Trouble::FirstBind(bind_dn.clone(), error))?;
             let found = search(&mut ldap, base, *scope, &filter, user).await;
-            // Whatever comes of it, we are done here.
+            // The result does not matter: the password has been judged.
             let _ = ldap.unbind().await;
             if let Err(Trouble::Nobody(_)) = &found {
                 // Whether there is such a user is not to be told from how long it takes.
@@ -177,7 +177,7 @@ async fn connect_to(
     Ok(ldap)
 }
 
-/// Returns when the other side has closed the connection. What it has sent is left to be read.
+/// Returns when the other side has closed the connection. Bytes that it has sent stay unread.
 async fn end_of(stream: &TcpStream) -> io::Result<()> {
     while !stream.ready(Interest::READABLE).await?.is_read_closed() {
         // Not before there is more news.

@@ -1,6 +1,6 @@
-//! What is known of host names: their addresses, until when, and who waits to hear of them. Plain
-//! bookkeeping; nobody is asked anything here. A name that was asked for once is remembered until
-//! the end: there are no more of them than the configuration has.
+//! The known host names: their addresses, how long those are valid, and the workers that wait for
+//! an answer. Plain bookkeeping; no name server is asked here. A name that was asked for once is
+//! remembered until the end: there are no more of them than the configuration has.
 
 use std::{collections::BTreeMap, mem, net::IpAddr};
 

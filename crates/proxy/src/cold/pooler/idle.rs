@@ -114,7 +114,7 @@ fn due(
 
 async fn forget(controller: &Controller, due: &[PoolId], seen: &[Seen], config: &Config) {
     let hub = &controller.0.shared.hub;
-    // Whoever asked for one of them before the last look has shown by now that he uses it.
+    // A worker that asked for one of them before the last look has shown by now that it uses it.
     tell_all(controller, &[]).await;
     let gone = hub.unname(due);
     let names = seen.iter().filter(|pool| gone.contains(&pool.id) && !pool.is_abandoned);

@@ -10,7 +10,7 @@ use net::sys::process;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(1);
-/// What fewer clients have used is not worth the time.
+/// Memory that fewer clients have used is not worth the time.
 const CROWD_MIN: u32 = 1_000;
 /// The allocator is asked what it keeps at each look of so many, and only by a process of that size.
 const ALLOCATOR_LOOKS: u32 = 10;
@@ -35,7 +35,7 @@ pub(super) async fn keep(controller: Controller) {
 /// Memory that a few clients have used, with many statements for example.
 #[derive(Debug, Default)]
 struct Waste {
-    /// What could not be given back the last time.
+    /// Bytes that could not be given back the last time.
     stays: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is done once, before the first client: limits, listeners, threads.
+//! The start, before the first client: limits, listeners, threads.
 
 use std::{
     io,
@@ -150,7 +150,7 @@ fn worker_count(config: &Config) -> u16 {
     wanted.clamp(1, WORKERS_MAX) as u16
 }
 
-/// What another process had is this one's when that has said so; nothing is done with it before.
+/// Takes over the connections of another process. They are not used before that process agrees.
 fn inherit(handover: Handover, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
     let (stream, handover_state, fds) = handover.into_parts();
     adopt::adopt(workers, shared, handover_state, fds)?;

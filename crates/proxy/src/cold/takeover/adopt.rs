@@ -1,5 +1,5 @@
-//! What was received finds its place among the workers of the new process, in turn. Nothing is
-//! sent or read yet, and no thread runs.
+//! The received connections are given to the workers of the new process, in turn. Nothing is sent or
+//! read yet, and no thread runs.
 
 use std::{
     collections::{HashMap, VecDeque},

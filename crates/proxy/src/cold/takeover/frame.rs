@@ -11,7 +11,7 @@ use std::{
 
 use net::sys::rights;
 
-/// What follows the startup packet: these words and the versions of the conversation and of the
+/// The text behind the startup packet: these words and the versions of the conversation and of the
 /// records. Both processes must have the same.
 pub(super) const REQUEST: &str = "weir: take over";
 /// Of the conversation above.

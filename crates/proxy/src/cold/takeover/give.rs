@@ -1,6 +1,6 @@
 //! The old process hands over what is at rest, and lets go of it when the new process has said that
 //! it has everything. Clients that were busy follow as soon as they come to rest, for up to
-//! `suspend_timeout`. Whatever is here then is served here until it leaves; then this process ends.
+//! `suspend_timeout`. The remaining clients are served here until they leave; then this process ends.
 //!
 //! ```text
 //!  serving ── request ──► settling (SETTLE) ──► still ─┬─► leaving ──► draining ──► end
@@ -56,7 +56,7 @@ const SETTLE_LOOK: Duration = Duration::from_millis(2);
 /// How often the other process is told how many servers are in use here, if that has changed.
 const USAGE_LOOK: Duration = Duration::from_millis(200);
 
-/// What the other process answers: letter and text.
+/// The answers of the other process: letter and text.
 type Answers = mpsc::UnboundedReceiver<(u8, Vec<u8>)>;
 
 /// Is that no operator but a new process?
@@ -178,7 +178,7 @@ async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<u32, 
     Ok(successor)
 }
 
-/// What was exported may be accepted no more: the other process knows nothing of the order.
+/// Refuses to hand over if an order came after the export: the other process does not know of it.
 fn refuse_if_changed(
     controller: &Controller,
     epochs: &HashMap<PoolId, u64>,
@@ -195,7 +195,7 @@ fn refuse_if_changed(
     Ok(())
 }
 
-/// What was exported is the other process's.
+/// The workers let go of everything that they exported.
 async fn cede(controller: &Controller) {
     let (done, mut all_done) = mpsc::unbounded_channel();
     controller.0.shared.tell_all(|| ShellMail::Cede(done.clone()));
@@ -369,7 +369,7 @@ async fn export(controller: &Controller) -> Vec<WorkerExport> {
     exports
 }
 
-/// What goes over.
+/// The state and the descriptors that go to the other process.
 struct Baggage {
     /// The counts of descriptors, and the state.
     body: Vec<u8>,

@@ -46,7 +46,7 @@ pub(crate) fn follow(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()>
     line::open(stream, shared, OtherProcess::Predecessor, hear, ended).map(drop)
 }
 
-/// What the process before this one has offered.
+/// The new process's end of the line to the process before it.
 struct Heir {
     shared: Arc<Shared>,
     /// Accepted, but not ours yet.

@@ -30,8 +30,7 @@ pub enum TakeOverError {
     Descriptors(usize),
 }
 
-/// What a state says of the descriptors behind it: how many are listened on, and how many others
-/// there are.
+/// The head of a state: how many listening sockets, and how many other descriptors, come behind it.
 pub(super) fn head(listeners: usize, sockets: usize) -> [u8; 8] {
     let mut head = [0; 8];
     head[..4].copy_from_slice(&(listeners as u32).to_be_bytes());

@@ -175,7 +175,7 @@ impl Sockets {
         false
     }
 
-    /// What came of a handshake.
+    /// Takes the result of a handshake.
     pub(crate) fn secured(
         &mut self,
         server: ServerId,
@@ -224,7 +224,7 @@ impl Sockets {
         is_present
     }
 
-    /// What is due by the clock: connections to try again, requests and last words to give up.
+    /// Does what is due by the clock: connections are tried again, late requests are given up.
     pub(crate) fn tick(&mut self) {
         self.end_lingering();
         self.end_late_cancels();

@@ -1,5 +1,4 @@
-//! What the engine and the sockets have to say, in PgBouncer's log lines. What is switched off is
-//! not even formatted.
+//! Log lines about connections, in PgBouncer's form. Lines that are switched off are not formatted.
 
 use std::{fmt, os::fd::RawFd};
 
@@ -16,7 +15,7 @@ use super::{
 use crate::{error, log, log::Level, warning};
 use net::sys::{Address, socket};
 
-/// What stands before each line about a connection: `C-0x1a: database/user@address`.
+/// The beginning of each line about a connection: `C-0x1a: database/user@address`.
 struct Label<'a> {
     side: char,
     fd: RawFd,

@@ -15,7 +15,7 @@ use net::sys::{epoll, socket};
 /// Output a client may have kept back and still be read: it sends faster than it reads.
 const CLIENT_PENDING_MAX: usize = 64 * 1024;
 
-/// What stands before the end of a client's bytes.
+/// The last bytes of a client that has closed its side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastWords {
     None,
@@ -110,8 +110,8 @@ impl Sockets {
         self.queue(token);
     }
 
-    /// Another worker's server comes here. Whatever there is to read is reported anew. That is looked
-    /// for at once: the other worker may be slow to learn that the server has gone.
+    /// Another worker's server comes here. Its unread bytes are reported again. They are looked for at
+    /// once: the other worker may be slow to learn that the server has gone.
     pub(super) fn fetch_server(&mut self, server: ServerId, fd: RawFd, home: WorkerId) {
         let _ = self.shared.epoll(home).delete(fd);
         let token = self.table.register(fd, Kind::Server(server.0));
@@ -125,8 +125,8 @@ impl Sockets {
         }
     }
 
-    /// What an idle client has left to say. Only asked once its peer has closed its side: if that
-    /// is goodbye, no server need be waited for to learn it.
+    /// Looks at the last bytes of an idle client that has closed its side. If they are a Terminate,
+    /// the client need not wait for a server.
     pub(crate) fn last_words(&mut self, client: ClientId) -> LastWords {
         if self.client(client).tls.is_some() {
             return self.last_records(client);

@@ -42,7 +42,7 @@ impl Sockets {
         self.discard(fd);
     }
 
-    /// Whatever there is to read is reported as soon as the worker waits for events.
+    /// Its unread bytes are reported as soon as the worker waits for events.
     pub(crate) fn import_client(&mut self, client: ClientId, fd: RawFd, peer: Peer) {
         if !self.add_client(client, fd, peer, None) {
             let token = self.table.token(fd);

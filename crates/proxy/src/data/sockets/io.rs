@@ -1,4 +1,4 @@
-//! What the engine asks for. Nothing here fails or blocks as the engine sees it.
+//! The engine's calls ([`engine::shell::Io`]). To the engine, none of them fails or blocks.
 
 use std::{mem, os::fd::IntoRawFd as _, sync::Arc, time::Duration};
 
@@ -130,7 +130,7 @@ impl Io<ShellExchange> for Sockets {
         let fd = process::own(conn.fd);
         let worker = self.worker;
         let arrival = TlsArrival { fd, peer, worker, said, is_direct, connected_at, seat };
-        // What the login has left of its time.
+        // The rest of the time that a login may take.
         let spent = Duration::from_micros(self.now.saturating_sub(connected_at));
         let limit = match self.config.global.client_login_timeout {
             Duration::ZERO => Duration::ZERO,
@@ -156,7 +156,8 @@ impl Io<ShellExchange> for Sockets {
             self.queue(conn.stalls);
         }
         if conn.has(READABLE) || conn.may_rest() {
-            // What it has to say must not be forgotten with the latch, nor for a rest: have it told again.
+            // The latch is gone with `conn`, and a resting socket is not watched. This call makes
+            // epoll report unread bytes again.
             let _ = self.epoll().modify(conn.fd, epoll::READ, token.to_u64());
         }
         Transport {

@@ -50,7 +50,7 @@ impl Sockets {
         !self.resting.is_empty()
     }
 
-    /// Streams are watched again. What has come meanwhile is reported by the next look.
+    /// Watches the streams again. Bytes that have come meanwhile are reported by the next wait.
     pub(crate) fn end_rest(&mut self) {
         while let Some(token) = self.resting.pop() {
             // It may be gone, or parked, and then it is watched already.

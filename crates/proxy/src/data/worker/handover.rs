@@ -48,7 +48,7 @@ impl Worker {
             || server.is_some_and(|server| self.sockets.server_has_pending(server))
     }
 
-    /// What can be given away, copied. Nothing is read from now on.
+    /// Copies everything that can be given away. Nothing is read from now on.
     pub(super) fn export(&mut self) -> WorkerExport {
         self.hold = Hold::Still;
         let sockets = &self.sockets;
@@ -83,7 +83,7 @@ impl Worker {
         self.sockets.has_tls(client, server)
     }
 
-    /// What was exported is the other process's.
+    /// Forgets what was exported: the other process has it.
     pub(super) fn cede(&mut self) {
         let exported = std::mem::take(&mut self.exported);
         let Ceded { clients, parked } = self.engine.cede(exported, self.sockets.now);
@@ -98,7 +98,7 @@ impl Worker {
         }
     }
 
-    /// Whatever is here still is served as before.
+    /// Serves the remaining connections as before.
     pub(super) fn thaw(&mut self) {
         self.hold = Hold::None;
         self.exported = Exported::default();

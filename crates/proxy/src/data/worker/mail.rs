@@ -56,7 +56,7 @@ impl Worker {
                 let sockets = &mut self.sockets;
                 self.engine.close_moved(&host, is_there, is_parked_there, now, sockets);
             }
-            // Who asked may have given up waiting.
+            // The asking task may have given up waiting.
             ShellMail::Report(reply) => drop(reply.send(self.report())),
             ShellMail::Heard(_done) => {}
             ShellMail::Config(config) => {
@@ -88,7 +88,7 @@ impl Worker {
             ShellMail::Rest(reply) => drop(reply.send(self.rest())),
             ShellMail::Expect(inheritance) => self.expect(&inheritance),
             ShellMail::Adopt(share) => self.adopt(*share),
-            // Who asked may have given up waiting.
+            // The asking task may have given up waiting.
             ShellMail::Export(reply) => drop(reply.send(self.export())),
             ShellMail::Cede(_done) => self.cede(),
             ShellMail::Thaw => self.thaw(),

@@ -19,7 +19,7 @@ use net::{
     tls::{Progress, Standing},
 };
 
-/// What one `recv` brought.
+/// The result of one `recv`.
 enum Read {
     Bytes { count: usize, drained: bool },
     Nothing,
@@ -78,7 +78,7 @@ fn open_records(conn: &mut Conn, bytes: &mut [u8], progress: &mut Progress) -> O
     match standing {
         Ok(Standing::Open | Standing::Handshaking) => Opened::Records,
         Ok(Standing::PeerClosed) | Err(_) => {
-            // Whatever else comes is nothing to us: the next read finds the end.
+            // Further bytes do not matter: the next read finds the end.
             conn.flags |= READABLE | DONE | FAILED;
             socket::shutdown(conn.fd, false);
             Opened::End

@@ -1,5 +1,5 @@
 //! SUSPEND: nobody is accepted and nothing new is read, until everything begun has been read and
-//! sent to its end. What the peers send meanwhile stays in the kernel.
+//! sent to its end. Bytes that arrive meanwhile stay in the kernel.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
 //! The TLS options of OpenLDAP's configuration for clients (manual page `ldap.conf(5)`), read where
-//! libldap, and so PgBouncer, reads it. What is read later counts more:
+//! libldap, and so PgBouncer, reads it. A later source overrides an earlier one:
 //!
 //! 1. `ldap.conf` of the system
 //! 2. `ldaprc` and `.ldaprc` in the home folder, and `ldaprc` in the current one
