@@ -80,7 +80,7 @@ pub enum StartError {
     Listen(#[from] ListenError),
     #[error("TLS setup failed: {0}")]
     Tls(#[from] TlsError),
-    #[error("the running process goes on, its hand-over has failed: {0}")]
+    #[error("taking over failed, and the running process continues: {0}")]
     TakeOver(#[source] io::Error),
     #[error("cannot start the threads of the pooler: {0}")]
     System(#[from] io::Error),

@@ -71,7 +71,7 @@ impl Listener {
         if self.open.swap(false, Ordering::AcqRel)
             && let Err(error) = process::blank(self.fd())
         {
-            warning!("cannot let go of {}: {error}", self.address);
+            warning!("cannot stop listening on {} for the new process: {error}", self.address);
         }
     }
 

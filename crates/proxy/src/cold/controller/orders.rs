@@ -62,7 +62,7 @@ pub enum OrderError {
     #[error("client not found")]
     NoClient,
     /// Somebody else has resumed what was to be waited for.
-    #[error("resumed before everything had come to rest")]
+    #[error("RESUME came before this order was carried out")]
     Undone,
 }
 

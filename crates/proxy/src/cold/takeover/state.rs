@@ -24,9 +24,9 @@ pub enum TakeOverError {
     Foreign,
     #[error("the running process was lost while it handed over: {0}")]
     Lost(#[from] io::Error),
-    #[error("the running process sent what is not understood: {0}")]
+    #[error("the running process sent a state that cannot be read: {0}")]
     Malformed(#[from] Malformed),
-    #[error("the running process sent {0} descriptors too few or too many")]
+    #[error("the running process sent a wrong number of descriptors, off by {0}")]
     Descriptors(usize),
 }
 
