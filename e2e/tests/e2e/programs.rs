@@ -2,14 +2,43 @@
 //!
 //! Programs that replicate have tests of their own (`replication`).
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{self, only_weir, run, run_any};
-use testkit::{Pooler, Postgres};
+use testkit::{Pooler, Postgres, Setup};
 
-const MODES: [&str; 2] = ["session", "auto"];
+/// A pool mode, and whether each login or transaction gets another one of at least four servers.
+#[derive(Clone, Copy)]
+struct Way {
+    mode: &'static str,
+    in_turn: bool,
+}
+
+const WAYS: [Way; 4] = [
+    Way { mode: "session", in_turn: false },
+    Way { mode: "session", in_turn: true },
+    Way { mode: "auto", in_turn: false },
+    Way { mode: "auto", in_turn: true },
+];
+
+impl Way {
+    fn setup(self) -> (Setup, String) {
+        let (setup, database) = support::setup(self.mode);
+        match self.in_turn {
+            true => (setup.set("min_pool_size", 4).set("server_round_robin", 1), database),
+            false => (setup, database),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.mode, if self.in_turn { ", in turn" } else { "" })
+    }
+}
 
 /// Something of each kind that a dump has to keep.
 const OBJECTS: &str = r"
@@ -37,8 +66,8 @@ SELECT lo_from_bytea(4711, decode(repeat('00ff', 50000), 'hex'));
 ";
 
 /// A fresh database with `OBJECTS` in it, and a pooler that has servers for parallel programs.
-fn filled(mode: &str) -> (Pooler, String) {
-    let (setup, database) = support::setup(mode);
+fn filled(way: Way) -> (Pooler, String) {
+    let (setup, database) = way.setup();
     let pooler = setup.database("*", "").set("default_pool_size", 8).workers(2).start();
     let port = Postgres::shared().port();
     run(psql(Postgres::client_program("psql", port, &database)).args(["-c", OBJECTS]));
@@ -68,13 +97,13 @@ fn a_dump_is_the_same_as_a_direct_one() {
     if !only_weir() {
         return;
     }
-    for mode in MODES {
-        let (pooler, database) = filled(mode);
+    for way in WAYS {
+        let (pooler, database) = filled(way);
         let pooled = text(pooler.client_program("pg_dump", &database));
-        assert_eq!(pooled.len(), direct_dump(&database).len(), "{mode}");
-        assert!(pooled == direct_dump(&database), "{mode}: the dumps differ");
+        assert_eq!(pooled.len(), direct_dump(&database).len(), "{way}");
+        assert!(pooled == direct_dump(&database), "{way}: the dumps differ");
         let inserts = run(pooler.client_program("pg_dump", &database).args(["--inserts", "-a"]));
-        assert_eq!(inserts.matches("\nINSERT INTO").count(), 27_002 - 2, "{mode}");
+        assert_eq!(inserts.matches("\nINSERT INTO").count(), 27_002 - 2, "{way}");
         pooler.wait_until_quiet(&database, 8);
     }
 }
@@ -84,8 +113,8 @@ fn parallel_dumps_and_restores_copy_a_database() {
     if !only_weir() {
         return;
     }
-    for mode in MODES {
-        let (pooler, database) = filled(mode);
+    for way in WAYS {
+        let (pooler, database) = filled(way);
         let copy = Postgres::shared().database();
         let folder = testkit::open_folder("dump").join("files");
         run(pooler
@@ -100,17 +129,17 @@ fn parallel_dumps_and_restores_copy_a_database() {
                 .arg(&folder));
         };
         restore(&[]);
-        assert!(direct_dump(&copy) == direct_dump(&database), "{mode}: the copy differs");
+        assert!(direct_dump(&copy) == direct_dump(&database), "{way}: the copy differs");
         // Once more over what is there: it drops everything before.
         restore(&["--clean", "--if-exists"]);
-        assert!(direct_dump(&copy) == direct_dump(&database), "{mode}: the second copy differs");
+        assert!(direct_dump(&copy) == direct_dump(&database), "{way}: the second copy differs");
         // And by psql, as one transaction.
         let another = Postgres::shared().database();
         let script = folder.with_extension("sql");
         fs::write(&script, run(&mut pooler.client_program("pg_dump", &database)))
             .expect("our own folder");
         run(psql(pooler.client_program("psql", &another)).args(["-1", "-f"]).arg(&script));
-        assert!(direct_dump(&another) == direct_dump(&database), "{mode}: psql's copy differs");
+        assert!(direct_dump(&another) == direct_dump(&database), "{way}: psql's copy differs");
     }
 }
 
@@ -120,8 +149,8 @@ fn maintenance_programs_reach_every_table() {
         return;
     }
     const TABLES: [&str; 4] = ["many", "other", "parted_low", "parted_high"];
-    for mode in MODES {
-        let (pooler, database) = filled(mode);
+    for way in WAYS {
+        let (pooler, database) = filled(way);
         let shared = Postgres::shared();
         let value = |sql: &str| shared.sql(&database, sql)[0][0].clone().unwrap_or_default();
         let named = TABLES.map(|table| format!("'{table}'")).join(", ");
@@ -135,7 +164,7 @@ fn maintenance_programs_reach_every_table() {
              AND last_vacuum IS NOT NULL AND last_analyze IS NOT NULL"
         );
         run(pooler.client_program("vacuumdb", &database).args(["-j", "4", "--analyze", &database]));
-        assert_eq!(value(&processed), "4", "{mode}");
+        assert_eq!(value(&processed), "4", "{way}");
         assert_eq!(
             value("SELECT (count(*) > 0)::text FROM pg_stats WHERE tablename = 'many'"),
             "true"
@@ -154,7 +183,7 @@ fn maintenance_programs_reach_every_table() {
         let after = value(&relations);
         assert_eq!(before.matches(',').count(), after.matches(',').count());
         for (old, new) in before.split(',').zip(after.split(',')) {
-            assert_ne!(old, new, "{mode}: an index is not built anew");
+            assert_ne!(old, new, "{way}: an index is not built anew");
         }
         run(pooler
             .client_program("reindexdb", &database)
@@ -162,8 +191,8 @@ fn maintenance_programs_reach_every_table() {
             .args(tables)
             .arg(&database));
         let now = value(&relations);
-        assert_ne!(now, after, "{mode}");
-        assert!(!now.contains("_ccnew") && !now.contains("_ccold"), "{mode}: {now}");
+        assert_ne!(now, after, "{way}");
+        assert!(!now.contains("_ccnew") && !now.contains("_ccold"), "{way}: {now}");
         run(pooler.client_program("clusterdb", &database).arg(&database));
         pooler.wait_until_quiet(&database, 8);
     }
@@ -174,8 +203,8 @@ fn psql_copies_both_ways() {
     if !only_weir() {
         return;
     }
-    for mode in MODES {
-        let (pooler, database) = filled(mode);
+    for way in WAYS {
+        let (pooler, database) = filled(way);
         let folder = testkit::open_folder("copy");
         let pooled = |commands: &[&str]| {
             let mut command = psql(pooler.client_program("psql", &database));
@@ -184,7 +213,7 @@ fn psql_copies_both_ways() {
         };
         let ok = |commands: &[&str]| {
             let output = pooled(commands);
-            assert!(output.status.success(), "{mode}: {output:?}");
+            assert!(output.status.success(), "{way}: {output:?}");
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let file = |name: &str| folder.join(name).display().to_string();
@@ -202,11 +231,11 @@ fn psql_copies_both_ways() {
                 "SELECT count(*) FROM again",
                 "DROP TABLE again",
             ]);
-            assert_eq!(said, "20000\n", "{mode}, {format}");
+            assert_eq!(said, "20000\n", "{way}, {format}");
             assert_eq!(
                 read(Path::new(&file("again"))),
                 read(Path::new(&direct)),
-                "{mode}, {format}"
+                "{way}, {format}"
             );
         }
         // From a program's output and into one, and of a query.
@@ -215,7 +244,7 @@ fn psql_copies_both_ways() {
         ok(&[&format!(
             "\\copy (SELECT n FROM piped WHERE n > 900) TO PROGRAM 'wc -l > {counted}'"
         )]);
-        assert_eq!(fs::read_to_string(counted).expect("wc's output").trim(), "100", "{mode}");
+        assert_eq!(fs::read_to_string(counted).expect("wc's output").trim(), "100", "{way}");
         // A line that does not fit ends the copy, keeps nothing, and leaves the connection usable.
         fs::write(file("wrong"), "1\ntwo\n3\n").expect("our own folder");
         let mut command = pooler.client_program("psql", &database);
@@ -228,8 +257,8 @@ fn psql_copies_both_ways() {
             &format!("\\copy piped FROM '{}'", file("wrong")),
         ]);
         let output = run_any(command.args(["-c", "SELECT count(*) FROM piped"]));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("two"), "{mode}: {output:?}");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "1000\n", "{mode}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("two"), "{way}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "1000\n", "{way}");
         pooler.wait_until_quiet(&database, 8);
     }
 }
@@ -243,8 +272,9 @@ fn psql_watches_in_one_session() {
     if !only_weir() {
         return;
     }
-    for mode in MODES {
-        let (pooler, database) = support::pooler(mode);
+    for way in WAYS {
+        let (setup, database) = way.setup();
+        let pooler = setup.start();
         // It goes on until the fifth round divides by zero.
         let script = testkit::open_folder("watch").join("script.sql");
         let commands = "CREATE SEQUENCE rounds;\nSET work_mem = '5MB';\nCREATE TEMP TABLE own (n int);\n\
@@ -256,8 +286,8 @@ fn psql_watches_in_one_session() {
         let output = run_any(command.args(["-X", "-A", "-t", "-q", "-f"]).arg(&script));
         let said = String::from_utf8_lossy(&output.stdout);
         let rows: Vec<_> = said.lines().filter(|line| line.contains('|')).collect();
-        assert_eq!(rows, ["7|2|5MB", "7|3|5MB", "7|5|5MB", "7|10|5MB", "after|7"], "{mode}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("division by zero"), "{mode}");
+        assert_eq!(rows, ["7|2|5MB", "7|3|5MB", "7|5|5MB", "7|10|5MB", "after|7"], "{way}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("division by zero"), "{way}");
     }
 }
 
@@ -266,10 +296,10 @@ fn pgbench_keeps_its_books_in_every_query_mode() {
     if !only_weir() {
         return;
     }
-    for mode in MODES {
-        let (setup, database) = support::setup(mode);
+    for way in WAYS {
+        let (setup, database) = way.setup();
         // In session mode each of the clients needs a server.
-        let servers = if mode == "session" { 9 } else { 3 };
+        let servers = if way.mode == "session" { 9 } else { 4 };
         let pooler = setup.set("default_pool_size", servers).workers(2).start();
         // Its tables, too, are filled through the pooler: on the server, and by COPY.
         for steps in ["dtGvp", "dtgvpf"] {
@@ -287,10 +317,10 @@ fn pgbench_keeps_its_books_in_every_query_mode() {
         let mut bench = |more: &[&str]| {
             let mut command = pooler.client_program("pgbench", &database);
             let report = run(command.args(["-n", "-c", "8", "-j", "8", "-t", "25"]).args(more));
-            assert!(report.contains("processed: 200/200"), "{mode}, {more:?}: {report}");
+            assert!(report.contains("processed: 200/200"), "{way}, {more:?}: {report}");
             assert!(
                 report.contains("failed transactions: 0 (0.000%)"),
-                "{mode}, {more:?}: {report}"
+                "{way}, {more:?}: {report}"
             );
             if !more.contains(&"-S") {
                 transactions += 200;
@@ -308,7 +338,7 @@ fn pgbench_keeps_its_books_in_every_query_mode() {
         let mut client = pooler.client(&database);
         let books = "SELECT (SELECT count(*) FROM pgbench_history) || ' ' || \
                      ((SELECT sum(delta) FROM pgbench_history) = (SELECT sum(abalance) FROM pgbench_accounts))";
-        assert_eq!(client.value(books), format!("{transactions} true"), "{mode}");
+        assert_eq!(client.value(books), format!("{transactions} true"), "{way}");
         drop(client);
         pooler.wait_until_quiet(&database, servers);
     }
