@@ -23,7 +23,7 @@ pub use crate::console::{Console, Login};
 pub use crate::control::{Boxed, Control, Order, Shutdown};
 pub use crate::docs::markdown;
 pub use crate::snapshot::{
-    Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Listener,
+    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Listener,
     Memory, Pin, PoolRow, ServerRow, ServerState, Snapshot,
 };
 

@@ -7,6 +7,7 @@ use config::{Config, PoolMode};
 
 use engine::averages::Averages;
 use engine::ids::PoolId;
+use engine::report::CancelTarget;
 use engine::stats::Stats;
 use engine::switches::Switches;
 use engine::values::Values;
@@ -18,7 +19,8 @@ pub struct Snapshot {
     pub pools: Vec<PoolRow>,
     pub clients: Vec<ClientRow>,
     pub servers: Vec<ServerRow>,
-    pub forwards: Vec<Forward>,
+    /// Cancel requests on their way.
+    pub cancels: Vec<Cancel>,
     pub listeners: Vec<Listener>,
     /// The switches that the operator has set.
     pub switches: Switches,
@@ -50,6 +52,13 @@ pub struct PoolRow {
 pub struct ClientRow {
     pub state: ClientState,
     pub connection: Connection,
+}
+
+impl ClientRow {
+    /// Is the connection a cancel request?
+    pub(crate) fn is_request(&self) -> bool {
+        matches!(self.state, ClientState::ActiveCancel | ClientState::WaitingCancel)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -165,11 +174,11 @@ pub struct DnsZone {
     pub hosts: u32,
 }
 
-/// A cancel request on its way to a peer.
+/// A cancel request on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forward {
-    pub peer: u32,
-    /// Is the peer connected, and has it been sent the request?
+pub struct Cancel {
+    pub to: CancelTarget,
+    /// Is the other side connected, and has it been sent the request?
     pub sent: bool,
 }
 
@@ -211,8 +220,6 @@ pub enum ServerState {
     Tested,
     /// It connects or logs in.
     Login,
-    /// It carries a cancel request.
-    ActiveCancel,
     /// Held back until a cancel request for it is over.
     BeingCanceled,
     /// It listens for the clients of its pool.

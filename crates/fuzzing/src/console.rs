@@ -167,7 +167,7 @@ fn snapshot() -> Snapshot {
             pin: None,
             reports_state: None,
         }],
-        forwards: Vec::new(),
+        cancels: Vec::new(),
         listeners: Vec::new(),
         dns_hosts: Vec::new(),
         dns_zones: Vec::new(),

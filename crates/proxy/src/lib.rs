@@ -45,7 +45,7 @@ pub use crate::{
     },
     exchange::{
         peer::Peer,
-        reports::{ClientInfo, ForwardInfo, ServerInfo},
+        reports::{CancelInfo, ClientInfo, ServerInfo},
         requests::{ConsoleConnection, ConsoleRequest},
     },
 };

@@ -1,9 +1,11 @@
 //! Cancel requests hit the query they are meant for, and nothing else.
 
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use crate::support;
-use testkit::{RawClient, frontend};
+use testkit::{RawClient, Role, eventually, frontend};
 
 const QUERY_CANCELED: &str = "57014";
 /// Long enough to be told apart from a test that waits it out.
@@ -160,4 +162,47 @@ fn every_client_has_a_key_of_its_own() {
     keys.sort_unstable();
     keys.dedup();
     assert_eq!(keys.len(), clients.len());
+}
+
+/// Connects one connection to PostgreSQL. Returns the listener, at which others wait.
+fn only_one_gets_through(listener: TcpListener) -> TcpListener {
+    let server_port = testkit::Postgres::shared().port();
+    let (pooler, _) = listener.accept().expect("a server is opened");
+    let server = TcpStream::connect(("127.0.0.1", server_port)).expect("PostgreSQL listens");
+    for (from, to) in [(&pooler, &server), (&server, &pooler)] {
+        let [mut from, mut to] = [from, to].map(|one| one.try_clone().expect("a descriptor"));
+        thread::spawn(move || io::copy(&mut from, &mut to));
+    }
+    listener
+}
+
+#[test]
+fn a_request_under_way_is_shown_with_the_pool_of_its_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let (setup, database) = support::setup("transaction");
+    let at = format!("host=127.0.0.1 port={port} dbname={database} pool_size=1");
+    let pooler = setup.database_at("slow", &at).start();
+    let relay = thread::spawn(move || only_one_gets_through(listener));
+    let mut client = pooler.client("slow");
+    client.send(frontend::query(LONG));
+    support::until_running(&database, LONG);
+    let listener = relay.join().expect("a server was opened");
+
+    let mut requester = RawClient::connect(pooler.port());
+    requester.send(frontend::cancel_request(client.pid, &client.secret));
+    let counts = ["cl_active_cancel_req", "cl_waiting_cancel_req", "sv_active_cancel"];
+    eventually("the request is under way", Duration::from_secs(10), || {
+        (pooler.pool_sums("slow", counts) == [1, 0, 1]).then_some(())
+    });
+    let shown = pooler.admin("SHOW CLIENTS").with("state", "active_cancel_req");
+    assert_eq!((shown.only("database"), shown.only("user")), ("slow", "(nouser)"));
+    assert_eq!(pooler.admin("SHOW USERS").with("name", "(nouser)").rows.len(), 0);
+    let database = pooler.admin("SHOW DATABASES").with("name", "slow");
+    assert_eq!(database.only("current_client_connections"), "1");
+
+    // Whatever takes the request closes the connection.
+    drop(listener.accept().expect("the request comes"));
+    requester.read_to_end();
+    assert_eq!(pooler.pool_sums("slow", counts), [0, 0, 0]);
 }

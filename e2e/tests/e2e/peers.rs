@@ -179,6 +179,32 @@ fn no_more_requests_than_allowed_are_under_way_to_a_peer() {
     }
 }
 
+#[test]
+fn a_request_for_a_peer_that_is_not_there_waits_for_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let port = testkit::free_port();
+    let (setup, _) = support::setup("transaction");
+    let pooler = setup
+        .set("peer_id", 1)
+        .peer(1, "host=127.0.0.1")
+        .peer(2, &format!("host=127.0.0.1 port={port}"))
+        .start();
+    let mut requester = RawClient::connect(pooler.port());
+    requester.send(request_for_the_other(0));
+    let shown = eventually("it has waited for a second", Duration::from_secs(20), || {
+        let shown = pooler.admin("SHOW CLIENTS").with("state", "waiting_cancel_req");
+        (shown.sum("wait") >= 1).then_some(shown)
+    });
+    assert_eq!((shown.only("database"), shown.only("user")), ("2", "(nouser)"));
+    let peer = pooler.admin("SHOW PEER_POOLS").with("peer_id", "2");
+    assert_eq!((peer.only("cl_waiting_cancel_req"), peer.only("cl_active_cancel_req")), ("1", "0"));
+    let other = TcpListener::bind(("127.0.0.1", port)).expect("still a free port");
+    drop(other.accept().expect("the request comes"));
+    requester.read_to_end();
+}
+
 fn login(port: u16, database: &str) -> RawClient {
     RawClient::login(port, Role::APP, database, Role::APP_PASSWORD).expect("the other one serves")
 }

@@ -42,7 +42,7 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
         |line| line.state.into(),
         "Of a client: `active` (linked), `idle`, `waiting`, `active_cancel_req`, \
          `waiting_cancel_req`. Of a server: `active` (linked), `idle`, `used`, `tested`, `new`, \
-         `active_cancel`, `being_canceled`, `listening` (Weir's own, `pool_mode = auto`).",
+         `being_canceled`, `listening` (Weir's own, `pool_mode = auto`).",
     ),
     text(
         "addr",
@@ -65,7 +65,8 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     int4(
         "wait",
         |line| split_micros(line.connection.wait).0.into(),
-        "Seconds since its present request came, be it waiting or being carried out.",
+        "Seconds since its present request came, be it waiting or being carried out; of a cancel \
+         request, how long it has waited for a connection.",
     ),
     int4(
         "wait_us",
@@ -159,9 +160,8 @@ fn servers(view: View) -> Vec<Line> {
             ServerState::Used => (2, "used"),
             ServerState::Tested => (3, "tested"),
             ServerState::Login => (4, "new"),
-            ServerState::ActiveCancel => (5, "active_cancel"),
-            ServerState::BeingCanceled => (6, "being_canceled"),
-            ServerState::Listening => (7, "listening"),
+            ServerState::BeingCanceled => (5, "being_canceled"),
+            ServerState::Listening => (6, "listening"),
         };
         Line { kind: "S", rank, state, local_time, connection: server.connection, pin: None }
     });

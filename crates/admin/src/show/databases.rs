@@ -103,7 +103,8 @@ fn lines(view: View) -> Vec<DatabaseLine> {
     let config = &view.snapshot.config;
     let snapshot = &view.snapshot;
     let servers = count(snapshot.servers.iter().map(|row| &row.connection));
-    let clients = count(snapshot.clients.iter().map(|row| &row.connection));
+    let clients = snapshot.clients.iter().filter(|row| !row.is_request());
+    let clients = count(clients.map(|row| &row.connection));
     let current = |name: &str| Current {
         connections: servers.get(name).copied().unwrap_or_default(),
         clients: clients.get(name).copied().unwrap_or_default(),

@@ -8,7 +8,7 @@ use engine::vars::{CLIENT_ENCODING, DATE_STYLE, STANDARD_CONFORMING_STRINGS, TIM
 
 use super::connections::{address, port};
 use super::{Cell, Column, Head, Kind, Table, View, int4, int8, text};
-use crate::snapshot::{Address, ClientState, Connection, Listener};
+use crate::snapshot::{Address, Connection, Listener};
 
 pub(super) static FDS: Table<Line> = Table {
     name: "FDS",
@@ -117,11 +117,11 @@ fn value(line: &Line, slot: usize) -> Cell<'_> {
 /// The listening sockets, clients that log in, and then pool by pool its clients and servers.
 fn lines(view: View) -> Vec<Line> {
     let mut all: Vec<_> = view.snapshot.listeners.iter().map(Line::listener).collect();
-    let clients = view.snapshot.clients.into_iter().filter_map(|client| {
-        let is_one =
-            !matches!(client.state, ClientState::ActiveCancel | ClientState::WaitingCancel);
-        is_one.then_some(("client", client.connection))
-    });
+    let clients = view
+        .snapshot
+        .clients
+        .into_iter()
+        .filter_map(|client| (!client.is_request()).then_some(("client", client.connection)));
     let servers = view.snapshot.servers.into_iter().map(|server| ("server", server.connection));
     let mut connections: Vec<_> = clients.chain(servers).collect();
     let secured: HashSet<_> = connections

@@ -1,8 +1,10 @@
 //! SHOW PEERS and SHOW PEER_POOLS.
 
 use config::Peer;
+use engine::report::CancelTarget;
 
 use super::{Table, int4, text};
+use crate::snapshot::Cancel;
 
 pub(super) static PEERS: Table<PeerLine> = Table {
     name: "PEERS",
@@ -58,9 +60,9 @@ pub(super) static PEER_POOLS: Table<PoolLine> = Table {
         int4("sv_login", |line| line.waiting.into(), "Connections to the peer being opened."),
     ],
     rows: |view| {
-        let forwards = &view.snapshot.forwards;
         let count = |id: u32, sent: bool| {
-            let all = forwards.iter().filter(|forward| forward.peer == id && forward.sent == sent);
+            let wanted = Cancel { to: CancelTarget::Peer(id), sent };
+            let all = view.snapshot.cancels.iter().filter(|cancel| **cancel == wanted);
             u32::try_from(all.count()).unwrap_or(u32::MAX)
         };
         let line = |&id: &u32| PoolLine { id, sent: count(id, true), waiting: count(id, false) };

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use engine::report::CancelTarget;
+
 use super::{Table, View, int4, split_micros, text};
 use crate::NAME;
 use crate::snapshot::{ClientState, ServerState};
@@ -39,7 +41,7 @@ pub(super) static POOLS: Table<PoolLine> = Table {
         ),
         int4(
             "sv_active_cancel",
-            |line| line.servers(ServerState::ActiveCancel).into(),
+            |line| line.carriers.into(),
             "Connections that carry a cancel request.",
         ),
         int4(
@@ -106,6 +108,8 @@ pub(super) struct PoolLine {
     user: String,
     client_states: Vec<ClientState>,
     server_states: Vec<ServerState>,
+    /// Connections that carry a cancel request.
+    carriers: usize,
     pinned: usize,
     /// Servers that report the states of their sessions, and those that are asked.
     reporting: usize,
@@ -168,6 +172,13 @@ fn lines(view: View) -> Vec<PoolLine> {
             lines[number].pinned += usize::from(server.pin.is_some());
             lines[number].reporting += usize::from(server.reports_state == Some(true));
             lines[number].probed += usize::from(server.reports_state == Some(false));
+        }
+    }
+    for cancel in view.snapshot.cancels.iter().filter(|cancel| cancel.sent) {
+        if let CancelTarget::Pool(pool) = cancel.to
+            && let Some(number) = number(Some(pool))
+        {
+            lines[number].carriers += 1;
         }
     }
     lines.sort_by(|a, b| (&a.database, &a.user).cmp(&(&b.database, &b.user)));

@@ -79,7 +79,7 @@ fn sockets(view: View) -> Vec<Line> {
             ServerState::Tested => (5, "sv_tested"),
             ServerState::Login => (6, "sv_login"),
             ServerState::Listening => (7, "sv_listening"),
-            ServerState::ActiveCancel | ServerState::BeingCanceled => return None,
+            ServerState::BeingCanceled => return None,
         };
         Some(Line { kind: "S", rank, state, local_time, connection: server.connection, pin: None })
     });

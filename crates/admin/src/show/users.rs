@@ -63,7 +63,7 @@ fn padded(number: Option<u32>) -> String {
 fn lines(view: View) -> Vec<UserLine> {
     let snapshot = &view.snapshot;
     let (config, global) = (&snapshot.config, &snapshot.config.global);
-    let logged_in = |row: &&ClientRow| row.connection.pool.is_some();
+    let logged_in = |row: &&ClientRow| row.connection.pool.is_some() && !row.is_request();
     let clients = snapshot.clients.iter().filter(logged_in).chain(&view.consoles);
     let clients = count(clients.map(|row| &row.connection));
     let servers = count(snapshot.servers.iter().map(|row| &row.connection));

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, Buffers, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
-    Forward, Listener, Memory, Order, Pin, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
+    Address, Boxed, Buffers, Cancel, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
+    Listener, Memory, Order, Pin, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
 };
 use config::{Config, PoolMode};
 use engine::averages::Averages;
 use engine::ids::PoolId;
+use engine::report::CancelTarget;
 use engine::stats::Stats;
 use engine::switches::Switches;
 use engine::values::Values;
@@ -206,7 +207,11 @@ pub(crate) fn snapshot() -> Snapshot {
             Listener { fd: 6, address: Some(Address::Unix { port: 6432 }) },
         ]
         .to_vec(),
-        forwards: [true, false, true].map(|sent| Forward { peer: 2, sent }).to_vec(),
+        cancels: [true, false, true]
+            .map(|sent| Cancel { to: CancelTarget::Peer(2), sent })
+            .into_iter()
+            .chain([Cancel { to: CancelTarget::Pool(PoolId(3)), sent: true }])
+            .collect(),
         averages: Arc::new(averages),
         memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },
         local_time,

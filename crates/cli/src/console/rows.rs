@@ -9,14 +9,18 @@ use std::{
 };
 
 use admin::{
-    Address, Buffers, ClientRow, ClientState, Connection, DnsHost, DnsZone, Forward, Listener,
+    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Listener,
     Memory, Pin, PoolRow, ServerRow, ServerState,
 };
 use engine::{
-    ids::PoolId, replication::ReplicationKind, report, settings::PoolKey, values::Values,
+    ids::PoolId,
+    replication::ReplicationKind,
+    report::{self, CancelTarget},
+    settings::PoolKey,
+    values::Values,
 };
 use proxy::{
-    ClientInfo, Controller, ForwardInfo, HostInfo, Peer, PoolInfo, ServerInfo, ZoneInfo, log,
+    CancelInfo, ClientInfo, Controller, HostInfo, Peer, PoolInfo, ServerInfo, ZoneInfo, log,
 };
 
 use super::Moment;
@@ -31,17 +35,26 @@ pub(super) fn snapshot(
     let port = config.global.listen_port;
     let keys: HashMap<PoolId, &PoolKey> =
         facts.pools.iter().map(|pool| (pool.id, &pool.key)).collect();
+    let requests: HashMap<u64, &CancelInfo> =
+        facts.cancels.iter().map(|cancel| (cancel.row.requester, cancel)).collect();
     let names = controller.names();
     let totals = facts.pools.iter().map(|pool| (pool.id, pool.stats));
     let averages = controller.averages().at(facts.now, totals);
     admin::Snapshot {
         pools: facts.pools.iter().map(|pool| pool_row(pool, now)).collect(),
-        clients: facts.clients.iter().map(|client| client_row(client, port, now)).collect(),
+        clients: facts
+            .clients
+            .iter()
+            .map(|client| match requests.get(&client.row.serial) {
+                Some(cancel) => request_row(client, cancel, &keys, port, now),
+                None => client_row(client, port, now),
+            })
+            .collect(),
         servers: facts.servers.iter().map(|server| server_row(server, &keys, now)).collect(),
         dns_hosts: names.hosts.into_iter().map(dns_host).collect(),
         dns_zones: names.zones.into_iter().map(dns_zone).collect(),
         dns_queries: names.queries,
-        forwards: facts.forwards.iter().map(forward).collect(),
+        cancels: facts.cancels.iter().map(cancel).collect(),
         listeners: controller
             .listeners()
             .map(|(fd, own)| Listener { fd, address: address(own) })
@@ -67,8 +80,8 @@ fn dns_zone(zone: ZoneInfo) -> DnsZone {
     DnsZone { name: zone.name, serial: zone.serial, hosts }
 }
 
-fn forward(forward: &ForwardInfo) -> Forward {
-    Forward { peer: forward.peer, sent: forward.sent }
+fn cancel(cancel: &CancelInfo) -> Cancel {
+    Cancel { to: cancel.row.to, sent: cancel.sent }
 }
 
 fn pool_row(pool: &PoolInfo, now: Moment) -> PoolRow {
@@ -117,6 +130,34 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
         replication: replication(row.replication),
     };
     ClientRow { state, connection }
+}
+
+/// A client whose connection is a cancel request. It has the pool of the server that it is for, or the
+/// number of the peer in place of a database.
+fn request_row(
+    client: &ClientInfo,
+    cancel: &CancelInfo,
+    keys: &HashMap<PoolId, &PoolKey>,
+    port: u16,
+    now: Moment,
+) -> ClientRow {
+    let mut row = client_row(client, port, now);
+    if client.row.state != report::ClientState::Canceling {
+        return row;
+    }
+    match cancel.row.to {
+        CancelTarget::Pool(pool) => {
+            row.connection.pool = Some(pool);
+            let key = keys.get(&pool);
+            row.connection.database = key.map_or_else(String::new, |key| key.database.clone());
+        }
+        CancelTarget::Peer(peer) => row.connection.database = peer.to_string(),
+    }
+    if !cancel.sent {
+        row.state = ClientState::WaitingCancel;
+        row.connection.wait = now.micros.saturating_sub(client.row.connected_at);
+    }
+    row
 }
 
 fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment) -> ServerRow {

@@ -1,15 +1,34 @@
 //! A cancel request under way, and what becomes of it: plain data.
 
-use crate::ids::{ClientId, ServerId, WorkerId};
+use wire::startup::CancelKey;
+
+use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 
 /// A request on its way to PostgreSQL, or to a peer.
 #[derive(Debug)]
 pub(crate) struct Cancel {
-    /// The server it is for, and that server's serial number: is the one in that slot still the
-    /// one that was meant?
-    pub on: Option<(ServerId, u64)>,
-    /// Who waits for it to be over; nobody, if it is for a client that was lost.
+    pub to: To,
+    /// The client that waits for it to be over; none, if it is for a client that was lost.
     pub requester: Option<(WorkerId, ClientId, u64)>,
+    /// When it is tried again, if the peer could not be reached.
+    pub again_at: Option<Micros>,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) enum To {
+    /// To this server, with its serial number: is the one in that slot still the one that was meant?
+    Server(ServerId, u64),
+    /// To this peer, and the key that its client named.
+    Peer(u32, CancelKey),
+    /// To the other process of an online restart.
+    Process,
+}
+
+impl Cancel {
+    pub(crate) fn new(to: To, requester: Option<(WorkerId, ClientId, u64)>) -> Self {
+        Self { to, requester, again_at: None }
+    }
 }
 
 /// How passing on a cancel request ended.

@@ -1,20 +1,25 @@
 //! Cancel requests. A client's key is known to one worker only, so the worker that receives a
 //! request asks all of them; the one whose client it is sends the server's own key to where the
 //! server is connected to, and does not give the server to anybody else before that is over.
-//! A key of another peer's is passed on to it, as it is but for the count of such hops.
+//! A key of another peer's is passed on to it, as it is but for the count of such hops. If the peer
+//! cannot be reached, the request waits and is tried again, until `cancel_wait_timeout`.
 
 use crate::lifecycle::close_reason::CloseReason;
 use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
 
-use crate::cancel::outcome::{Cancel, CancelEnd, CancelOutcome};
+use crate::cancel::outcome::{Cancel, CancelEnd, CancelOutcome, To};
 use crate::client::{Client, ClientPhase, KeyForm};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::lifecycle::leave::Leaving;
+use crate::operator::report::{CancelRow, CancelTarget};
 use crate::server::{Preparation, ServerPhase};
 use crate::settings::Target;
 use crate::shell::{Event, Exchange, Io, Mail, OtherProcess};
+
+/// How long after a failed attempt to reach a peer the next one is made.
+const PEER_RETRY: Micros = 1_000_000;
 
 impl<X: Exchange> Engine<X> {
     /// A client's whole connection is a cancel request.
@@ -61,7 +66,7 @@ impl<X: Exchange> Engine<X> {
         for to in [OtherProcess::Predecessor, OtherProcess::Successor] {
             let cancel = self.next_serial();
             if io.forward_to_process(cancel, to, requester.1, &packet) {
-                self.cancels.insert(cancel, Cancel { on: None, requester: Some(requester) });
+                self.cancels.insert(cancel, Cancel::new(To::Process, Some(requester)));
                 asked += 1;
             }
         }
@@ -91,14 +96,15 @@ impl<X: Exchange> Engine<X> {
             return self.drop_client(id, Leaving::Unanswered(why), now, io);
         };
         let client = self.client_mut(id);
-        client.phase = ClientPhase::Canceling { answers_missing: 1, outcome: CancelOutcome::Sent };
+        client.phase =
+            ClientPhase::Canceling { answers_missing: 1, outcome: CancelOutcome::Unknown };
         let requester = Some((self.worker, id, self.client(id).serial));
         let mut secret = (number as u32).to_be_bytes().to_vec();
         secret.extend_from_slice(key.secret.get(4..).unwrap_or_default());
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, key.pid, &secret);
         let cancel = self.next_serial();
-        self.cancels.insert(cancel, Cancel { on: None, requester });
+        self.cancels.insert(cancel, Cancel::new(To::Peer(peer, key.clone()), requester));
         io.forward_cancel(cancel, peer, &target, &packet);
     }
 
@@ -135,7 +141,7 @@ impl<X: Exchange> Engine<X> {
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.process_id, &server.secret);
         let (serial, pool) = (server.serial, server.pool);
-        self.cancels.insert(cancel, Cancel { on: Some((on, serial)), requester });
+        self.cancels.insert(cancel, Cancel::new(To::Server(on, serial), requester));
         let identity = self.view(pool).identity.clone();
         io.event(Event::CancelOpening { name: (&identity.database, &identity.user) });
         io.send_cancel(cancel, on, &packet);
@@ -177,36 +183,84 @@ impl<X: Exchange> Engine<X> {
         right.then_some(client)
     }
 
-    /// A request is under way no longer. Nobody else may have a server that it may still reach.
-    pub(crate) fn end_cancel(
+    /// A request is under way no longer. One for a peer that could not be reached is kept.
+    pub(crate) fn end_cancel(&mut self, id: u64, end: CancelEnd, now: Micros, io: &mut impl Io) {
+        let Some(cancel) = self.cancels.remove(&id) else { return };
+        match cancel.to {
+            To::Server(server, serial) => self.cancel_over(server, serial, end, now, io),
+            To::Peer(..) if end == CancelEnd::Unsent => {
+                let again_at = Some(now + PEER_RETRY);
+                self.cancels.insert(id, Cancel { again_at, ..cancel });
+                return;
+            }
+            To::Peer(..) | To::Process => {}
+        }
+        if let Some(requester) = cancel.requester {
+            self.answer_cancel(requester, end.outcome(), now, io);
+        }
+    }
+
+    /// The request for this server is over. Nobody else may have a server that it may still reach.
+    fn cancel_over(
         &mut self,
-        cancel: u64,
+        server: ServerId,
+        serial: u64,
         end: CancelEnd,
         now: Micros,
         io: &mut impl Io<X>,
     ) {
-        let Some(Cancel { on, requester }) = self.cancels.remove(&cancel) else { return };
-        if let Some((server, serial)) = on
-            && let Some(found) = self.servers.get_mut(server.0 as usize)
-            && found.serial == serial
-        {
-            found.cancel = None;
-            if end == (CancelEnd::Late { sent: true }) {
-                found.doomed = Some(CloseReason::CancelMayCome);
-            }
-            let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling(_));
-            let over = found.doomed.is_some() || found.ledger.is_at_rest();
-            let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
-                && found.is_clean();
-            if let (true, Some(client)) = (judged, found.client) {
-                self.judge(client, server, now, io);
-            } else if waits && found.client.is_none() && over {
-                self.free(server, now, io);
+        let found = self.servers.get_mut(server.0 as usize);
+        let Some(found) = found.filter(|found| found.serial == serial) else { return };
+        found.cancel = None;
+        if end == (CancelEnd::Late { sent: true }) {
+            found.doomed = Some(CloseReason::CancelMayCome);
+        }
+        let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling(_));
+        let over = found.doomed.is_some() || found.ledger.is_at_rest();
+        let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
+            && found.is_clean();
+        if let (true, Some(client)) = (judged, found.client) {
+            self.judge(client, server, now, io);
+        } else if waits && found.client.is_none() && over {
+            self.free(server, now, io);
+        }
+    }
+
+    /// Requests for peers that could not be reached a while ago are tried again. Those whose
+    /// requester has left are forgotten.
+    pub(crate) fn retry_cancels(&mut self, now: Micros, io: &mut impl Io) {
+        let is_due = |cancel: &Cancel| cancel.again_at.is_some_and(|at| at <= now);
+        let mut due: Vec<_> = self.cancels.extract_if(|_, cancel| is_due(cancel)).collect();
+        due.sort_unstable_by_key(|(id, _)| *id);
+        for (_, cancel) in due {
+            let Cancel { to: To::Peer(_, key), requester: Some((_, id, serial)), .. } = cancel
+            else {
+                continue;
+            };
+            let is_there = self.clients.get(id.0 as usize).is_some_and(|one| one.serial == serial);
+            if let (true, Some((number, _))) = (is_there, key.number()) {
+                self.pass_cancel_on(id, &key, number, now, io);
             }
         }
-        if let Some(requester) = requester {
-            self.answer_cancel(requester, end.outcome(), now, io);
-        }
+    }
+
+    /// Requests on their way to servers and to peers, the oldest first.
+    pub(crate) fn cancel_rows(&self) -> Vec<CancelRow> {
+        let row = |(&id, cancel): (&u64, &Cancel)| {
+            let to = match cancel.to {
+                To::Server(server, serial) => {
+                    let server = self.servers.get(server.0 as usize)?;
+                    (server.serial == serial).then_some(CancelTarget::Pool(server.pool))?
+                }
+                To::Peer(peer, _) => CancelTarget::Peer(peer),
+                To::Process => return None,
+            };
+            let requester = cancel.requester.map_or(0, |(_, _, serial)| serial);
+            Some(CancelRow { id, to, requester })
+        };
+        let mut rows: Vec<_> = self.cancels.iter().filter_map(row).collect();
+        rows.sort_unstable_by_key(|row| row.id);
+        rows
     }
 
     pub(crate) fn answer_cancel(

@@ -24,6 +24,7 @@ fn micros(limit: Duration) -> Micros {
 impl<X: Exchange> Engine<X> {
     pub fn tick(&mut self, now: Micros, io: &mut impl Io<X>) {
         self.expire_clients(now, io);
+        self.retry_cancels(now, io);
         self.free_places(now, io);
         self.judge_held(now, io);
         self.finish(now, io);

@@ -46,6 +46,7 @@ impl<X: Exchange> Engine<X> {
             clients: clients.collect(),
             free_clients: self.clients.capacity() - self.clients.len(),
             servers: servers.collect(),
+            cancels: self.cancel_rows(),
             stats: self.pools.iter().map(|(id, view)| (id, view.stats)).collect(),
         }
     }

@@ -18,6 +18,8 @@ pub struct Report {
     pub free_clients: usize,
     /// Servers in this worker's table; parked ones are found in their pools.
     pub servers: Vec<ServerRow>,
+    /// Cancel requests on their way to servers of this worker, and to peers.
+    pub cancels: Vec<CancelRow>,
     /// One entry for each pool this worker has met.
     pub stats: Vec<(PoolId, Stats)>,
 }
@@ -56,6 +58,24 @@ pub struct ClientRow {
     /// Bytes its names of statements take.
     pub statement_bytes: usize,
     pub reading: Reading,
+}
+
+/// A cancel request on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CancelRow {
+    /// Its number, by which `Io` knows it.
+    pub id: u64,
+    pub to: CancelTarget,
+    /// Serial number of the client that waits for it; 0 = none.
+    pub requester: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// A server of this pool.
+    Pool(PoolId),
+    /// The peer of this number.
+    Peer(u32),
 }
 
 /// Where the bytes that come from a peer stand between two reads.

@@ -1,6 +1,7 @@
 //! Peers: keys that tell whose they are, and cancel requests that are passed on.
 
 use engine::auth::Peer as Origin;
+use engine::cancel::CancelEnd;
 use wire::cancel_key;
 
 use crate::messages::*;
@@ -62,9 +63,54 @@ fn a_key_of_a_peers_is_passed_on_and_the_requester_waits_for_that() {
     let passed = request(key - 1, &secret);
     assert_eq!(rig.forwards(), [("515: Unix(\"/peer515/.s.PGSQL.6433\")".to_owned(), passed)]);
     assert!(requester.is_open());
-    rig.finish_forward();
+    rig.end_forward(CancelEnd::Taken);
     assert!(!requester.is_open());
     requester.expect([]);
+    assert!(rig.logged("reason: \"successfully sent cancel request\""));
+}
+
+#[test]
+fn a_request_for_a_peer_that_cannot_be_reached_is_tried_again() {
+    let rig = peers(1);
+    let key = cancel_key::of_peer(0x1234_5678_9abc_def0, 0x0203);
+    let requester = rig.connect_from(0, Origin::default());
+    requester.send([request(key, &[7; 4])]);
+    let passed = rig.forwards();
+    for _ in 0..3 {
+        rig.end_forward(CancelEnd::Unsent);
+        rig.later(500_000);
+        rig.wait(0);
+        assert_eq!(rig.forwards(), [], "not at once");
+        assert_eq!(rig.report(0).cancels.len(), 1, "it waits");
+        rig.wait(1);
+        assert_eq!(rig.forwards(), passed, "the same request");
+    }
+    assert!(requester.is_open());
+    rig.end_forward(CancelEnd::Taken);
+    assert!(!requester.is_open());
+    assert!(rig.report(0).cancels.is_empty());
+}
+
+#[test]
+fn a_request_that_waits_for_a_peer_ends_with_its_time_or_its_requester() {
+    let rig = peers(1);
+    let key = cancel_key::of_peer(0x1234_5678_9abc_def0, 0x0203);
+    for leaves in [false, true] {
+        let requester = rig.connect_from(0, Origin::default());
+        requester.send([request(key, &[7; 4])]);
+        rig.end_forward(CancelEnd::Unsent);
+        if leaves {
+            requester.leave();
+        } else {
+            // The default of `cancel_wait_timeout`.
+            rig.wait(10);
+            assert!(!requester.is_open());
+            assert!(rig.logged("reason: \"cancel_wait_timeout\""));
+        }
+        rig.wait(1);
+        assert_eq!(rig.forwards(), []);
+        assert!(rig.report(0).cancels.is_empty());
+    }
 }
 
 #[test]

@@ -258,16 +258,11 @@ impl Rig {
         world.net.forwards.iter().map(|(_, _, to, packet)| (to.clone(), packet.clone())).collect()
     }
 
-    /// The peer has taken the oldest cancel request that was passed on.
-    pub(crate) fn finish_forward(&self) {
+    /// What the oldest cancel request that was passed on to a peer has come to.
+    pub(crate) fn end_forward(&self, end: CancelEnd) {
         let world = &mut *self.0.borrow_mut();
         let (worker, cancel, ..) = world.net.forwards.remove(0);
-        world.engines[worker].cancel_finished(
-            cancel,
-            CancelEnd::Taken,
-            world.now,
-            &mut world.net.io(worker),
-        );
+        world.engines[worker].cancel_finished(cancel, end, world.now, &mut world.net.io(worker));
         world.pump();
     }
 

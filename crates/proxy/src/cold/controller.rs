@@ -34,7 +34,7 @@ use crate::{
     exchange::{
         hub::lock,
         mail::ShellMail,
-        reports::{ClientInfo, ForwardInfo, ServerInfo, WorkerReport},
+        reports::{CancelInfo, ClientInfo, ServerInfo, WorkerReport},
         shared::Shared,
     },
 };
@@ -68,7 +68,7 @@ pub struct Snapshot {
     pub servers: Vec<ServerInfo>,
     /// By number.
     pub pools: Vec<PoolInfo>,
-    pub forwards: Vec<ForwardInfo>,
+    pub cancels: Vec<CancelInfo>,
     /// Places for clients that the workers keep and nobody has.
     pub free_clients: usize,
     /// Prepared statements that differ in text or types, and the bytes they take.
@@ -219,7 +219,7 @@ impl Controller {
             all.now = all.now.max(report.now);
             all.clients.extend(report.clients);
             all.servers.extend(report.servers);
-            all.forwards.extend(report.forwards);
+            all.cancels.extend(report.cancels);
             all.free_clients += report.free_clients;
             for (pool, counted) in report.stats {
                 *stats.entry(pool).or_default() += counted;

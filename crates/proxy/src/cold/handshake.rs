@@ -9,7 +9,10 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -102,12 +105,13 @@ async fn serve(job: Job, shared: Arc<Shared>) {
             let mail = ShellMail::SecuredServer { server, ticket, result };
             shared.hub.mailbox(worker).post(mail);
         }
-        Job::Cancel { address, host, packet, worker, cancel, limit } => {
-            let delivery = send_cancel(address, &host, &packet, &shared);
+        Job::Cancel { address, host, packet, worker, cancel, limit, sent } => {
+            let delivery = send_cancel(address, &host, &packet, &sent, &shared);
             let end = match within(limit, CANCEL_WAIT_TIMEOUT, delivery).await {
                 Ok(()) => CancelEnd::Taken,
-                // How far it came by then is not known.
-                Err(reason) if reason == CANCEL_WAIT_TIMEOUT => CancelEnd::Late { sent: true },
+                Err(reason) if reason == CANCEL_WAIT_TIMEOUT => {
+                    CancelEnd::Late { sent: sent.load(Ordering::Relaxed) }
+                }
                 Err(_) => CancelEnd::Unsent,
             };
             shared.hub.mailbox(worker).post(ShellMail::CancelSent { cancel, end });
@@ -229,6 +233,7 @@ async fn send_cancel(
     address: Address,
     host: &str,
     packet: &[u8],
+    sent: &AtomicBool,
     shared: &Shared,
 ) -> Result<(), String> {
     let Address::Inet(address) = address else { return Err("no TLS".to_owned()) };
@@ -240,6 +245,8 @@ async fn send_cancel(
         records.clear();
         tls.send(packet, &mut records).map_err(|error| error.to_string())?;
     }
+    // If only a part is written, PostgreSQL may still get all of it.
+    sent.store(true, Ordering::Relaxed);
     stream.write_all(&records).await.map_err(failed)?;
     // PostgreSQL closes the connection when it has acted.
     let mut rest = [0; 256];

@@ -29,7 +29,7 @@ mod tests;
 use std::{
     collections::{HashMap, VecDeque},
     os::fd::RawFd,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use config::{Config, Global};
@@ -97,6 +97,8 @@ pub(crate) struct Sockets {
     connecting: HashMap<u32, Connecting>,
     next_ticket: u64,
     cancels: HashMap<RawFd, Cancel>,
+    /// Cancel requests to secured servers, by number: was the request sent?
+    secured_cancels: HashMap<u64, Arc<AtomicBool>>,
     /// Database and user of the cancel request that is about to be sent.
     cancel_name: Option<(String, String)>,
     /// Where the server could not be reached whose attempts have ended last, and its slot.
@@ -134,6 +136,7 @@ impl Sockets {
             connecting: HashMap::new(),
             next_ticket: 1,
             cancels: HashMap::new(),
+            secured_cancels: HashMap::new(),
             cancel_name: None,
             unreached: None,
             forwards: HashMap::new(),

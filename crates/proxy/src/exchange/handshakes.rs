@@ -5,7 +5,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -44,6 +44,8 @@ pub(crate) enum Job {
         worker: WorkerId,
         cancel: u64,
         limit: Duration,
+        /// Becomes true when the request is sent.
+        sent: Arc<AtomicBool>,
     },
 }
 

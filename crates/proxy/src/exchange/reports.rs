@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use engine::{
     ids::{Micros, PoolId, WorkerId},
     records::WorkerRecords,
-    report::{ClientRow, ServerRow},
+    report::{CancelRow, ClientRow, ServerRow},
     stats::Stats,
 };
 
@@ -65,12 +65,12 @@ impl ServerInfo {
     }
 }
 
-/// A cancel request on its way to a peer.
+/// A cancel request on its way to a server or a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ForwardInfo {
-    pub peer: u32,
-    /// Is the peer connected, and has it been sent the request?
+pub struct CancelInfo {
+    /// Is the other side connected, and has it been sent the request?
     pub sent: bool,
+    pub row: CancelRow,
 }
 
 /// One worker's answer.
@@ -83,7 +83,7 @@ pub(crate) struct WorkerReport {
     pub(crate) stats: Vec<(PoolId, Stats)>,
     /// Places for clients that are free at the moment.
     pub(crate) free_clients: usize,
-    pub(crate) forwards: Vec<ForwardInfo>,
+    pub(crate) cancels: Vec<CancelInfo>,
 }
 
 /// How far a worker's clients have come to rest, after another process has taken over.

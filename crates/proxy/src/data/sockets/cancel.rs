@@ -2,10 +2,15 @@
 //! is opened for one request, sends it, and waits for the other end to close.
 
 use std::{
+    collections::HashSet,
     net::{IpAddr, SocketAddr},
     os::{
         fd::{IntoRawFd as _, OwnedFd, RawFd},
         unix::net::UnixStream,
+    },
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -25,7 +30,6 @@ use crate::{
         handshakes::Job,
         lines::Letter,
         peer::Peer,
-        reports::ForwardInfo,
         requests::{ColdRequest, Question},
         transport::Remote,
     },
@@ -51,7 +55,9 @@ impl Sockets {
             Some(Remote { address, host: Some(host) }) if is_secured => {
                 let (packet, worker) = (packet.to_vec(), self.worker);
                 let limit = self.config.global.cancel_wait_timeout;
-                let job = Job::Cancel { address, host, packet, worker, cancel: id, limit };
+                let sent = Arc::<AtomicBool>::default();
+                self.secured_cancels.insert(id, sent.clone());
+                let job = Job::Cancel { address, host, packet, worker, cancel: id, limit, sent };
                 self.shared.handshakes.begin(job);
             }
             Some(remote) => self.open_cancel(cancel, &remote.address),
@@ -209,11 +215,15 @@ impl Sockets {
         self.begin_queued();
     }
 
-    /// Requests for peers.
-    pub(crate) fn forwards(&self) -> Vec<ForwardInfo> {
-        let queued = self.queued.iter().map(|queued| &queued.cancel);
-        let all = self.cancels.values().chain(self.forwards.values()).chain(queued);
-        all.filter_map(|cancel| Some(ForwardInfo { peer: cancel.peer?, sent: cancel.sent }))
-            .collect()
+    /// A request to a secured server is under way no longer.
+    pub(crate) fn secured_cancel_over(&mut self, id: u64) {
+        self.secured_cancels.remove(&id);
+    }
+
+    /// The numbers of the requests that were sent and are not over.
+    pub(crate) fn sent_cancels(&self) -> HashSet<u64> {
+        let plain = self.cancels.values().filter(|cancel| cancel.sent).map(|cancel| cancel.id);
+        let secured = self.secured_cancels.iter().filter(|(_, sent)| sent.load(Ordering::Relaxed));
+        plain.chain(secured.map(|(id, _)| *id)).collect()
     }
 }

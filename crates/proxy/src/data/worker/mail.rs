@@ -7,7 +7,7 @@ use engine::ids::{ClientId, ServerId};
 use super::{Hold, Worker};
 use crate::exchange::{
     mail::ShellMail,
-    reports::{ClientInfo, ServerInfo, WorkerReport},
+    reports::{CancelInfo, ClientInfo, ServerInfo, WorkerReport},
     transport::Transport,
 };
 use net::sys::Address;
@@ -40,6 +40,7 @@ impl Worker {
                 self.sockets.secured(server, ticket, result);
             }
             ShellMail::CancelSent { cancel, end } => {
+                self.sockets.secured_cancel_over(cancel);
                 self.engine.cancel_finished(cancel, end, now, &mut self.sockets);
             }
             ShellMail::Resolved { ticket, addresses } => {
@@ -122,6 +123,9 @@ impl Worker {
             Some(ServerInfo { link, unsent, ..ServerInfo::new(self.id, socket, row) })
         });
         let servers = servers.collect();
+        let sent = self.sockets.sent_cancels();
+        let cancels = report.cancels.into_iter();
+        let cancels = cancels.map(|row| CancelInfo { sent: sent.contains(&row.id), row });
         WorkerReport {
             worker: self.id,
             now: report.now,
@@ -129,7 +133,7 @@ impl Worker {
             servers,
             stats: report.stats,
             free_clients: report.free_clients,
-            forwards: self.sockets.forwards(),
+            cancels: cancels.collect(),
         }
     }
 }
