@@ -232,6 +232,12 @@ impl Client {
         self.extended.as_ref().is_some_and(|own| own.signaling.is_some())
     }
 
+    /// Is it decided what its call is answered with?
+    pub fn is_signal_decided(&self) -> bool {
+        let signaling = self.extended.as_ref().and_then(|own| own.signaling.as_ref());
+        signaling.is_some_and(|one| one.is_decided())
+    }
+
     /// The process id that it was told at its login.
     pub fn process_id(&self) -> u32 {
         (self.key >> 32) as u32

@@ -334,7 +334,10 @@ impl<X: Exchange> Engine<X> {
 
     /// What was decided is for the call that was in front, and for no later one.
     pub(crate) fn forget_decided(&mut self, id: ClientId) {
-        if let Some(own) = self.clients.get_mut(id.0 as usize).and_then(|it| it.extended.as_mut()) {
+        let client = self.clients.get_mut(id.0 as usize);
+        // It has not come to the front if something before it is waited for.
+        if let Some(own) = client.and_then(|it| it.extended.as_mut()).filter(|own| own.awaits == 0)
+        {
             own.signaling.take_if(|one| one.is_decided());
         }
     }

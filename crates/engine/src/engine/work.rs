@@ -144,7 +144,11 @@ impl<X: Exchange> Engine<X> {
         if !matches!(client.phase, ClientPhase::Linked) || client.awaits_answer() {
             return;
         }
+        let was_decided = client.is_signal_decided();
         self.request_bytes(id, &[], now, io);
-        self.forget_decided(id);
+        // What has been decided meanwhile is for the next time.
+        if was_decided {
+            self.forget_decided(id);
+        }
     }
 }

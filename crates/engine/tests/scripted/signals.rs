@@ -285,6 +285,35 @@ fn messages_before_the_call_are_answered_first() {
 }
 
 #[test]
+fn each_of_two_calls_in_a_row_is_carried_out_once() {
+    let rig = auto(1, |_| {});
+    let (_target, pid, _) = busy(&rig, 0);
+    let requester = rig.client();
+    // The second one finds nobody.
+    requester.send([terminate_it(pid), terminate_it(pid)]);
+    let server = rig.server(1);
+    server.expect([query(TERMINATED)]);
+    server.send([complete("SELECT 1"), ready('I')]);
+    server.expect([terminate_it(pid)]);
+    server.send([complete("SELECT 1"), ready('I')]);
+    requester.expect([complete("SELECT 1"), ready('I'), complete("SELECT 1"), ready('I')]);
+}
+
+#[test]
+fn a_call_that_is_decided_at_once_behind_an_answer_is_carried_out_once() {
+    let rig = auto(1, |_| {});
+    let (_target, pid, _) = busy(&rig, 0);
+    let requester = rig.client();
+    requester.send([query("BEGIN")]);
+    let server = rig.server(1);
+    server.take();
+    requester.send([terminate_it(pid)]);
+    server.expect([]);
+    server.send([complete("BEGIN"), ready('T')]);
+    server.expect([query(TERMINATED)]);
+}
+
+#[test]
 fn a_call_behind_an_error_is_not_carried_out() {
     let rig = auto(1, |_| {});
     let (_target, pid, _) = busy(&rig, 0);

@@ -168,6 +168,22 @@ fn a_busy_client_is_cancelled_or_terminated_in_every_way() {
     }
 }
 
+/// A worker that decides one while it deals with the other once went round in circles.
+#[test]
+fn two_calls_in_one_write_are_answered_one_by_one() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = stage(Postgres::shared(), 1, 4);
+    let [target, mut requester] = [(); 2].map(|()| pooler.client(&database));
+    let calls = [TERMINATE; 2].map(|it| frontend::query(&format!("SELECT {it}({})", target.pid)));
+    requester.send(calls.concat());
+    let answers = [(); 2].map(|()| answers(&mut requester));
+    assert!(answers[0].contains(&"D [Some(\"t\")]".to_owned()), "{answers:?}");
+    assert!(answers[1].contains(&"D [Some(\"f\")]".to_owned()), "{answers:?}");
+    assert_eq!(pooler.client(&database).value("SELECT 7"), "7");
+}
+
 #[test]
 fn a_client_that_means_itself_is_told_so() {
     if !support::only_weir() {

@@ -126,6 +126,8 @@ impl<X: Exchange> Requests<'_, X> {
             && let Step::Decided(verdict) = signaling.step
             && signaling.call == call
         {
+            // It must not be taken back, and be done once more.
+            own.rewound = true;
             let answer = answer(call, verdict, &column, server.version());
             return answer.map_or(Ok(()), replace);
         }
