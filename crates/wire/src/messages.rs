@@ -15,7 +15,7 @@ pub use self::backend::{
 pub use self::error::MessageError;
 pub use self::frontend::{
     Bind, Execute, FirstParameter, Parse, Password, Query, SaslInitialResponse, StatementOrPortal,
-    bind_names, bind_values, first_parameter, parameter_count,
+    bind_names, bind_values, call_function, call_values, first_parameter, parameter_count,
 };
 #[cfg(test)]
 mod tests;

@@ -46,6 +46,8 @@ pub enum CloseReason<'a> {
     SettingsNotUndone,
     InvalidParameter,
     StateCannotBeDiscarded,
+    /// A function was called with more parameters than are looked through for names of settings.
+    SettingsUnknown,
     NobodyListens,
     ListenRefused,
     UnlistenRefused,
@@ -91,6 +93,7 @@ impl<'a> CloseReason<'a> {
             Self::SettingsNotUndone => "settings could not be undone",
             Self::InvalidParameter => "invalid server parameter",
             Self::StateCannotBeDiscarded => "session state cannot be discarded",
+            Self::SettingsUnknown => "a function may have left settings",
             Self::NobodyListens => "nobody listens",
             Self::ListenRefused => "listener was refused",
             Self::UnlistenRefused => "server does not stop listening",

@@ -382,7 +382,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
             FLUSH if header.total != HEADER_LEN => Err("broken Flush packet".to_owned().into()),
             FLUSH => Ok(self.flush()),
             FUNCTION_CALL => {
-                self.see_unknown();
+                if !self.see_call(header, available) {
+                    return Ok(MessageAction::Hold);
+                }
                 self.owe(Entry::new(Expect::FunctionCall, Verb::Forward));
                 Ok(MessageAction::Pass)
             }

@@ -165,6 +165,95 @@ fn a_parameter_that_is_not_searched_to_its_end_keeps_the_client_on_its_server() 
 }
 
 #[test]
+fn a_server_is_closed_behind_a_function_with_more_parameters_than_are_searched() {
+    for (len, stays) in [(60_000, true), (70_000, false)] {
+        let rig = auto(|_| {});
+        let client = rig.client();
+        let server = rig.server(0);
+        let mut values = Vec::new();
+        let long = vec![b'x'; len];
+        wire::frontend::bind_text(&mut values, b"", &[Some(&long), Some(b"app.x")]);
+        client.send([parse("", "SELECT mine($2, $1)"), values, execute(), sync()]);
+        server.take();
+        server.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+        assert_eq!(asked(&server).contains(&"app.x".to_owned()), stays);
+        server.send([nothing()]);
+        assert_eq!((server.is_parked(), server.is_open()), (stays, stays), "{len}");
+    }
+}
+
+fn call(function: u32, arguments: &[&[u8]]) -> Message {
+    let mut rest = [&function.to_be_bytes()[..], &[0, 0]].concat();
+    rest.extend((arguments.len() as u16).to_be_bytes());
+    for argument in arguments {
+        rest.extend((argument.len() as u32).to_be_bytes());
+        rest.extend(*argument);
+    }
+    rest.extend([0, 0]);
+    [&b"F"[..], &(rest.len() as u32 + 4).to_be_bytes(), &rest].concat()
+}
+
+#[test]
+fn the_names_in_a_function_call_are_asked_about() {
+    const SET_CONFIG: u32 = 2078;
+    for chunk in [usize::MAX, 7] {
+        let rig = auto(|_| {});
+        rig.set_chunk(chunk);
+        let client = rig.client();
+        let server = rig.server(0);
+        let message = call(SET_CONFIG, &[b"app.x", b"1", b"f"]);
+        client.send([message.clone()]);
+        server.expect([message]);
+        server.send([b"V\0\0\0\x08\0\0\0\0".to_vec(), ready('I')]);
+        assert_eq!(asked(&server), ["app.x"]);
+    }
+}
+
+#[test]
+fn calls_for_large_objects_leave_nothing() {
+    const LOWRITE: u32 = 955;
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    let message = call(LOWRITE, &[&[0; 4], &[b'x'; 100_000]]);
+    client.send([message.clone()]);
+    server.expect([message]);
+    server.send([b"V\0\0\0\x08\0\0\0\0".to_vec(), ready('I')]);
+    server.expect([]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_bind_sets_what_the_text_that_sql_has_prepared_names() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    let prepare = "PREPARE p AS SELECT set_config('app.x', $1, false), mine($2)";
+    client.send([query(prepare)]);
+    server.answers(prepare);
+    asked(&server);
+    let prepared = row_of(&[Some("p"), Some("p"), Some(prepare)]);
+    server.send([prepared, nothing()]);
+    // Others make the pool forget it.
+    let others = sets_among(1_000);
+    client.send([query(&others)]);
+    server.answers(&others);
+    asked(&server);
+    let prepared = row_of(&[Some("p"), Some("p"), Some(prepare)]);
+    server.send([prepared, nothing()]);
+    let mut bind = Vec::new();
+    let rest = [&[0, 0, 0, 2, 0, 0, 0, 1][..], b"1", &[0, 0, 0, 5], b"app.y", &[0, 0]].concat();
+    wire::frontend::bind(&mut bind, b"", b"p", &rest);
+    client.send([bind, execute(), sync()]);
+    server.take();
+    server.send([bound(), complete("SELECT 1"), ready('I')]);
+    let asked = asked(&server);
+    for name in ["app.x", "app.y"] {
+        assert!(asked.contains(&name.to_owned()), "{name}");
+    }
+}
+
+#[test]
 fn execute_sets_what_the_prepared_text_names() {
     let rig = auto(|_| {});
     let client = rig.client();

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::messages::{
     Bind, FirstParameter, Parse, Password, Query, SaslInitialResponse, StatementOrPortal,
-    bind_names, bind_values, first_parameter, parameter_count,
+    bind_names, bind_values, call_function, call_values, first_parameter, parameter_count,
 };
 use crate::startup::{StartupRequest, packet_len};
 use crate::{HEADER_LEN, Header};
@@ -112,6 +112,9 @@ proptest! {
         });
         prop_assert_eq!(first_parameter(&body), first);
         prop_assert_eq!(parameter_count(&body), Some(values.len() as u16));
+        let call = [&955_u32.to_be_bytes()[..], &rest, &[0, 0]].concat();
+        prop_assert_eq!(call_values(&call).collect::<Vec<_>>(), &there[..]);
+        prop_assert_eq!((call_function(&call), call_function(&call[..3])), (Some(955), None));
         // All that is there is found in the first part of one.
         let part: Vec<_> = bind_values(&body[..cut.index(body.len())]).collect();
         prop_assert!(part.iter().zip(&there).all(|(part, whole)| whole.starts_with(part)));

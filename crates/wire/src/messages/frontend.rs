@@ -72,7 +72,24 @@ pub fn bind_names(partial_body: &[u8]) -> Option<(&[u8], &[u8], usize)> {
 /// The values in a Bind's body, or in the first part of one; NULL is left out.
 pub fn bind_values(partial_body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let rest = bind_names(partial_body).and_then(|(.., at)| partial_body.get(at..));
-    let mut reader = Reader::new(rest.unwrap_or_default());
+    values(rest.unwrap_or_default())
+}
+
+/// The number of the function in a FunctionCall's body, or in the first part of one. `None` if that
+/// does not reach so far.
+#[must_use]
+pub fn call_function(partial_body: &[u8]) -> Option<u32> {
+    Reader::new(partial_body).u32()
+}
+
+/// The arguments in a FunctionCall's body, or in the first part of one; NULL is left out.
+pub fn call_values(partial_body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    values(partial_body.get(size_of::<u32>()..).unwrap_or_default())
+}
+
+/// From the count of the formats on.
+fn values(partial: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(partial);
     let formats = reader.u16().unwrap_or_default();
     let mut left = match reader.bytes(2 * usize::from(formats)) {
         Some(_) => reader.u16().unwrap_or_default(),

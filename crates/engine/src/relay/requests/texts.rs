@@ -7,10 +7,11 @@
 use config::Unsupported;
 use sql::{Seen, Signs};
 
-use wire::messages::{Parse, bind_values};
+use wire::messages::{Parse, bind_values, call_function, call_values};
 use wire::{HEADER_LEN, Header};
 
 use super::{BROKEN_PARSE, Requests};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::ledger::{Entry, Expect, Reply, Verb};
 use crate::relay::parse_context::{self, ParseContext};
 use crate::relay::prepared::Statement;
@@ -24,8 +25,13 @@ const HELD_LEN_MAX: usize = 65_536;
 /// An unnamed Parse up to this length is remembered as shorter ones are: one with as many parameters
 /// as there can be, 65,535, and their types.
 pub(super) const REMEMBERED_LEN_MAX: usize = 1_048_576;
-/// Names of settings are looked for in so many bytes of a Bind, which are waited for.
-const SEARCHED_BIND_LEN: usize = 65_536;
+/// Names of settings are looked for in so many bytes of a Bind or FunctionCall, which are waited for.
+const SEARCHED_LEN_MAX: usize = 65_536;
+
+/// The numbers of PostgreSQL's functions for large objects that libpq calls by FunctionCall
+/// (`pg_proc.dat`): they leave nothing in the session.
+const LARGE_OBJECTS: [u32; 13] =
+    [715, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 
 /// What may set a setting that has to be asked about by its name.
 const MAY_SET: Signs = Signs::SETTINGS.with(Signs::OPAQUE);
@@ -62,8 +68,35 @@ pub(super) enum Sent<'a> {
     Query,
     /// To be prepared.
     Parse,
-    /// It was prepared before, and is to be run with these parameters.
+    /// It was prepared before, and is to be run with the parameters in this body.
     Bind(&'a [u8]),
+    /// A function is to be run with the arguments in this body.
+    Call(&'a [u8]),
+}
+
+impl<'a> Sent<'a> {
+    fn body(self) -> &'a [u8] {
+        match self {
+            Self::Query | Self::Parse => &[],
+            Self::Bind(body) | Self::Call(body) => body,
+        }
+    }
+
+    /// Each parameter, or the first part of it, as far as they are looked at.
+    fn each_value(self, note: impl FnMut(&[u8])) {
+        let body = self.body();
+        let searched = &body[..body.len().min(SEARCHED_LEN_MAX)];
+        match self {
+            Self::Query | Self::Parse => {}
+            Self::Bind(_) => bind_values(searched).for_each(note),
+            Self::Call(_) => call_values(searched).for_each(note),
+        }
+    }
+
+    /// May there be more parameters than are looked at?
+    fn is_cut(self) -> bool {
+        self.body().len() + HEADER_LEN >= SEARCHED_LEN_MAX
+    }
 }
 
 /// What becomes of a text.
@@ -240,10 +273,24 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// A function is called by its number, or a statement is used that we know nothing of.
-    pub(super) fn see_unknown(&mut self) -> Seen {
+    pub(super) fn see_unknown(&mut self, sent: Sent<'_>) -> Signs {
         let seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
-        self.leaves(seen, &[], Sent::Query);
-        seen
+        self.leaves(seen, &[], sent);
+        seen.signs
+    }
+
+    /// A function is called by its number. False if more of the message is needed.
+    pub(super) fn see_call(&mut self, header: Header, available: usize) -> bool {
+        let body = &self.input[self.at + HEADER_LEN..self.at + available];
+        if self.texts.is_none() || call_function(body).is_some_and(|it| LARGE_OBJECTS.contains(&it))
+        {
+            return true;
+        }
+        let is_there = !self.is_searched_later(header, available);
+        if is_there {
+            self.see_unknown(Sent::Call(body));
+        }
+        is_there
     }
 
     /// A Bind of the unnamed statement, or of one that we know nothing of.
@@ -264,7 +311,7 @@ impl<X: Exchange> Requests<'_, X> {
             }
             seen.signs
         } else {
-            self.see_unknown().signs
+            self.see_unknown(Sent::Bind(bind))
         }
     }
 
@@ -282,15 +329,20 @@ impl<X: Exchange> Requests<'_, X> {
     /// Is more needed of a Bind of that statement, since names of settings may be among its
     /// parameters?
     pub(super) fn needs_more(&self, name: &[u8], header: Header, available: usize) -> bool {
-        if self.texts.is_none() || available >= header.total.min(SEARCHED_BIND_LEN) {
+        if !self.is_searched_later(header, available) {
             return false;
         }
-        let Some(own) = &self.client.extended else { return false };
-        let seen = match name {
+        let own = self.client.extended.as_ref();
+        let seen = own.and_then(|own| match name {
             b"" => Some(own.unnamed_seen),
             name => own.statements.find(name).map(|found| found.used.statement.seen()),
-        };
-        seen.is_some_and(|seen| seen.signs.intersects(Signs::SETTINGS | Signs::OPAQUE))
+        });
+        seen.is_none_or(|seen| seen.signs.intersects(Signs::SETTINGS | Signs::OPAQUE))
+    }
+
+    /// Is more to come of the parameters of the message in front that are looked at?
+    pub(super) fn is_searched_later(&self, header: Header, available: usize) -> bool {
+        self.texts.is_some() && available < header.total.min(SEARCHED_LEN_MAX)
     }
 
     /// A statement may name others; what it names is looked up.
@@ -335,7 +387,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.owe(Entry::new(Expect::Close, Verb::Synthesize(Reply::Unsupported)));
         }
         let mut signs = seen.signs.without(quiet);
-        let parameters = if let Sent::Bind(parameters) = sent { parameters } else { &[] };
+        let parameters = sent.body();
         let moves = parse_context::may_change_context(seen.signs, text, parameters);
         let reports = self.server.session.state_report.is_some();
         let called = match reports {
@@ -373,25 +425,27 @@ impl<X: Exchange> Requests<'_, X> {
             self.server.session.resets.note(text);
         }
         if signs.intersects(MAY_SET) {
-            self.note_settings(seen.signs, text, parameters, sent);
+            self.note_settings(seen.signs, text, sent);
+            let is_unsearched = !seen.signs.intersects(Signs::SETTINGS) && sent.is_cut();
+            if is_unsearched && !reports {
+                self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
+            }
         }
         self.server.session.traces.named |= named;
         self.server.session.traces.outcome.called |= !matches!(sent, Sent::Parse);
     }
 
     /// Notes what may be names of settings in a text and in its parameters.
-    fn note_settings(&mut self, signs: Signs, text: &[u8], parameters: &[u8], sent: Sent<'_>) {
+    fn note_settings(&mut self, signs: Signs, text: &[u8], sent: Sent<'_>) {
         let sets = signs.intersects(Signs::SETTINGS);
-        let searched = parameters.len().min(SEARCHED_BIND_LEN);
-        // More may be to come, or the text was not kept.
-        let is_cut = parameters.len() + HEADER_LEN >= SEARCHED_BIND_LEN
-            || text.is_empty() && matches!(sent, Sent::Bind(_));
+        // What it runs is not known: it may be what SQL has prepared.
+        let is_unknown = text.is_empty() && matches!(sent, Sent::Bind(_));
         self.server.note_settings(|names| {
             names.note(text, sets);
-            bind_values(&parameters[..searched]).for_each(|value| names.note(value, sets));
-            names.incomplete |= sets && is_cut;
+            sent.each_value(|value| names.note(value, sets));
+            names.incomplete |= sets && (sent.is_cut() || is_unknown);
         });
-        if !signs.contains(Signs::PREPARED | Signs::OPAQUE) {
+        if !is_unknown && !signs.contains(Signs::PREPARED | Signs::OPAQUE) {
             return;
         }
         // EXECUTE runs what was prepared before.
