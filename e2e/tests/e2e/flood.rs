@@ -254,6 +254,9 @@ fn what_was_slow_once_delays_nobody() {
         let count = if is_full() { 200_000 } else { 20_000 };
         let flood = ("Parse (named), then Close", kinds::parse_then_close(count));
         read_bytes(&pooler, &database, IDLE, flood, count, count / 2);
+        let count = 2 * count;
+        let flood = ("EXECUTE of each name", kinds::execute_each(count));
+        read_bytes(&pooler, &database, IDLE, flood, count, count / 2);
     }
 }
 

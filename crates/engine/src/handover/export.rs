@@ -141,7 +141,7 @@ impl RecordWriter {
             unnamed_is_clients: server.unnamed != 0 && server.unnamed == unnamed,
             numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
             changes_schema: server.changes_schema,
-            lent: server.session.lent.iter().map(|lent| lent.name.to_vec()).collect(),
+            lent: server.session.lent.keys().map(|name| name.to_vec()).collect(),
             signs: server.session.traces.signs.bits(),
             pins_by_name: server.session.traces.named || server.has_too_many_names(),
             state_report: server.session.state_report.as_deref().cloned(),

@@ -283,12 +283,9 @@ impl<X: Exchange> Engine<X> {
         server.session.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
         // Older than anything to come.
-        let lent = record.lent.iter().map(|name| Lent {
-            name: name.as_slice().into(),
-            since: 0,
-            is_placeholder: false,
-        });
-        server.session.lent = lent.collect();
+        let lent = Lent { since: 0, is_placeholder: false };
+        server.session.lent =
+            record.lent.iter().map(|name| (name.as_slice().into(), lent)).collect();
         server.times.released_at = record.released_at;
         server.times.asked_at = record.asked_at;
         server.times.replied_at = record.replied_at;

@@ -25,6 +25,7 @@ use crate::server::{LoginStage, ServerPurpose};
 use crate::session::carried::Carried;
 use crate::session::probe::{self, Probe, Topics};
 use crate::session::setting_names::SettingNames;
+use crate::session::state::AllLent;
 use crate::shell::{Event, Exchange, Io};
 
 const TOPICS: Topics = Topics { settings: true, objects: false };
@@ -105,7 +106,7 @@ impl<X: Exchange> Engine<X> {
         let known = view.history.known_customs().filter(|name| name.is_ascii());
         let customs: BTreeSet<&[u8]> = known.chain(names.iter().map(|(name, _)| name)).collect();
         let login = settings.login_user().as_bytes();
-        let question = probe::question(TOPICS, login, customs.into_iter(), &[]);
+        let question = probe::question(TOPICS, login, customs.into_iter(), &AllLent::new());
         let mut out = Vec::new();
         frontend::query(&mut out, &question);
         self.server_login(id).stage = LoginStage::Asked(Probe::new(TOPICS));

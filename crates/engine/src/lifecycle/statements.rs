@@ -14,6 +14,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::probe::{self, Topics};
+use crate::session::state::AllLent;
 use crate::shell::{Exchange, Io};
 
 const RECOUNT: Topics = Topics { settings: false, objects: true };
@@ -52,7 +53,7 @@ impl<X: Exchange> Engine<X> {
             server.vars.change(|vars| vars.prepared = prepared);
             return self.prepare(id, on, now, io);
         }
-        let sql = probe::question(RECOUNT, b"", std::iter::empty(), &[]);
+        let sql = probe::question(RECOUNT, b"", std::iter::empty(), &AllLent::new());
         self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, now, io);
         Readable::NotYet
     }

@@ -27,6 +27,7 @@ use foldhash::fast::RandomState;
 use wire::backend;
 
 use crate::relay::prepared::Statement;
+use crate::session::state::Lent;
 
 mod latest;
 mod part;
@@ -92,8 +93,8 @@ pub enum Undo {
     /// does not have it either.
     Parse { name: Arc<[u8]>, statement: Arc<Statement>, sent: bool },
     /// The client's Close: it still has the name, since that Parse.
-    /// `lent`: the server had the statement under that name, too, since this message.
-    Close { name: Arc<[u8]>, statement: Arc<Statement>, since: u64, lent: Option<u64> },
+    /// `lent`: the server had the statement under that name, too.
+    Close { name: Arc<[u8]>, statement: Arc<Statement>, since: u64, lent: Option<Lent> },
     /// A Parse of ours: the server does not have the statement.
     Prepare { statement: Arc<Statement> },
     /// A Close of ours: the server still has the statement, since that Parse.
@@ -105,8 +106,8 @@ pub enum Undo {
     DropUnnamed { before: u64 },
     /// A Parse of ours: the server does not have the client's unnamed statement.
     PrepareUnnamed,
-    /// A Parse of ours, with that serial number: the server was not lent the statement.
-    Lend { since: u64 },
+    /// A Parse of ours: the server was not lent the statement.
+    Lend { name: Arc<[u8]> },
 }
 
 impl Undo {

@@ -487,7 +487,7 @@ impl Replies<'_> {
     /// client has lost it.
     fn statement_deallocated(&mut self, serial: u64) {
         let Some(name) = self.server.session.deallocations.take(serial) else { return };
-        self.server.session.lent.retain(|lent| lent.name != name);
+        self.server.session.lent.remove(&name);
         let extended = self.client.as_mut().and_then(|client| client.extended.as_mut());
         let own = extended.map(|extended| &mut extended.statements);
         if let Some(own) = own
@@ -501,7 +501,7 @@ impl Replies<'_> {
     fn statements_discarded(&mut self, serial: u64) {
         self.server.session.traces.deallocates = true;
         self.server.statements.discard_before(serial);
-        self.server.session.lent.retain(|lent| lent.since > serial);
+        self.server.session.lent.retain(|_, lent| lent.since > serial);
         if let Some(extended) = self.client.as_mut().and_then(|client| client.extended.as_mut()) {
             extended.statements.discard_before(serial);
         }

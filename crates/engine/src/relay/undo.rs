@@ -6,14 +6,14 @@ use sql::{Seen, Signs};
 use crate::client::Client;
 use crate::relay::ledger::{Entry, Undo};
 use crate::relay::prepared::ServerStatements;
-use crate::session::state::Lent;
+use crate::session::state::AllLent;
 
 /// A message that was sent has had no effect.
 pub(crate) fn undo(
     entry: Entry,
     statements: &mut ServerStatements,
     unnamed: &mut u64,
-    lent: &mut Vec<Lent>,
+    lent: &mut AllLent,
     client: Option<&mut Client>,
 ) {
     let Some(undo) = entry.undo else { return };
@@ -29,11 +29,7 @@ pub(crate) fn undo(
             }
         }
         Undo::Close { name, statement, since, lent: was_lent } => {
-            lent.extend(was_lent.map(|since| Lent {
-                name: name.clone(),
-                since,
-                is_placeholder: false,
-            }));
+            lent.extend(was_lent.map(|lent| (name.clone(), lent)));
             if let Some(client) = client {
                 client.statements.restore(name, statement, since);
             }
@@ -62,6 +58,10 @@ pub(crate) fn undo(
         }
         Undo::PrepareUnnamed if *unnamed > entry.serial => {}
         Undo::PrepareUnnamed => *unnamed = 0,
-        Undo::Lend { since } => lent.retain(|lent| lent.since != since),
+        Undo::Lend { name } => {
+            if lent.get(&name).is_some_and(|lent| lent.since == entry.serial) {
+                lent.remove(&name);
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::session::resets::Resets;
 use crate::session::scanning::Scanning;
 use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
-use crate::session::state::{Deallocations, Lent, Numbers, Traces};
+use crate::session::state::{AllLent, Deallocations, Numbers, Traces};
 use crate::session::state_report::StateReport;
 use crate::values::Values;
 
@@ -27,7 +27,7 @@ pub struct ServerSession {
     /// May it have set a tracked parameter by what its texts say, if only for itself?
     pub may_set: bool,
     /// Statements that it was lent for that transaction, under these names of its client's.
-    pub lent: Vec<Lent>,
+    pub lent: AllLent,
     /// Names that its texts deallocate.
     pub deallocations: Deallocations,
     /// Its client keeps it, for these reasons.

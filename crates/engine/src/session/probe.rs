@@ -13,7 +13,7 @@ use wire::backend;
 use crate::notify::listening::CHANNELS_MAX;
 use crate::session::carried::{Carried, Setting};
 use crate::session::pins::Pins;
-use crate::session::state::Lent;
+use crate::session::state::AllLent;
 use crate::vars::{quote_bytes, quote_literal};
 
 /// Of a transaction, not of a session, though they are shown among the others.
@@ -115,7 +115,7 @@ pub(crate) fn question<'a>(
     topics: Topics,
     login: &[u8],
     customs: impl Iterator<Item = &'a [u8]>,
-    lent: &[Lent],
+    lent: &AllLent,
 ) -> Vec<u8> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
     if topics.settings {
@@ -135,7 +135,7 @@ pub(crate) fn question<'a>(
         let mut part = b"SELECT 'n', name, NULL FROM pg_catalog.pg_prepared_statements \
             WHERE name OPERATOR(pg_catalog.=) ANY (ARRAY["
             .to_vec();
-        quote_list(lent.iter().map(|lent| &*lent.name), &mut part);
+        quote_list(lent.keys().map(|name| &**name), &mut part);
         part.extend_from_slice(b"]::pg_catalog.text[])");
         parts.push(part);
     }
@@ -274,10 +274,32 @@ impl Probe {
         Some(())
     }
 
+    /// Reasons to keep the server, if it is not carried.
+    fn setting(&mut self, name: Vec<u8>, value: Option<Vec<u8>>) -> Pins {
+        let Some(value) = value else { return Pins::SETTING };
+        self.settings_len += name.len() + value.len();
+        if self.settings_len > SETTINGS_LEN_MAX {
+            return Pins::SETTING;
+        }
+        self.settings.push(Setting { name: name.into(), value: value.into() });
+        Pins::NONE
+    }
+
+    /// The same of a statement.
+    fn statement(&mut self, name: Vec<u8>, text: Option<Vec<u8>>) -> Pins {
+        let Some(text) = text.filter(|_| self.prepared.len() < PREPARED_MAX) else {
+            return Pins::PREPARED;
+        };
+        self.prepared.push(Setting { name: name.into(), value: text.into() });
+        Pins::NONE
+    }
+
     /// None if what came was no answer to the question.
     pub fn finish(self) -> Option<Left> {
-        let Self { topics, settings, prepared, lent, channels, pins, malformed } = self;
-        let left = Left { lent, ..Left::new(topics, settings, prepared, channels, pins) };
+        let Self { topics, settings, settings_len: _, prepared, lent, channels, pins, malformed } =
+            self;
+        let left = Left::new(topics, settings, prepared, channels, pins);
+        let left = Left { lent, ..left };
         (!malformed).then_some(left)
     }
 }
@@ -356,6 +378,7 @@ fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::state::Lent;
 
     fn row(values: &[Option<&str>]) -> Vec<u8> {
         let mut body = (values.len() as u16).to_be_bytes().to_vec();
@@ -454,14 +477,15 @@ mod tests {
     fn only_what_is_asked_for_is_in_the_question() {
         let ask = |settings, objects, customs: &[&str]| {
             let customs = customs.iter().map(|name| name.as_bytes());
-            let sql = question(Topics { settings, objects }, b"o'b", customs, &[]);
+            let sql = question(Topics { settings, objects }, b"o'b", customs, &AllLent::new());
             String::from_utf8(sql).unwrap()
         };
         let settings = ask(true, false, &[]);
         assert!(settings.contains("'o''b'") && !settings.contains("pg_locks"));
         assert!(!settings.contains("ARRAY["));
         assert!(ask(true, false, &["app.x", "b.y"]).contains("ARRAY['app.x','b.y']"));
-        let lent = [Lent { name: b"it's"[..].into(), since: 1, is_placeholder: false }];
+        let lent = Lent { since: 1, is_placeholder: false };
+        let lent = AllLent::from([(b"it's"[..].into(), lent)]);
         let topics = Topics { settings: false, objects: false };
         let names = question(topics, b"", std::iter::empty(), &lent);
         assert!(String::from_utf8(names).unwrap().contains("ANY (ARRAY['it''s']"));

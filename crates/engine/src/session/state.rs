@@ -2,7 +2,7 @@
 //! (`pool_mode = auto`): plain data. What is found out about it, and when, is in
 //! `session/verdict.rs`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use sql::Signs;
@@ -54,10 +54,12 @@ impl Numbers {
     }
 }
 
-/// A statement that a server has for a while under its client's own name.
-#[derive(Clone, Debug)]
+/// Statements that a server has for a while under its client's own names.
+pub(crate) type AllLent = BTreeMap<Arc<[u8]>, Lent>;
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
 pub struct Lent {
-    pub name: Arc<[u8]>,
     /// Serial number of the Parse.
     pub since: u64,
     /// Has the server a placeholder of that name, with which EXECUTE would fail? The text that it was

@@ -17,7 +17,7 @@
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
 use crate::server::Settling;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use config::Unsupported;
 use sql::Signs;
@@ -33,7 +33,7 @@ use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{self, Left, Probe, Topics};
 use crate::session::resets::Resets;
 use crate::session::sequences::DrawnNumbers;
-use crate::session::state::{Lent, Numbers, Traces};
+use crate::session::state::{AllLent, Numbers, Traces};
 use crate::session::state_report;
 use crate::session::text_history::CANDIDATES_MAX;
 use crate::shell::{Exchange, Io};
@@ -132,8 +132,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let mut messages = Vec::new();
-        let names = server.session.lent.iter().map(|lent| &*lent.name);
-        names.for_each(|name| frontend::close_statement(&mut messages, name));
+        server.session.lent.keys().for_each(|name| frontend::close_statement(&mut messages, name));
         frontend::sync(&mut messages);
         let mut expected = vec![Expect::Close; server.session.lent.len()];
         expected.push(Expect::Sync);
@@ -293,10 +292,10 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// What was lent and is not there any more its client has deallocated by SQL.
-    fn forget_deallocated(&mut self, id: ClientId, lent: &[Lent], left: &Left) {
+    fn forget_deallocated(&mut self, id: ClientId, lent: &AllLent, left: &Left) {
         let Some(extended) = &mut self.client_mut(id).extended else { return };
-        let is_there = |name: &[u8]| left.lent.iter().any(|left| **left == *name);
-        for Lent { name, .. } in lent.iter().filter(|lent| !is_there(&lent.name)) {
+        let there: HashSet<&[u8]> = left.lent.iter().map(|name| &**name).collect();
+        for name in lent.keys().filter(|name| !there.contains(&***name)) {
             extended.statements.remove(name);
         }
     }

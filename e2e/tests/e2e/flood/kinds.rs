@@ -73,6 +73,14 @@ pub(super) fn parse_then_close(count: usize) -> Vec<u8> {
     parses.chain((0..count / 2).flat_map(|n| close_statement(&format!("s{n}")))).collect()
 }
 
+/// A transaction in which SQL executes many statements of the protocol, each by its name.
+pub(super) fn execute_each(count: usize) -> Vec<u8> {
+    let pairs = (0..count / 2).flat_map(|n| {
+        [parse(&format!("s{n}"), "select 1"), query(&format!("execute s{n}"))].concat()
+    });
+    query("begin").into_iter().chain(pairs).collect()
+}
+
 /// What the client has begun before its flood.
 pub(super) struct State {
     pub(super) name: &'static str,

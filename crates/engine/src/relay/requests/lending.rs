@@ -54,16 +54,14 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// `first`: the first message that belongs to this text.
     fn lend_one(&mut self, name: &[u8], is_executed: bool, text: &[u8], first: u64) {
-        let lent = self.server.session.lent.iter().position(|lent| *lent.name == *name);
+        let lent = self.server.session.lent.get(name);
         let has_open_batch = self.server.ledger.has_open_batch();
         // An earlier text, which has left it alone: one that takes it away has been waited for.
-        let is_void = |at: &usize| {
-            let lent = &self.server.session.lent[*at];
+        let is_void = lent.is_some_and(|lent| {
             is_executed && lent.is_placeholder && lent.since < first && !has_open_batch
-        };
-        let void = lent.filter(is_void);
+        });
         let is_there = self.server.vars.prepared.get(name).is_some() || lent.is_some();
-        let is_there = is_there && void.is_none();
+        let is_there = is_there && !is_void;
         // One of our names is none of the client's, and other letters depend on the encoding.
         if is_there || name.starts_with(SERVER_NAME_PREFIX) || !name.is_ascii() {
             return;
@@ -74,8 +72,7 @@ impl<X: Exchange> Requests<'_, X> {
             true => (&*statement.sql, &*statement.types),
             false => (PLACEHOLDER, frontend::NO_TYPES),
         };
-        if let Some(at) = void {
-            self.server.session.lent.swap_remove(at);
+        if is_void {
             frontend::close_statement(self.out.insert(), name);
             *self.serial += 1;
             let mut close = Entry::new(Expect::Close, ReplyVerb::Internal);
@@ -91,15 +88,15 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let since = self.next_serial();
         let is_placeholder = !is_executed && !text.contains(&b'\\');
-        self.server.session.lent.push(Lent { name: found.name, since, is_placeholder });
+        let undo = Undo::Lend { name: found.name.clone() };
+        self.server.session.lent.insert(found.name, Lent { since, is_placeholder });
         if has_open_batch {
             // If it fails, the client's message would have failed, too.
-            return self
-                .owe(Entry::new(Expect::Parse, ReplyVerb::Swallow).undo(Undo::Lend { since }));
+            return self.owe(Entry::new(Expect::Parse, ReplyVerb::Swallow).undo(undo));
         }
         // If it fails the text is to have its say all the same.
         frontend::sync(self.out.insert());
-        let parse = Entry::new(Expect::Parse, ReplyVerb::Internal).undo(Undo::Lend { since });
+        let parse = Entry::new(Expect::Parse, ReplyVerb::Internal).undo(undo);
         for mut entry in [parse, Entry::new(Expect::Sync, ReplyVerb::Internal)] {
             *self.serial += 1;
             entry.serial = *self.serial;

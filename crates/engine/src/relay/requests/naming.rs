@@ -185,9 +185,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         // does not exist is no error.
         let own = self.client.extended.as_ref();
         let is_own = own.is_some_and(|own| own.statements.find(named.name).is_some());
-        let at =
-            self.server.session.lent.iter().position(|lent| is_own && *lent.name == *named.name);
-        let lent = at.map(|at| self.server.session.lent.swap_remove(at).since);
+        let lent = if is_own { self.server.session.lent.remove(named.name) } else { None };
         let mut entry = match lent.is_some() || self.server.ledger.owes_many() {
             false => Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete)),
             true => {
