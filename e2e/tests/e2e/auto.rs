@@ -166,6 +166,35 @@ fn who_has_something_on_a_server_keeps_it_until_it_is_gone() {
     }
 }
 
+/// What is too large to be carried.
+#[test]
+fn a_session_with_more_than_is_carried_keeps_its_server() {
+    if !support::only_probed() {
+        return;
+    }
+    let (pooler, database) = pooler(2);
+    let long = "x".repeat(2_000_000);
+    let set = "SELECT set_config('app.big', repeat('x', 2000000), false) IS NULL";
+    let prepare = format!("PREPARE big AS SELECT length('{long}')");
+    for (make, reason, use_it) in [
+        (set, "setting", "SELECT length(current_setting('app.big'))"),
+        (&prepare, "prepared statement", "EXECUTE big"),
+    ] {
+        let mut client = pooler.client(&database);
+        client.rows(make);
+        eventually("it keeps its server", Duration::from_secs(10), || {
+            (pooler.admin("SHOW PINS").column("reason") == [reason]).then_some(())
+        });
+        assert_eq!(client.value(use_it), "2000000");
+        let mut other = pooler.client(&database);
+        assert_eq!(other.value("SELECT coalesce(current_setting('app.big', true), '')"), "");
+        client.rows("DISCARD ALL");
+        eventually("it has let go", Duration::from_secs(10), || {
+            pooler.admin("SHOW PINS").rows.is_empty().then_some(())
+        });
+    }
+}
+
 #[test]
 fn statements_of_sql_go_with_the_client() {
     if !support::only_weir() {

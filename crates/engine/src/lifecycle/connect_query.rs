@@ -121,7 +121,7 @@ impl<X: Exchange> Engine<X> {
         else {
             return Step::Ready;
         };
-        match probe.finish().and_then(|left| left.settings) {
+        match probe.finish().filter(|left| left.pins.is_empty()).and_then(|left| left.settings) {
             Some(set) => self.begin_with(id, &set),
             None => Step::Failed("what connect_query has set was not understood".into()),
         }

@@ -39,6 +39,8 @@ pub struct Topics {
 pub struct Probe {
     topics: Topics,
     settings: Vec<Setting>,
+    /// What they take, those included that are too much.
+    settings_len: usize,
     /// Names, and the texts they were prepared by.
     prepared: Vec<Setting>,
     /// Names of statements that were lent and are there.
@@ -84,7 +86,8 @@ impl Left {
         mut pins: Pins,
     ) -> Self {
         settings.retain(|one| !OF_TRANSACTION.contains(&&*one.name) && !is_ours(&one.name));
-        let prepared = portable(prepared).unwrap_or_else(|| {
+        let fits = !pins.contains(Pins::PREPARED);
+        let prepared = portable(prepared).filter(|_| fits).unwrap_or_else(|| {
             pins |= Pins::PREPARED;
             Carried::default()
         });
@@ -144,10 +147,11 @@ pub(crate) fn question<'a>(
     [ASCII_OF, &given, &parts, b") found (kind, name, value)"].concat()
 }
 
-/// Bytes above 127 as `\ooo`, a backslash doubled.
+/// Bytes above 127 as `\ooo`, a backslash doubled. A value that is too long is left out.
 const ASCII_OF: &[u8] = b"SELECT kind, \
     pg_catalog.encode(pg_catalog.convert_to(name, pg_catalog.getdatabaseencoding()), 'escape'), \
-    pg_catalog.encode(pg_catalog.convert_to(value, pg_catalog.getdatabaseencoding()), 'escape') \
+    CASE WHEN pg_catalog.octet_length(value) OPERATOR(pg_catalog.<=) 65536 THEN \
+    pg_catalog.encode(pg_catalog.convert_to(value, pg_catalog.getdatabaseencoding()), 'escape') END \
     FROM (";
 
 /// Nobody has a role but who has become one, or whose sessions begin with one.
@@ -223,6 +227,7 @@ impl Probe {
         Self {
             topics,
             settings: Vec::new(),
+            settings_len: 0,
             prepared: Vec::new(),
             lent: Vec::new(),
             channels: Vec::new(),
@@ -249,28 +254,25 @@ impl Probe {
             None => Some(None),
         };
         let (name, text) = (text()?, text()?);
-        self.pins |= match kind {
-            b"s" => {
-                self.settings.push(Setting { name: name?.into(), value: text?.into() });
-                Pins::NONE
-            }
+        let pins = match kind {
+            b"s" => self.setting(name?, text),
             b"l" => {
-                self.channels.push(text?.into());
+                if self.channels.len() <= CHANNELS_MAX {
+                    self.channels.push(text?.into());
+                }
                 Pins::NONE
             }
             b"t" => Pins::TEMPORARY,
             b"a" => Pins::LOCK,
             b"h" => Pins::CURSOR,
-            b"p" => {
-                self.prepared.push(Setting { name: name?.into(), value: text?.into() });
-                Pins::NONE
-            }
+            b"p" => self.statement(name?, text),
             b"n" => {
                 self.lent.push(name?.into());
                 Pins::NONE
             }
             _ => return None,
         };
+        self.pins |= pins;
         Some(())
     }
 
@@ -303,6 +305,9 @@ impl Probe {
         (!malformed).then_some(left)
     }
 }
+
+/// More settings are not carried, by the bytes of their names and values: Weir would have to keep them.
+const SETTINGS_LEN_MAX: usize = 65_536;
 
 /// More statements are not carried, nor longer ones: they are all prepared anew on each server that
 /// the client gets.
@@ -446,6 +451,36 @@ mod tests {
             pinned
         );
         assert_eq!(prepared("a", &format!("PREPARE a AS SELECT {}", "1".repeat(20_000))), pinned);
+    }
+
+    #[test]
+    fn more_settings_than_are_carried_are_not_kept_here() {
+        let value = "x".repeat(1_000);
+        let names: Vec<_> = (0..100).map(|at| format!("app.x{at}")).collect();
+        let mut probe = Probe::new(Topics { settings: true, objects: false });
+        for name in &names {
+            probe.message(backend::DATA_ROW, &row(&[Some("s"), Some(name), Some(&value)]));
+        }
+        let left = probe.finish().unwrap();
+        assert_eq!((left.settings.unwrap().all().len(), left.pins), (65, Pins::SETTING));
+        let long = answer(&[&[Some("s"), Some("app.x"), None]]).unwrap();
+        assert_eq!((long.settings, long.pins), (Some(Carried::default()), Pins::SETTING));
+    }
+
+    #[test]
+    fn of_statements_that_are_too_long_or_too_many_none_is_carried() {
+        let short = [Some("p"), Some("a"), Some("PREPARE a AS SELECT 1")];
+        let names: Vec<_> = (0..=PREPARED_MAX).map(|at| format!("a{at}")).collect();
+        let texts: Vec<_> =
+            names.iter().map(|name| format!("PREPARE {name} AS SELECT 1")).collect();
+        let all = names.iter().zip(&texts).map(|(name, text)| [Some("p"), Some(name), Some(text)]);
+        let all: Vec<_> = all.collect();
+        let many: Vec<_> = all.iter().map(|row| &row[..]).collect();
+        for rows in [&[&short[..], &[Some("p"), Some("b"), None]][..], &many] {
+            let left = answer(rows).unwrap();
+            assert_eq!((left.prepared, left.pins), (Some(Carried::default()), Pins::PREPARED));
+        }
+        assert_eq!(answer(&many[1..]).unwrap().pins, Pins::NONE);
     }
 
     #[test]
