@@ -25,8 +25,9 @@ pub(crate) const UNTOLD_LEN_MAX: usize = 4 << 20;
 /// What is kept of what a client has notified itself until the listener has told it, too, in bytes.
 pub(crate) const ECHOES_LEN_MAX: usize = 4 << 20;
 
-/// So many of the news kept for a client are compared with what its server tells. What is beyond is told
-/// twice: the work for one notification has to be bounded.
+/// So many of the news kept for a client are compared with what its server tells, and so many of its own
+/// with what the listener tells. What is beyond is told twice: the work for one notification has to be
+/// bounded.
 const KEPT_COMPARED_MAX: usize = 1_024;
 
 /// More channels are not carried: all of them are listened to on each server that the client gets.
@@ -158,10 +159,9 @@ impl Listening {
 
     /// Where it stands among the first that are kept for the client.
     fn kept(&self, said: &NotificationResponse<'_>) -> Option<usize> {
+        let said = body_of(said);
         let is_it = |news: &News| match news {
-            News::Notification(body) => {
-                NotificationResponse::decode(body).is_ok_and(|other| other == *said)
-            }
+            News::Notification(body) => **body == *said,
             News::Gap | News::Deaf => false,
         };
         self.untold.iter().take(KEPT_COMPARED_MAX).position(is_it)
@@ -183,7 +183,9 @@ impl Listening {
         if !is_live && self.moving.get(said.channel).is_none() {
             return false;
         }
-        match self.echoes.iter().position(|echo| **echo == *body) {
+        // The listener tells them in the same order.
+        let mut first = self.echoes.iter().take(KEPT_COMPARED_MAX);
+        match first.position(|echo| **echo == *body) {
             Some(at) => {
                 self.echoes.remove(at);
                 self.echoes_len -= body.len();
@@ -368,6 +370,19 @@ mod tests {
         own.lose_listener();
         assert_eq!(from_server(&mut own, "live", false), Hearing::Drop);
         assert_eq!(own.untold.len(), KEPT_COMPARED_MAX + 3);
+    }
+
+    #[test]
+    fn not_all_of_its_own_doing_is_compared_with_what_the_listener_tells() {
+        let mut own = Listening::new(PoolId(0));
+        own.live = names(&["live"]);
+        let bodies: Vec<_> =
+            (0..=KEPT_COMPARED_MAX).map(|number| body(7, "live", &number.to_string())).collect();
+        for body in &bodies {
+            own.hear_server(&NotificationResponse::decode(body).unwrap(), true);
+        }
+        assert!(own.hear_listener(&bodies[KEPT_COMPARED_MAX]), "it is told twice");
+        assert!(bodies.iter().all(|body| !own.hear_listener(body)));
     }
 
     #[test]
