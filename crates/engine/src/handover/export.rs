@@ -22,6 +22,7 @@ use crate::handover::records::{
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
 use crate::server::{Server, ServerPhase};
+use crate::session::state::Session;
 use crate::session::text_history::CustomsRecord;
 use crate::shell::Exchange;
 use crate::values::Values;
@@ -98,6 +99,7 @@ impl RecordWriter {
             extended: client.extended.as_deref().map(|extended| self.extended(extended)),
             replication: client.replication.as_deref().map(ReplicationRecord::of),
             startup: client.session.as_deref().map(|own| self.vars(&own.startup)),
+            lacks_news: client.session.as_deref().is_some_and(Session::depends_on_listener),
             tracks: client.statement_names == StatementNames::Translated,
             connected_at: client.connected_at,
             request_at: client.request_at,

@@ -19,6 +19,7 @@ use crate::handover::records::{
     WorkerRecords,
 };
 use crate::ids::{ClientId, Identity, Micros, ServerId};
+use crate::notify::listening::{Listening, News};
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::carried::{Carried, Setting};
@@ -214,6 +215,11 @@ impl<X: Exchange> Engine<X> {
         client.extended = record.extended.map(|own| extended(own, unnamed, tables));
         client.replication = record.replication.map(|own| Box::new(own.into_replication()));
         client.session = record.startup.map(|at| Box::new(Session::new(tables.vars(at))));
+        if let (true, Some(pool)) = (record.lacks_news, pool) {
+            let mut listening = Box::new(Listening::new(pool));
+            listening.keep(News::Gap);
+            client.session_mut().listening = Some(listening);
+        }
         client.statement_names =
             if record.tracks { StatementNames::Translated } else { StatementNames::Own };
         client.request_at = record.request_at;
@@ -320,7 +326,7 @@ impl<X: Exchange> Engine<X> {
         clients.retain(|id| self.clients.contains(id.0 as usize));
         for id in clients.iter().copied() {
             if !self.client(id).vars.channels.is_empty() {
-                self.listen_again(id);
+                self.listen_again(id, now, io);
             }
         }
         clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));

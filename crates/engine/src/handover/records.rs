@@ -26,7 +26,7 @@ use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 13;
+pub const FORMAT: u32 = 14;
 
 /// What one worker gives away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +145,8 @@ pub struct ClientRecord {
     pub replication: Option<ReplicationRecord>,
     /// Into [`WorkerRecords::vars`], if its session has settings of its own to go back to.
     pub startup: Option<u32>,
+    /// May notifications for it be lost with the other process?
+    pub lacks_news: bool,
     pub tracks: bool,
     pub connected_at: Micros,
     pub request_at: Micros,

@@ -300,21 +300,29 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A client of another process, where it listened.
-    pub(crate) fn listen_again(&mut self, id: ClientId) {
+    pub(crate) fn listen_again(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
         let client = &self.clients[id.0 as usize];
         let (Some(pool), channels) = (client.pool, client.vars.channels.clone()) else { return };
         if channels.is_empty() {
             return;
         }
         let client = &mut self.clients[id.0 as usize];
-        let mut own = Box::new(Listening::new(pool));
-        // A server that has come along tells of all of them.
-        match client.server {
-            Some(_) => own.moving = channels,
-            None => (own.live, own.unheard) = (channels, true),
+        let pinned =
+            client.server.and_then(|on| self.servers[on.0 as usize].session.pinned.as_deref());
+        let keeps = pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN));
+        let own = &mut client.session_mut().listening;
+        let own = own.get_or_insert_with(|| Box::new(Listening::new(pool)));
+        // A server that the client keeps for that tells of all of them. Else the client is told of the gap when
+        // there is a listener.
+        match keeps {
+            true => own.moving = channels,
+            false => {
+                own.take_untold();
+                (own.live, own.unheard) = (channels, true);
+            }
         }
-        client.session_mut().listening = Some(own);
         self.ask_listener(id);
+        self.tell_untold(id, now, io);
     }
 
     /// The client goes, or is another process's.

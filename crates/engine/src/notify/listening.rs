@@ -244,6 +244,11 @@ impl Listening {
         std::mem::take(&mut self.untold)
     }
 
+    /// Would notifications be missed if the listener were lost now, with all that it has told?
+    pub fn depends_on_listener(&self) -> bool {
+        self.unheard || self.has_untold() || !self.live.is_empty()
+    }
+
     /// The listener has to do with it.
     pub fn is_known(&self) -> bool {
         !self.live.is_empty() || !self.moving.is_empty()

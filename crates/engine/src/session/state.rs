@@ -31,6 +31,11 @@ impl Session {
     pub fn new(startup: Values) -> Self {
         Self { startup, order: None, renews: false, listening: None }
     }
+
+    /// See [`Listening::depends_on_listener`].
+    pub fn depends_on_listener(&self) -> bool {
+        self.listening.as_ref().is_some_and(|own| own.depends_on_listener())
+    }
 }
 
 /// Whose numbers `currval` and `lastval` would tell on a server.

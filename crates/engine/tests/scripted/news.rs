@@ -184,3 +184,74 @@ fn a_client_that_keeps_its_server_finds_the_listener_again_though_it_listens_to_
     server.send([told(5, "news", "1")]);
     client.expect([]);
 }
+
+/// The listener of the process that has taken over.
+fn next_listener(rig: &Rig) -> Server {
+    rig.wait(0);
+    let listener = rig.server(rig.servers() - 1);
+    begin(&listener, "LISTEN \"news\";");
+    listener
+}
+
+#[test]
+fn a_client_that_takes_its_server_to_the_next_process_is_told_of_what_it_may_have_missed() {
+    let rig = rig(1);
+    let (client, server, ..) = listening(&rig, 0);
+    locks(&client, &server);
+    // The listener is to tell of it, and that ends with its process.
+    server.send([told(6, "news", "1")]);
+    client.expect([]);
+    rig.hand_over();
+    server.send([told(6, "news", "2")]);
+    client.expect([told(6, "news", "2")]);
+    let listener = next_listener(&rig);
+    client.expect([warning("01000", GAP)]);
+    server.send([told(6, "news", "3")]);
+    listener.send([told(6, "news", "3")]);
+    client.expect([told(6, "news", "3")]);
+}
+
+#[test]
+fn what_was_kept_for_a_client_in_a_transaction_is_not_lost_in_silence() {
+    let rig = rig(1);
+    let (client, server, listener, _) = listening(&rig, 0);
+    begins(&client, &server);
+    listener.send([told(6, "news", "1")]);
+    rig.hand_over();
+    next_listener(&rig);
+    client.expect([]);
+    client.send([query("COMMIT")]);
+    server.answers("COMMIT");
+    left(&server, &["news"]);
+    client.expect([done("OK"), warning("01000", GAP)]);
+    assert!(server.is_parked());
+}
+
+#[test]
+fn a_client_that_hears_from_its_server_alone_misses_nothing_in_the_next_process() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    rig.hand_over();
+    server.send([told(6, "news", "1")]);
+    client.expect([told(6, "news", "1")]);
+}
+
+/// It had some channels from the listener, and the newest from its server.
+#[test]
+fn a_client_that_keeps_its_server_for_a_new_channel_is_told_at_once() {
+    let rig = rig(1);
+    let (client, server, ..) = listening(&rig, 0);
+    client.send([query("LISTEN more")]);
+    server.answers("LISTEN \"news\";");
+    server.answers("LISTEN more");
+    client.take();
+    left(&server, &["news", "more"]);
+    rig.hand_over();
+    client.expect([warning("01000", GAP)]);
+    for channel in ["news", "more"] {
+        server.send([told(6, channel, "1")]);
+        client.expect([told(6, channel, "1")]);
+    }
+}

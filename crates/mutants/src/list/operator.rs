@@ -123,6 +123,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "RestartHidesGap",
+        wrong: "Auto mode: after an online restart, a client with a server gets no WARNING",
+        seen_in: "Weir, until the simulator had it",
+        noticed_by: "waits",
+        changes: &[change(
+            "notify/listen.rs",
+            "let keeps = «pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN))»;",
+            "client.server.is_some()",
+        )],
+    },
+    Mutant {
         name: "RestartForgetsNames",
         wrong: "After an online restart, a client's prepared statements are missing",
         seen_in: "",

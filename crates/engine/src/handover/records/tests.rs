@@ -78,7 +78,7 @@ fn extended() -> impl Strategy<Value = ExtendedRecord> {
 }
 
 fn client() -> impl Strategy<Value = ClientRecord> {
-    let flags = any::<[bool; 5]>();
+    let flags = any::<[bool; 6]>();
     let replication = (any::<bool>(), prop::option::of(bytes()))
         .prop_map(|(is_logical, options)| ReplicationRecord { is_logical, options });
     let rare =
@@ -86,7 +86,7 @@ fn client() -> impl Strategy<Value = ClientRecord> {
     ("[a-zß]{0,9}", ".{0,9}", flags, any::<(u64, u32)>(), bytes(), rare, any::<[u64; 3]>())
         .prop_map(
             |(database, user, flags, (key, vars), held, (extended, replication, server), times)| {
-                let [is_counted, welcomed, notified, long_key, tracks] = flags;
+                let [is_counted, welcomed, notified, long_key, tracks, lacks_news] = flags;
                 ClientRecord {
                     address: welcomed.then(|| user.clone()),
                     given: given(database.len()),
@@ -102,6 +102,7 @@ fn client() -> impl Strategy<Value = ClientRecord> {
                     extended,
                     replication,
                     startup: tracks.then_some(vars),
+                    lacks_news,
                     tracks,
                     connected_at: times[0],
                     request_at: times[1],

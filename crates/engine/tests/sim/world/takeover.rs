@@ -110,6 +110,7 @@ impl World {
         if let Some(server) = self.net.servers.first() {
             server.backend.schema.forget_begun();
         }
+        self.setup.bus.count_loss();
         for (at, server) in self.net.servers.iter_mut().enumerate() {
             if !kept.contains(&at) && server.place != Place::Closed {
                 server.place = Place::Closed;
