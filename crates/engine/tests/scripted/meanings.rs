@@ -181,6 +181,15 @@ fn what_postgresql_has_refused() {
 /// The client was told the columns by the second server, and has prepared the statement on the first,
 /// where nobody has described it. Then it goes to Tokyo, on the first.
 fn told_elsewhere() -> (Rig, Client, Server) {
+    told_elsewhere_before(TOKYO, Some(zone("Asia/Tokyo")), ("TimeZone", "Asia/Tokyo"))
+}
+
+/// The same with another setting, what is reported of it, and what is left.
+fn told_elsewhere_before(
+    sets: &str,
+    reported: Option<Message>,
+    left: (&str, &str),
+) -> (Rig, Client, Server) {
     let rig = auto(|config| config.global.default_pool_size = 2);
     let (client, other, first) = (rig.client(), rig.client(), rig.server(0));
     client.send([parse("mine", TEXT), sync()]);
@@ -195,18 +204,17 @@ fn told_elsewhere() -> (Rig, Client, Server) {
     second.send([parsed(), bound(), columns("a"), complete("SELECT 0"), ready('I')]);
     other.send([query("ROLLBACK")]);
     first.answers("ROLLBACK");
-    client.send([query(TOKYO)]);
-    first.expect([query(TOKYO)]);
-    first.send([zone("Asia/Tokyo"), done("SET")]);
-    tells(&first, &[("TimeZone", "Asia/Tokyo")]);
+    client.send([query(sets)]);
+    first.expect([query(sets)]);
+    first.send(reported.into_iter().chain([done("SET")]));
+    tells(&first, &[left]);
     client.take();
     (rig, client, first)
 }
 
 /// What the server has means what the client meant by it: it only has to tell what it returns.
-#[test]
-fn what_the_server_has_of_it_is_asked_about_once() {
-    let (_rig, client, server) = told_elsewhere();
+#[track_caller]
+fn is_asked_about_once(client: &Client, server: &Server) {
     client.send(use_it());
     server.expect([describe("weir_1"), sync()]);
     server.send([parameters(), columns("a"), ready('I')]);
@@ -217,6 +225,29 @@ fn what_the_server_has_of_it_is_asked_about_once() {
         assert!(server.is_parked());
         client.send(use_it());
     }
+}
+
+#[test]
+fn what_the_server_has_of_it_is_asked_about_once() {
+    let german = status("DateStyle", "German, DMY");
+    for (sets, reported, left) in [
+        (TOKYO, Some(zone("Asia/Tokyo")), ("TimeZone", "Asia/Tokyo")),
+        ("SET DateStyle = 'German'", Some(german), ("DateStyle", "German, DMY")),
+        ("SET search_path = own", None, ("search_path", "own")),
+        ("SET ROLE bob", None, ("role", "bob")),
+    ] {
+        let (_rig, client, server) = told_elsewhere_before(sets, reported, left);
+        is_asked_about_once(&client, &server);
+    }
+}
+
+/// What a server's copy returns is not handed over.
+#[test]
+fn what_the_next_process_does_not_know_of_it_is_asked_about_once() {
+    let rig = auto(|_| {});
+    let (client, server) = moved(&rig);
+    rig.hand_over();
+    is_asked_about_once(&client, &server);
 }
 
 /// Where that is out of date, what the client means now is prepared.
