@@ -322,6 +322,43 @@ fn a_client_that_does_not_finish_its_handshake_is_let_go() {
 }
 
 #[test]
+fn what_is_no_handshake_ends_its_own_connection_only() {
+    let authority = Authority::new("weir test");
+    let (setup, database) = setup("allow", &authority.server());
+    let pooler = setup.set("client_login_timeout", 2).start();
+    let mut at_work = pooler.client(&database);
+    let record = |kind: u8, body: &[u8]| {
+        [&[kind, 3, 1][..], &(body.len() as u16).to_be_bytes(), body].concat()
+    };
+    let hello = record(22, &[1, 0, 0, 2, 3, 3]);
+    for bytes in [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0; 4_096],
+        vec![0xff; 20_000],
+        record(22, &[]),
+        record(22, &[1, 0, 0, 0]),
+        record(22, &[1, 0xff, 0xff, 0xff]),
+        record(22, &[1; 65_535]),
+        record(20, &[1]),
+        record(21, &[2, 40]),
+        record(23, b"hello"),
+        hello[..7].to_vec(),
+        testkit::frontend::ssl_request(),
+        testkit::frontend::startup(&[("user", "postgres")]),
+    ] {
+        let mut client = testkit::RawClient::connect(pooler.port());
+        client.send(testkit::frontend::ssl_request());
+        assert_eq!(client.read_byte(), b'S');
+        // It may be closed before all is written, and what is unread then resets the connection.
+        let _ = client.try_send(&bytes);
+        client.stop_writing();
+        client.read_raw_to_end();
+        assert_eq!(at_work.value("SELECT 1"), "1", "{:?}", bytes.get(..16));
+    }
+    assert_eq!(value(&mut psql(&pooler, &database, &[("PGSSLMODE", "require")]), "SELECT 2"), "2");
+}
+
+#[test]
 #[should_panic(expected = "client_tls_key_file and client_tls_cert_file must be set")]
 fn without_its_files_tls_cannot_be_offered() {
     let (setup, _) = support::setup("transaction");
