@@ -184,7 +184,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A request is under way no longer. One for a peer that could not be reached is kept.
-    pub(crate) fn end_cancel(&mut self, id: u64, end: CancelEnd, now: Micros, io: &mut impl Io) {
+    pub(crate) fn end_cancel(&mut self, id: u64, end: CancelEnd, now: Micros, io: &mut impl Io<X>) {
         let Some(cancel) = self.cancels.remove(&id) else { return };
         match cancel.to {
             To::Server(server, serial) => self.cancel_over(server, serial, end, now, io),
@@ -228,7 +228,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Requests for peers that could not be reached a while ago are tried again. Those whose
     /// requester has left are forgotten.
-    pub(crate) fn retry_cancels(&mut self, now: Micros, io: &mut impl Io) {
+    pub(crate) fn retry_cancels(&mut self, now: Micros, io: &mut impl Io<X>) {
         let is_due = |cancel: &Cancel| cancel.again_at.is_some_and(|at| at <= now);
         let mut due: Vec<_> = self.cancels.extract_if(|_, cancel| is_due(cancel)).collect();
         due.sort_unstable_by_key(|(id, _)| *id);

@@ -300,7 +300,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// A client of another process, where it listened.
-    pub(crate) fn listen_again(&mut self, id: ClientId, now: Micros, io: &mut impl Io) {
+    pub(crate) fn listen_again(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
         let client = &self.clients[id.0 as usize];
         let (Some(pool), channels) = (client.pool, client.vars.channels.clone()) else { return };
         if channels.is_empty() {
