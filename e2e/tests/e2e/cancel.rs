@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crate::support;
-use testkit::{RawClient, Role, eventually, frontend};
+use testkit::{RawClient, eventually, frontend};
 
 const QUERY_CANCELED: &str = "57014";
 /// Long enough to be told apart from a test that waits it out.
@@ -50,7 +50,7 @@ fn each_of_many_cancels_hits_its_own_query() {
         support::until_running(&database, &format!("SELECT pg_sleep(60), {number}"));
     }
     let begun = Instant::now();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for client in clients.iter_mut().step_by(2) {
             let port = pooler.port();
             scope.spawn(move || {
