@@ -335,7 +335,6 @@ impl Client {
         self.follow_channels();
         if self.reference.is_at_rest() {
             self.hearing.answered(self.reference.backend.ears.channels());
-            self.check_style()?;
         }
         match verdict {
             Verdict::Expected => Ok(()),
@@ -363,7 +362,8 @@ impl Client {
         is_it
     }
 
-    /// At rest it knows its own value, or any default if it has none.
+    /// At its login it is told its own value, or any default if it has none. (Later it may be told of
+    /// the new default although it has a value of its own, which its rows then show.)
     fn check_style(&self) -> Result<(), String> {
         let backend = &self.reference.backend;
         let is_right = match backend.settings.follows_default(STYLE) {

@@ -141,8 +141,9 @@ impl Setup {
         setup.alternates = mode == PoolMode::Auto && setup.reloads && rng.once_in(2);
         // In session mode, and in transaction mode, a client may take the default for its own value.
         setup.reloads_servers = mode == PoolMode::Auto && !setup.alternates && rng.once_in(4);
-        // What is paused and disabled the other process hears of elsewhere.
-        setup.restarts &= !setup.interrupts;
+        // What is paused and disabled the other process hears of elsewhere. What the listener was told
+        // last may be lost with the process.
+        setup.restarts &= !setup.interrupts && !setup.listens;
         setup.mixes =
             mode == PoolMode::Transaction && setup.plain && setup.reloads && rng.once_in(2);
         // In session mode UNLISTEN is not noticed.

@@ -89,18 +89,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("login/steps.rs", "if «disabled» { return Step::Refuse", "false")],
     },
     Mutant {
-        name: "KillsStrangers",
-        wrong: "KILL_CLIENT ends the client that has the slot now, although the one that was meant has left",
-        seen_in: "pgbouncer, whose ids are descriptors",
-        noticed_by: "causes",
-        changes: &[change(
-            "engine/events.rs",
-            "is_some_and(|client| «client.serial == serial»); if found { \
-                 self.disconnect(id, \"admin forced disconnect\", now, io);",
-            "client.serial > 0 || serial > 0",
-        )],
-    },
-    Mutant {
         name: "FollowsReloads",
         wrong: "Auto mode: a reload of PostgreSQL's configuration overrides a client's own value",
         seen_in: "",
@@ -120,17 +108,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "handover/export.rs",
             "pinned: «server.session.pinned.as_deref().copied()»,",
             "None",
-        )],
-    },
-    Mutant {
-        name: "RestartHidesGap",
-        wrong: "Auto mode: after an online restart, a client with a server gets no WARNING",
-        seen_in: "Weir, until the simulator had it",
-        noticed_by: "waits",
-        changes: &[change(
-            "notify/listen.rs",
-            "let keeps = «pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN))»;",
-            "client.server.is_some()",
         )],
     },
     Mutant {
