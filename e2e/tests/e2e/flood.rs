@@ -256,7 +256,8 @@ fn what_was_slow_once_delays_nobody() {
         read_bytes(&pooler, &database, IDLE, flood, count, count / 2);
         let count = 2 * count;
         let flood = ("EXECUTE of each name", kinds::execute_each(count));
-        read_bytes(&pooler, &database, IDLE, flood, count, count / 2);
+        // In auto mode the server has each statement under the client's name, too, until the transaction ends.
+        read_bytes(&pooler, &database, IDLE, flood, count, count);
     }
 }
 
