@@ -23,7 +23,7 @@ pub(crate) use self::exec::CANCELED;
 pub(crate) use self::login::{Account, ServerAuth};
 use crate::bus::Bus;
 use crate::schema::{Schema, Table};
-use crate::settings::{STYLE, Settings};
+use crate::settings::Settings;
 use crate::sql::{Sql, Statement, Tag};
 
 /// An error on its way to the client: SQLSTATE and text.
@@ -70,11 +70,6 @@ pub(crate) enum Busy {
     CopyIn { extended: bool, tag: String, lines: usize },
     Sleep { extended: bool, tag: Option<Tag>, millis: u64 },
 }
-
-/// Marks of a setting's value in a row: it is the server's default, whatever that is; or the server has
-/// noticed in this transaction that its default is another one.
-pub(crate) const FOLLOWS: &str = "^";
-pub(crate) const NOTICED: &str = "~";
 
 /// What PostgreSQL gathers before it writes.
 const OUTPUT_BUFFER_LEN: usize = 8192;
@@ -138,12 +133,6 @@ pub(crate) struct Backend {
     pub(crate) refuses_reset: bool,
     /// A sabotage: it does not do what DISCARD ALL says.
     pub(crate) skips_reset: bool,
-    /// The reloads of the configuration that it has noticed.
-    reloads: usize,
-    /// Has it noticed one in the present transaction?
-    has_noticed: bool,
-    /// It is a reference where servers are reloaded: it tells whether its client has a value of its own.
-    pub(crate) marks_defaults: bool,
     /// What was last drawn from a sequence.
     drawn: Option<String>,
     /// A number was drawn or asked for: the pooler may keep the server for that.
@@ -183,9 +172,6 @@ impl Backend {
             inserted: Vec::new(),
             refuses_reset: false,
             skips_reset: false,
-            reloads: 0,
-            has_noticed: false,
-            marks_defaults: false,
             drawn: None,
             has_numbers: false,
             complaints: Vec::new(),
@@ -200,16 +186,11 @@ impl Backend {
         session_mode: bool,
     ) -> Self {
         let phase = Phase::Login(Box::new(login::Login::new(account)));
-        let mut server = Self {
+        Self {
             schema,
             ears: Ears::new(bus),
             ..Self::new(pid, Settings::default(), phase, session_mode)
-        };
-        server.notice_reload();
-        server.has_noticed = false;
-        // What it begins with it does not report as a change.
-        server.settings.changes();
-        server
+        }
     }
 
     /// A session that is logged in already, with a client's own settings.
@@ -315,21 +296,7 @@ impl Backend {
         }
     }
 
-    /// The configuration may have been reloaded.
-    fn notice_reload(&mut self) {
-        let reloads = self.schema.reloads();
-        if self.reloads == reloads {
-            return;
-        }
-        (self.reloads, self.has_noticed) = (reloads, true);
-        let value = format!("reloaded{reloads}");
-        let savepoint = self.savepoint.as_mut().map(|at| &mut at.settings);
-        let all = std::iter::once(&mut self.settings).chain(&mut self.saved).chain(savepoint);
-        all.for_each(|settings| settings.reload(STYLE, &value));
-    }
-
     fn message(&mut self, code: u8, body: &[u8]) {
-        self.notice_reload();
         if let Some(Busy::CopyIn { .. }) = self.busy {
             return self.copy_message(code, body);
         }
@@ -395,7 +362,6 @@ impl Backend {
         self.flush();
         if self.block == Block::Idle {
             self.asker = None;
-            self.has_noticed = false;
         }
     }
 
@@ -425,16 +391,6 @@ impl Backend {
         if self.saved.is_none() && self.block != Block::Failed {
             self.saved = Some(self.settings.clone());
         }
-    }
-
-    /// A setting as a row shows it.
-    fn shown(&self, name: &str, value: &str) -> String {
-        let mark = match name == STYLE {
-            true if self.marks_defaults && self.settings.follows_default(name) => FOLLOWS,
-            true if self.has_noticed => NOTICED,
-            _ => "",
-        };
-        format!("{name}={mark}{value}")
     }
 
     /// The end of a transaction that no BEGIN had begun.

@@ -11,9 +11,9 @@ use wire::scram::{self, ScramClient, ScramSecret};
 use wire::{HEADER_LEN, Header, backend, frontend, md5};
 
 use crate::bus::{Bus, Hearing};
-use crate::reference::{Reference, Verdict, is_style, show, sqlstate};
+use crate::reference::{Reference, Verdict, show, sqlstate};
 use crate::script::{Manner, Step};
-use crate::settings::{PATH, STYLE, Settings, UNTRACKED, is_default_style};
+use crate::settings::{PATH, Settings, UNTRACKED};
 use crate::sql::CHATTER;
 
 /// Who it is.
@@ -78,8 +78,6 @@ pub(crate) struct Client {
     /// Are its answers not looked at any more?
     pub(crate) is_lax: bool,
     expects_tls_answer: bool,
-    /// What it was last told of [`STYLE`].
-    style: Vec<u8>,
     input: Vec<u8>,
 }
 
@@ -114,7 +112,6 @@ impl Client {
             may_lose_session: false,
             is_lax: false,
             expects_tls_answer,
-            style: Vec::new(),
             input: Vec::new(),
         };
         if !expects_tls_answer {
@@ -226,9 +223,6 @@ impl Client {
             }
             backend::PARAMETER_STATUS => {
                 let status = ParameterStatus::decode(body).map_err(broken)?;
-                if self.notes_style(message) {
-                    return self.check_style();
-                }
                 let name = str::from_utf8(status.name).ok().and_then(Settings::known);
                 let wanted = name.and_then(|name| self.reference.backend.settings.get(name));
                 match wanted {
@@ -302,7 +296,7 @@ impl Client {
         if is_fatal(message) {
             return self.fatal(message);
         }
-        if self.is_lax || self.notes_style(message) {
+        if self.is_lax {
             return Ok(());
         }
         match message[0] {
@@ -346,37 +340,6 @@ impl Client {
                 Ok(())
             }
             Verdict::Wrong(why) => Err(why),
-        }
-    }
-}
-
-/// Where servers are reloaded.
-impl Client {
-    /// Is it told of [`STYLE`]? When that comes is not compared: it depends on the reload.
-    fn notes_style(&mut self, message: &[u8]) -> bool {
-        let is_it = self.reference.backend.marks_defaults && is_style(message);
-        if is_it {
-            let value = &message[HEADER_LEN + STYLE.len() + 1..];
-            self.style = value.strip_suffix(b"\0").unwrap_or(value).to_vec();
-        }
-        is_it
-    }
-
-    /// At its login it is told its own value, or any default if it has none. (Later it may be told of
-    /// the new default although it has a value of its own, which its rows then show.)
-    fn check_style(&self) -> Result<(), String> {
-        let backend = &self.reference.backend;
-        let is_right = match backend.settings.follows_default(STYLE) {
-            true => is_default_style(&self.style),
-            false => backend.settings.get(STYLE).map(str::as_bytes) == Some(self.style.as_slice()),
-        };
-        match is_right || !backend.marks_defaults {
-            true => Ok(()),
-            false => Err(format!(
-                "told of {STYLE} {}, a direct connection gives {:?}",
-                String::from_utf8_lossy(&self.style),
-                backend.settings.get(STYLE),
-            )),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use wire::error_fields::ErrorFields;
 use wire::{HEADER_LEN, Header, backend};
 
-use crate::backend::{Backend, CANCELED, FOLLOWS, NOTICED};
-use crate::settings::{STYLE, Settings, is_default_style};
+use crate::backend::{Backend, CANCELED};
+use crate::settings::Settings;
 
 #[derive(Debug)]
 pub(crate) struct Reference {
@@ -48,8 +48,7 @@ impl Reference {
 
     fn collect(&mut self) {
         let all = self.backend.take_output();
-        let counts = |message: &&[u8]| !self.backend.marks_defaults || !is_style(message);
-        self.expected.extend(messages(&all).filter(counts).map(<[u8]>::to_vec));
+        self.expected.extend(messages(&all).map(<[u8]>::to_vec));
     }
 
     /// Nothing more can come before something more is sent.
@@ -85,7 +84,7 @@ impl Reference {
             self.run();
         }
         match self.expected.pop_front() {
-            Some(expected) if expected == message || differs_by_reload(&expected, message) => {
+            Some(expected) if expected == message => {
                 self.due = self.due.saturating_sub(1);
                 verdict
             }
@@ -96,44 +95,6 @@ impl Reference {
             )),
         }
     }
-}
-
-/// Does it report [`STYLE`]?
-pub(crate) fn is_style(message: &[u8]) -> bool {
-    let name = message.get(HEADER_LEN..).and_then(|body| body.split(|byte| *byte == 0).next());
-    message[0] == backend::PARAMETER_STATUS && name == Some(STYLE.as_bytes())
-}
-
-/// Do the two rows differ only by a reload of the servers, as docs/auto-mode.md says? A client that has
-/// no value of its own has any default. Another one has its own, but for the transaction in which the
-/// reload is noticed.
-fn differs_by_reload(expected: &[u8], got: &[u8]) -> bool {
-    let (Some(expected), Some(got)) = (around_style(expected), around_style(got)) else {
-        return false;
-    };
-    let strip =
-        |value: &'static str, of: &[u8]| of.strip_prefix(value.as_bytes()).map(<[u8]>::to_vec);
-    let noticed = strip(NOTICED, got.1);
-    let value = noticed.as_deref().unwrap_or(got.1);
-    let is_allowed = match strip(FOLLOWS, expected.1) {
-        Some(_) => is_default_style(value),
-        None => expected.1 == value || noticed.is_some() && is_default_style(value),
-    };
-    is_allowed && (expected.0, expected.2) == (got.0, got.2)
-}
-
-/// Of a row that shows [`STYLE`]: what is before its value, the value, and what is behind it.
-fn around_style(row: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    /// Number of columns, length of the value.
-    const LENGTHS: usize = 2 + 4;
-    let body = row.get(HEADER_LEN + LENGTHS..).filter(|_| row[0] == backend::DATA_ROW)?;
-    let (name, end) = (format!("{STYLE}=").into_bytes(), b",");
-    let from = body.windows(name.len()).position(|part| part == name)? + name.len();
-    let (before, rest) = body.split_at_checked(from)?;
-    // The default has a comma of its own.
-    let skipped = rest.windows(4).take(2).position(|part| part == b"ISO,").map_or(0, |at| at + 4);
-    let len = rest.get(skipped..)?.windows(1).position(|byte| byte == end)? + skipped;
-    Some((before, &rest[..len], &rest[len..]))
 }
 
 /// The whole messages in `bytes`.

@@ -26,8 +26,6 @@ struct State {
     drawn: HashMap<usize, u32>,
     /// Clients that may not become their roles any more.
     revoked: HashSet<usize>,
-    /// How often the configuration was reloaded.
-    reloads: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -72,15 +70,6 @@ impl Schema {
         let last = state.drawn.entry(client).or_default();
         *last += 1;
         *last
-    }
-
-    /// The configuration is reloaded; each server notices it with the next message that it gets.
-    pub(crate) fn reload(&self) {
-        self.0.borrow_mut().reloads += 1;
-    }
-
-    pub(crate) fn reloads(&self) -> usize {
-        self.0.borrow().reloads
     }
 
     /// A process that has just taken over does not know which requests were sent twice already.

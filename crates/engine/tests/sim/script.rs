@@ -59,8 +59,6 @@ pub(crate) struct Author<'a> {
     pub(crate) listens: bool,
     /// The mode may change to session mode and back.
     pub(crate) alternates: bool,
-    /// Is the default of a setting another one after a reload of the servers?
-    pub(crate) restyles: bool,
     /// Transaction mode may change to auto mode and back. What DISCARD ALL goes back to is known only of
     /// clients that came in auto mode.
     pub(crate) mixes: bool,
@@ -107,7 +105,6 @@ impl<'a> Author<'a> {
             plain,
             listens: false,
             alternates: false,
-            restyles: false,
             mixes: false,
             wide,
             sleepy,
@@ -122,10 +119,6 @@ impl<'a> Author<'a> {
     pub(crate) fn write(mut self, length: usize) -> Vec<Step> {
         if self.listens && self.rng.once_in(2) {
             self.begin_to_listen();
-        }
-        if self.restyles && self.rng.once_in(2) {
-            // No reload changes that any more.
-            self.query("SET datestyle = 'ISO, MDY'");
         }
         for _ in 0..length {
             self.scene();

@@ -23,14 +23,6 @@ const UNREPORTED: [(&str, &str); 8] = [
     (BUFFERS, "8MB"),
 ];
 
-/// The configuration of the servers may be reloaded, and then it has another default.
-pub(crate) const STYLE: &str = "DateStyle";
-
-/// Is it a default of [`STYLE`], before a reload or after one?
-pub(crate) fn is_default_style(value: &[u8]) -> bool {
-    value == b"ISO, MDY" || value.starts_with(b"reloaded")
-}
-
 /// Servers of a newer version report it.
 pub(crate) const PATH: &str = "search_path";
 
@@ -69,8 +61,6 @@ pub(crate) struct Settings {
     local: BTreeMap<&'static str, (String, bool)>,
     /// What RESET goes back to.
     defaults: BTreeMap<&'static str, String>,
-    /// Those that the startup packet has given.
-    from_startup: BTreeSet<&'static str>,
     /// Is `search_path` reported, as PostgreSQL 18 does it?
     pub(crate) reports_path: bool,
     /// What the client was told last.
@@ -90,9 +80,9 @@ impl Default for Settings {
     fn default() -> Self {
         let values: BTreeMap<_, _> =
             all().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let (set, local, from_startup) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let (set, local) = (BTreeSet::new(), BTreeMap::new());
         let (defaults, reported) = (values.clone(), values.clone());
-        Self { set, local, defaults, from_startup, reports_path: false, reported, values }
+        Self { set, local, defaults, reports_path: false, reported, values }
     }
 }
 
@@ -132,27 +122,7 @@ impl Settings {
     /// A parameter of the startup packet: RESET goes back to it.
     pub(crate) fn begin_with(&mut self, name: &'static str, value: &str) {
         self.defaults.insert(name, value.to_owned());
-        self.from_startup.insert(name);
         self.begin_changed(name, value);
-    }
-
-    /// The configuration was reloaded: that is the default now.
-    pub(crate) fn reload(&mut self, name: &'static str, value: &str) {
-        if self.from_startup.contains(name) {
-            return;
-        }
-        self.defaults.insert(name, value.to_owned());
-        match self.local.get_mut(name) {
-            Some((before, is_set)) if !*is_set => *before = value.to_owned(),
-            Some(_) => {}
-            None if self.set.contains(name) => {}
-            None => drop(self.values.insert(name, value.to_owned())),
-        }
-    }
-
-    /// Has it the server's default, whatever that is?
-    pub(crate) fn follows_default(&self, name: &str) -> bool {
-        !self.set.contains(name) && !self.local.contains_key(name)
     }
 
     /// As if set just after login: RESET knows nothing of it.

@@ -36,8 +36,6 @@ pub(crate) struct Setup {
     pub(crate) reloads: bool,
     /// Is the pooler paused and resumed, and are its servers replaced?
     pub(crate) interrupts: bool,
-    /// Is the configuration of the servers reloaded in mid-run?
-    pub(crate) reloads_servers: bool,
     /// Does another process take over in mid-run?
     pub(crate) restarts: bool,
     /// May a reload change whose business the names of statements are? Then nobody uses any.
@@ -115,7 +113,6 @@ impl Setup {
             statements_max: 0,
             reloads: rng.once_in(4),
             interrupts: rng.once_in(4),
-            reloads_servers: false,
             restarts: rng.once_in(4),
             plain: rng.once_in(4),
             alternates: false,
@@ -139,8 +136,6 @@ impl Setup {
             client_auth,
         };
         setup.alternates = mode == PoolMode::Auto && setup.reloads && rng.once_in(2);
-        // In session mode, and in transaction mode, a client may take the default for its own value.
-        setup.reloads_servers = mode == PoolMode::Auto && !setup.alternates && rng.once_in(4);
         // What is paused and disabled the other process hears of elsewhere. What the listener was told
         // last may be lost with the process.
         setup.restarts &= !setup.interrupts && !setup.listens;
@@ -259,14 +254,12 @@ impl Setup {
         let mut author = Author::new(rng, index, self.mode);
         author.plain = self.plain;
         author.listens = self.listens;
-        author.restyles = self.reloads_servers;
         (author.alternates, author.mixes) = (self.alternates, self.mixes);
         author.sleepy = self.sleepy;
         author.goes_back = who.has_session && !who.wants.is_empty();
         author.wide = self.capacities.iter().all(|capacity| *capacity > 10_000);
         let hearing = Hearing::new(self.bus.clone(), who.database.clone(), index);
         let mut client = Client::new(who, author.write(length), hearing);
-        client.reference.backend.marks_defaults = self.reloads_servers;
         if rng.once_in(4) {
             // It comes when the others are at work.
             client.thinks_until = START + rng.below(100_000) as u64;

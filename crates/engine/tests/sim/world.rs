@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use engine::auth::Peer;
 use engine::cancel::CancelEnd;
-use engine::ids::{ClientId, WorkerId};
+use engine::ids::WorkerId;
 use engine::{Drain, Engine};
 
 use crate::client::{Client, Phase};
@@ -123,8 +123,6 @@ pub(crate) struct World {
     quiet_since: u64,
     /// What the operator wants of each worker, not heard yet.
     orders: Vec<VecDeque<Order>>,
-    /// A client that the operator has seen, and may still end: worker, slot and serial number.
-    noted: Option<(usize, ClientId, u64)>,
     reloads: usize,
     draining: Option<Drain>,
     /// When an online restart has begun that is under way, and how many have.
@@ -177,7 +175,6 @@ impl World {
             summary: Summary::default(),
             quiet_since: 0,
             orders: vec![VecDeque::new(); usize::from(setup.workers)],
-            noted: None,
             reloads: 0,
             draining: None,
             taking_over: None,

@@ -89,17 +89,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("login/steps.rs", "if «disabled» { return Step::Refuse", "false")],
     },
     Mutant {
-        name: "FollowsReloads",
-        wrong: "Auto mode: a reload of PostgreSQL's configuration overrides a client's own value",
-        seen_in: "",
-        noticed_by: "answers",
-        changes: &[change(
-            "relay/replies/parameters.rs",
-            "if «client.given.has(slot)» { set(&mut self.server.vars);",
-            "false",
-        )],
-    },
-    Mutant {
         name: "RestartForgetsPins",
         wrong: "Auto mode: after an online restart, a pinned client does not keep its server",
         seen_in: "",

@@ -134,8 +134,8 @@ impl Backend {
             }
             Statement::Raise(code, text) => return Err(Error(code, text.clone())),
             Statement::Show(name) => {
-                let value = self.settings.get(name).unwrap_or_default();
-                let answer = format!("{}|{},", shown(tag), self.shown(name, value));
+                let value = self.settings.get(name).unwrap_or_default().to_owned();
+                let answer = format!("{}|{name}={value}", shown(tag));
                 backend::data_row(&mut self.buffered, &[Some(answer.as_bytes())]);
                 "SHOW".to_owned()
             }
@@ -408,7 +408,7 @@ impl Backend {
         len: usize,
     ) {
         let session: Vec<String> =
-            self.settings.all().map(|(name, value)| self.shown(name, value)).collect();
+            self.settings.all().map(|(name, value)| format!("{name}={value}")).collect();
         let (session, asker, padding) = (session.join(","), shown(tag), "x".repeat(len));
         for at in which {
             let row = format!("{asker}|{}|{session}|{}|{at}|{padding}", text(sql), self.shown_pid);

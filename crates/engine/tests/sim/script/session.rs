@@ -23,19 +23,10 @@ impl Author<'_> {
             0 if !self.goes_back => "RESET work_mem".to_owned(),
             1 if !self.goes_back => "RESET ALL".to_owned(),
             2 => "RESET TimeZone".to_owned(),
-            3 | 4 if self.restyles => self.style_sql(),
             3 => "CREATE TEMP TABLE mine".to_owned(),
             4 => "DROP TABLE mine".to_owned(),
             5 | 6 => format!("SET search_path = 's{value}'"),
             _ => format!("SET work_mem = '{value}{client}MB'"),
-        }
-    }
-
-    /// It has the default as a value of its own, or goes back to whatever that is.
-    fn style_sql(&mut self) -> String {
-        match self.rng.below(3) {
-            0 => "RESET DateStyle".to_owned(),
-            _ => "SET datestyle = 'ISO, MDY'".to_owned(),
         }
     }
 

@@ -59,19 +59,11 @@ impl World {
     /// Whom the operator wants gone.
     fn excuse_ordered(&mut self, worker: usize) {
         let order = self.orders[worker].front();
-        // The client that has the slot now may be another one.
-        let is_there = match order {
-            Some(Order::KillClient(slot, serial)) => {
-                let report = self.engines[worker].report(self.net.now);
-                report.clients.iter().any(|row| row.id == *slot && row.serial == *serial)
-            }
-            _ => false,
-        };
         for (client, socket) in self.clients.iter().zip(&mut self.net.clients) {
             socket.excused |= socket.worker == worker
                 && match order {
                     Some(Order::Kill(name)) => client.who.database == *name,
-                    Some(Order::KillClient(slot, _)) => is_there && socket.slot == Some(*slot),
+                    Some(Order::KillClient(slot, _)) => socket.slot == Some(*slot),
                     Some(Order::EndSuspense) => true,
                     _ => false,
                 };

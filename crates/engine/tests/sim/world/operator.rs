@@ -38,8 +38,6 @@ pub(super) enum Verb {
     Shutdown,
     /// An online restart.
     Restart,
-    /// The configuration of all servers is reloaded.
-    ReloadServers,
 }
 
 /// What a worker is told.
@@ -63,9 +61,6 @@ impl World {
         let may_reload = self.setup.reloads && self.stormy && self.reloads < RELOADS_MAX;
         if may_reload && self.rng.once_in(150) {
             do_it(Verb::Reload);
-        }
-        if self.setup.reloads_servers && self.stormy && self.rng.once_in(40) {
-            do_it(Verb::ReloadServers);
         }
         let switches = self.shared.borrow().switches.clone();
         // Nobody waits for ever.
@@ -150,11 +145,6 @@ impl World {
             Verb::KillClient(at) => self.kill_client(at),
             Verb::Shutdown => self.shut_down(),
             Verb::Restart => self.begin_takeover(),
-            Verb::ReloadServers => {
-                if let Some(server) = self.net.servers.first() {
-                    server.backend.schema.reload();
-                }
-            }
         }
     }
 
@@ -189,22 +179,12 @@ impl World {
         self.tell_all(&Order::Review);
     }
 
-    /// By a row of SHOW CLIENTS, which may be an old one: then that client may have left, and another
-    /// one have its slot.
     fn kill_client(&mut self, at: usize) {
-        if let Some(row) = self.noted.take_if(|_| self.rng.once_in(2)) {
-            let (worker, slot, serial) = row;
-            return self.orders[worker].push_back(Order::KillClient(slot, serial));
-        }
         let socket = &self.net.clients[at];
         let Some(slot) = socket.slot else { return };
         let report = self.engines[socket.worker].report(self.net.now);
-        let Some(row) = report.clients.iter().find(|row| row.id == slot) else { return };
-        match self.rng.once_in(2) {
-            true => self.noted = Some((socket.worker, slot, row.serial)),
-            false => {
-                self.orders[socket.worker].push_back(Order::KillClient(slot, row.serial));
-            }
+        if let Some(row) = report.clients.iter().find(|row| row.id == slot) {
+            self.orders[socket.worker].push_back(Order::KillClient(slot, row.serial));
         }
     }
 
