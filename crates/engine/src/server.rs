@@ -124,7 +124,7 @@ pub enum ServerPurpose {
 }
 
 impl ServerPurpose {
-    /// Whose purpose it is, if it is one client's.
+    /// The client that it is opened for, if it is for one.
     pub fn client(&self) -> Option<ClientId> {
         match self {
             Self::Proof { client, .. }

@@ -26,7 +26,7 @@ pub(crate) const UNTOLD_LEN_MAX: usize = 4 << 20;
 pub(crate) const ECHOES_LEN_MAX: usize = 4 << 20;
 
 /// So many of the news kept for a client are compared with what its server tells, and so many of its own
-/// with what the listener tells. What is beyond is told twice: the work for one notification has to be
+/// with what the listener tells. Notifications beyond this number are told twice, so that the work for one is
 /// bounded.
 const KEPT_COMPARED_MAX: usize = 1_024;
 

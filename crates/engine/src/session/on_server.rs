@@ -32,7 +32,7 @@ pub struct ServerSession {
     pub deallocations: Deallocations,
     /// Its client keeps it, for these reasons.
     pub pinned: Option<Box<Pinned>>,
-    /// Whose sequence numbers it would tell.
+    /// The client whose sequence numbers it would tell.
     pub numbers: Numbers,
     /// Numbers for which its client may ask.
     pub drawn: DrawnNumbers,

@@ -38,7 +38,7 @@ impl Session {
     }
 }
 
-/// Whose numbers `currval` and `lastval` would tell on a server.
+/// The client whose numbers `currval` and `lastval` would tell on a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
     #[default]
